@@ -1,0 +1,3 @@
+"""nacdrive: small continuous-time attention networks that drive."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,21 @@
+"""The one error that is meant for a person, and the nearest known name to a mistyped one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can mend: one sentence saying what was wrong, where, and what to do.
+
+    The command line prints the sentence alone and exits with code 2; no traceback.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """A ``UserError`` for an unknown name that suggests the nearest known one."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return UserError(f"unknown {kind} '{name}': {hint}known are {', '.join(names)}.")

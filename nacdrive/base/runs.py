@@ -1,0 +1,65 @@
+"""Seeds, and the record of how a result was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import random
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nacdrive import __version__
+
+RECORDED_PACKAGES = ("torch", "numpy", "gymnasium", "stable-baselines3", "opencv-python-headless", "pyarrow", "pillow")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and, if it is installed, PyTorch."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return
+    torch.manual_seed(seed)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of nacdrive, Python and the packages that shape a result."""
+    found = {"nacdrive": __version__, "python": platform.python_version()}
+    for name in RECORDED_PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def run_record(config: Any, **more: Any) -> dict[str, Any]:
+    """JSON-ready record of a run: the command, the resolved config (a dataclass), versions and machine."""
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "config": plain(config),
+        "versions": package_versions(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **more,
+    }
+
+
+def plain(value: Any) -> Any:
+    """``value`` with dataclasses, paths and tuples turned into what JSON knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
