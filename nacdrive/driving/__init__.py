@@ -1,0 +1,1 @@
+"""The closed loop: observation, policy, action, Tick; recording, evaluation and DAgger."""
