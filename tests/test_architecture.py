@@ -44,7 +44,11 @@ def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
             if isinstance(node, ast.Import):
                 foreign.update(alias.name.split(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                foreign.add(".".join(node.module.split(".")[:2]) if node.module.startswith("nacdrive") else node.module.split(".")[0])
+                foreign.add(
+                    ".".join(node.module.split(".")[:2])
+                    if node.module.startswith("nacdrive")
+                    else node.module.split(".")[0]
+                )
     import sys
 
     assert foreign - set(sys.stdlib_module_names) <= {"torch", "numpy", "nacdrive.nac"}

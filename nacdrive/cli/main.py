@@ -59,7 +59,9 @@ def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callabl
     if sub_verbs is None:
         return module.CONFIG, module.run, f"nacdrive {verb}"
     if not rest or rest[0] in ("-h", "--help"):
-        rows = "\n".join(f"  {name:<12} {(config.__doc__ or '').splitlines()[0]}" for name, (config, _) in sub_verbs.items())
+        rows = "\n".join(
+            f"  {name:<12} {(config.__doc__ or '').splitlines()[0]}" for name, (config, _) in sub_verbs.items()
+        )
         print(f"usage: nacdrive {verb} {{{','.join(sub_verbs)}}} [options]\n\n{rows}")
         raise SystemExit(0 if rest else 2)
     if rest[0] not in sub_verbs:

@@ -1,0 +1,37 @@
+# Two commands do everything: `make demo` runs the main job, `make test` passes the tests.
+# Each makes .venv and installs into it when that is missing or pyproject.toml is newer.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Small networks on few cores: more threads than one make every step slower.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/nacdrive demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+		|| { echo "nacdrive needs Python 3.11, 3.12 or 3.13: give one with 'make PYTHON=python3.12 ...'"; exit 2; }
+	@echo "Installing into $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
