@@ -23,7 +23,7 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_behind(tmp_path
 
 
 def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no space left on the disk.*kept"), atomic_path(tmp_path / "x") as partial:
+    with pytest.raises(UserError, match=r"no space left on the disk.*kept"), atomic_path(tmp_path / "x") as partial:
         partial.write_text("half")
         raise OSError(errno.ENOSPC, "full")
     assert not list(tmp_path.iterdir())
