@@ -1,0 +1,59 @@
+"""The page's HTTP face: the files of ``server/www`` and the stream, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, Response, abort, request, send_from_directory
+
+from nacdrive.base.places import shipped
+from nacdrive.live.encoder import Encoder
+from nacdrive.live.guard import HEADERS, Guard
+from nacdrive.live.stage import Stage
+from nacdrive.live.viewer import attend
+
+
+def build_app(stage: Stage, guard: Guard, hello: Callable[[], dict[str, Any]]) -> Flask:
+    """The Flask application of one live page."""
+    app = Flask("nacdrive.live", static_folder=None)
+    encoder = Encoder()
+    www = shipped("www")
+
+    @app.before_request
+    def check() -> Response | None:
+        return guard.check(request)
+
+    @app.after_request
+    def protect(answer: Response) -> Response:
+        answer.headers.update(HEADERS)
+        return answer
+
+    @app.errorhandler(403)
+    def refused(error: Any) -> tuple[str, int, dict[str, str]]:
+        return f"{error.description}\n", 403, {"Content-Type": "text/plain; charset=utf-8"}
+
+    @app.get("/")
+    def page() -> Response:
+        return send_from_directory(www, "index.html")
+
+    @app.get("/<path:name>")
+    def file(name: str) -> Response:
+        return send_from_directory(www, name)
+
+    @app.route("/stream", websocket=True)
+    def stream() -> Response:
+        if request.headers.get("Origin") is None:
+            abort(403, "The stream is for this page only.")
+        attend(request.environ, stage, encoder, hello())
+        return Hijacked()
+
+    return app
+
+
+class Hijacked(Response):
+    """The answer to a request whose connection the stream has taken over."""
+
+    def __call__(self, *_: Any) -> Any:
+        """Tell werkzeug that there is nothing left to answer on."""
+        raise ConnectionError

@@ -1,0 +1,173 @@
+"""What is on the page right now: the newest Tick, the last half minute in numbers, the event log, the status line."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from nacdrive.driving.tick import Tick
+
+COLUMNS = (
+    "seq",
+    "clock_s",
+    "t_s",
+    "episode",
+    "seed",
+    "step",
+    "steering",
+    "throttle",
+    "brake",
+    "choice",
+    "expert_steering",
+    "expert_throttle",
+    "expert_brake",
+    "expert_choice",
+    "reward",
+    "episode_return",
+    "speed_mps",
+    "decision_ms",
+    "budget_ms",
+    "missed",
+    "done",
+)
+HISTORY_ROWS = 2000
+"""40 s at 50 Hz: more than the 30 s that the charts show, and the same after an hour as after a minute."""
+HISTORY_EVENTS = 300
+
+Row = tuple[float | int | None, ...]
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What one viewer has not seen yet: every row and event since its last glimpse, but only the newest Tick."""
+
+    seq: int
+    tick: Tick | None
+    rows: list[Row]
+    events: list[dict[str, Any]]
+    status: str
+    status_version: int
+
+
+class Stage:
+    """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._tick: Tick | None = None
+        self._seq = 0
+        self._rows: deque[Row] = deque(maxlen=HISTORY_ROWS)
+        self._events: deque[dict[str, Any]] = deque(maxlen=HISTORY_EVENTS)
+        self._event_count = 0
+        self._status = ""
+        self._status_version = 0
+        self._missed = 0
+        self._clock_offset = 0.0
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """True once the run is over: viewers say goodbye."""
+        return self._closed
+
+    def publish(self, tick: Tick) -> None:
+        """Make ``tick`` the newest; returns at once, whatever the viewers do."""
+        with self._changed:
+            clock = self._clock(tick)
+            if tick.budget_ms is not None and tick.decision_ms > tick.budget_ms:
+                self._missed += 1
+            self._seq += 1
+            self._tick = tick
+            self._rows.append(row(tick, self._seq, clock, self._missed))
+            for text in tick.events:
+                self._event(text, tick, clock)
+            self._changed.notify_all()
+
+    def say(self, status: str) -> None:
+        """Show ``status`` on every page; an empty one gives way to the state of the stream."""
+        with self._changed:
+            if status == self._status:
+                return
+            self._status = status
+            self._status_version += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the run for all viewers."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def glimpse(self, seq: int, event: int, status_version: int, timeout_s: float) -> Glimpse | None:
+        """Wait until something is newer than ``seq`` / ``status_version``; None after ``timeout_s`` or at the end."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._seq > seq or self._status_version > status_version, timeout_s
+            )
+            if self._closed or (self._seq <= seq and self._status_version <= status_version):
+                return None
+            fresh = min(self._seq - seq, len(self._rows))
+            rows = [self._rows[i] for i in range(-fresh, 0)]
+            events = [entry for entry in self._events if entry["n"] > event]
+            tick = self._tick if self._seq > seq else None
+            return Glimpse(self._seq, tick, rows, events, self._status, self._status_version)
+
+    def _clock(self, tick: Tick) -> float:
+        """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
+        last = self._tick
+        if last is not None and (tick.episode != last.episode or tick.t_s < last.t_s):
+            gap = last.budget_ms / 1000 if last.budget_ms else 0.1
+            self._clock_offset += last.t_s + gap - tick.t_s
+        return self._clock_offset + tick.t_s
+
+    def _event(self, text: str, tick: Tick, clock: float) -> None:
+        self._event_count += 1
+        self._events.append(
+            {
+                "n": self._event_count,
+                "clock_s": finite(clock),
+                "t_s": finite(tick.t_s),
+                "episode": tick.episode,
+                "step": tick.step,
+                "text": text,
+            }
+        )
+
+
+def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
+    """One line of numbers per Tick, in the order of ``COLUMNS``; None where there is no number."""
+    action, expert = tick.action, tick.expert
+    return (
+        seq,
+        finite(clock),
+        finite(tick.t_s),
+        tick.episode,
+        tick.seed,
+        tick.step,
+        finite(action.steering),
+        finite(action.throttle),
+        finite(action.brake),
+        action.choice,
+        finite(expert.steering) if expert else None,
+        finite(expert.throttle) if expert else None,
+        finite(expert.brake) if expert else None,
+        expert.choice if expert else None,
+        finite(tick.reward),
+        finite(tick.episode_return),
+        finite(tick.speed_mps),
+        finite(tick.decision_ms),
+        finite(tick.budget_ms),
+        missed,
+        int(tick.done),
+    )
+
+
+def finite(value: float | None) -> float | None:
+    """``value`` as a plain float; None where it is missing or not a number, for JSON has no NaN."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
