@@ -1,0 +1,1 @@
+"""Who teaches: PPO training and loading, a geometric controller."""

@@ -1,0 +1,49 @@
+"""CarRacing-v3 that draws a frame only when it is asked to: drawing is 98 % of the official environment's time."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import Box2D
+import numpy as np
+from numpy.typing import NDArray
+
+# pygame opens no window and no sound device for what is drawn into memory; machines without a display need this said.
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+from gymnasium.envs.box2d.car_racing import CarRacing, FrictionDetector
+
+FPS = 50
+"""Frames of the simulator per simulated second."""
+BLANK = np.zeros((96, 96, 3), dtype=np.uint8)
+
+
+class LazyCarRacing(CarRacing):
+    """CarRacing-v3 with five actions whose ``drawing`` can be switched off between the frames that are looked at.
+
+    Every reset starts a fresh Box2D world, so that an episode depends on its seed and its actions and on nothing
+    that was driven before it.
+    """
+
+    def __init__(self, *, continuous: bool = False) -> None:
+        super().__init__(continuous=continuous)
+        self.drawing = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start the lap of ``seed`` in a fresh world."""
+        if self.road:
+            self.road = []
+            self.car = None
+            self.world = Box2D.b2World((0, 0), contactListener=FrictionDetector(self, self.lap_complete_percent))
+        return super().reset(seed=seed, options=options)
+
+    def _render(self, mode: str) -> Any:
+        if mode != "state_pixels":
+            return super()._render(mode)
+        return self._draw_state() if self.drawing else BLANK
+
+    def _draw_state(self) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(super()._render("state_pixels"))
