@@ -1,0 +1,1 @@
+"""What was seen and done: recordings (read, write, check, merge), downloads with checksums, features."""

@@ -1,0 +1,51 @@
+"""PNG by Pillow: frames in, bytes out, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+PNG_LEVEL = 4
+"""zlib level. CarRacing frames: 2.77 kB in 0.25 ms at 1, 2.34 in 0.31 at 4, 2.22 in 0.43 at 6, 2.08 in 2.7 at 9."""
+
+
+def encode_png(frame: NDArray[np.uint8], level: int = PNG_LEVEL) -> bytes:
+    """PNG bytes of one RGB frame, uint8 [height, width, 3]; lossless."""
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+        raise ValueError(f"a frame is uint8 [height, width, 3], not {frame.dtype} {list(frame.shape)}")
+    buffer = BytesIO()
+    Image.fromarray(frame).save(buffer, format="PNG", compress_level=level)
+    return buffer.getvalue()
+
+
+def decode_image(data: bytes) -> NDArray[np.uint8]:
+    """One frame, uint8 [height, width, 3], from PNG or JPEG bytes.
+
+    Raises:
+        ValueError: if the bytes are no image that Pillow can read to its end.
+    """
+    try:
+        with Image.open(BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise ValueError(f"not a readable image: {error}") from error
+
+
+def decode_frames(frames: Sequence[bytes]) -> NDArray[np.uint8]:
+    """All frames of an episode, uint8 [frames, height, width, 3].
+
+    Raises:
+        ValueError: if one is no readable image, or of another size than the first.
+    """
+    first = decode_image(frames[0])
+    out = np.empty((len(frames), *first.shape), dtype=np.uint8)
+    for i, data in enumerate(frames):
+        frame = decode_image(data)
+        if frame.shape != first.shape:
+            raise ValueError(f"frame {i} is {list(frame.shape)} where frame 0 is {list(first.shape)}")
+        out[i] = frame
+    return out
