@@ -1,0 +1,72 @@
+"""Bad input becomes one ``ValueError`` that names the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def require(good: bool, name: str, value: object, allowed: str) -> None:
+    """Raise ``ValueError`` unless ``good``."""
+    if not good:
+        raise ValueError(f"{name}={value!r}; allowed is {allowed}")
+
+
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
+    require(isinstance(value, str) and value in allowed, name, value, "one of " + ", ".join(allowed))
+
+
+def check_tokens(name: str, x: Tensor, features: int, weight: Tensor) -> None:
+    """Check the shape ``[B, T, features]`` and that the dtype is that of the weights (unless under autocast)."""
+    if x.ndim != 3 or x.shape[-1] != features or 0 in x.shape:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; allowed is [batch, time, {features}], none of them 0")
+    if not x.is_floating_point():
+        raise ValueError(f"{name} has dtype {x.dtype}; allowed is a floating point dtype")
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"{name} has dtype {x.dtype}; allowed is that of the layer, {weight.dtype} (or use autocast)")
+
+
+def check_inputs(query: Tensor, key: Tensor, value: Tensor, features: int, weight: Tensor) -> None:
+    """Check the three inputs of attention against the layer and against each other."""
+    check_tokens("query", query, features, weight)
+    for name, x in (("key", key), ("value", value)):
+        if x is not query:
+            check_tokens(name, x, features, weight)
+        if x.dtype != query.dtype:
+            raise ValueError(f"{name} has dtype {x.dtype}; allowed is that of query, {query.dtype}")
+        if x.shape[0] != query.shape[0]:
+            raise ValueError(f"{name} has batch size {x.shape[0]}; allowed is that of query, {query.shape[0]}")
+    if key.shape[1] != value.shape[1]:
+        raise ValueError(f"value has {value.shape[1]} steps; allowed is as many as key, {key.shape[1]}")
+
+
+def check_padding(padding: Tensor | None, batch: int, keys: int) -> None:
+    """Check ``key_padding_mask``: bool ``[B, Tk]``."""
+    if padding is None:
+        return
+    if padding.dtype != torch.bool:
+        raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
+    if padding.shape != (batch, keys):
+        raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is [{batch}, {keys}]")
+
+
+def check_times(t: Tensor, batch: int, queries: int) -> Tensor:
+    """Check the time stamps and return them as ``[B, Tq]``."""
+    if t.shape not in ((queries,), (batch, queries)):
+        raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{queries}] or [{batch}, {queries}] (seconds)")
+    if t.dtype == torch.bool or t.is_complex():
+        raise ValueError(f"t has dtype {t.dtype}; allowed is a real dtype (seconds)")
+    return t.expand(batch, queries)
+
+
+def check_gaps(gaps: Tensor, counted: Tensor | None) -> None:
+    """Gaps between time stamps must not be negative (``counted`` False = padding, not looked at)."""
+    if torch.compiler.is_compiling():
+        return  # a data-dependent raise would break the graph
+    backwards = gaps < 0 if counted is None else (gaps < 0) & counted
+    if bool(backwards.any()):
+        worst = gaps[backwards].min().item()
+        raise ValueError(f"t goes back by {-worst:g} s; allowed are stamps that do not decrease (stamps='gap')")

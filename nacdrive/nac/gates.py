@@ -1,0 +1,221 @@
+"""The learned parts that a circuit masks: sensory gates (paper, Eqn. 13) and the pair backbone (Eqns. 14-16)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nacdrive.nac.wiring import Wiring
+
+POLARITIES = ("free", "initial", "fixed")
+ACTIVATIONS = ("tanh", "sigmoid", "silu", "linear")
+# Keeps the variance through a squashing layer, so that phi varies by about 0.24 at initialisation.
+GAINS = {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0}
+
+
+class Synapses(nn.Module):
+    """A stack of ``copies`` weight matrices ``[sources, targets]`` that share one wiring.
+
+    Args:
+        adjacency: ``[sources, targets]`` in -1, 0, +1.
+        copies: number of independently trained copies (heads).
+        gain: initial weights are normal with deviation gain / sqrt(synapses into the neuron).
+        polarity: ``free`` ignores the sign of a synapse, ``initial`` starts from it, ``fixed`` keeps it.
+        bias: whether the target neurons have one.
+    """
+
+    mask: Tensor
+    sign: Tensor
+
+    def __init__(self, adjacency: Tensor, copies: int, gain: float, polarity: str, bias: bool = True) -> None:
+        super().__init__()
+        sources, targets = adjacency.shape
+        self.polarity = polarity
+        self.gain = gain
+        self.weight = nn.Parameter(torch.empty(copies, sources, targets))
+        self.bias = nn.Parameter(torch.zeros(copies, targets)) if bias else None
+        self.register_buffer("mask", adjacency != 0)
+        if polarity != "free":
+            self.register_buffer("sign", adjacency.to(torch.int8))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's random generator."""
+        with torch.no_grad():
+            fan_in = self.mask.sum(0).clamp(min=1)
+            self.weight.normal_().mul_(self.gain / fan_in.sqrt())
+            if self.polarity != "free":
+                self.weight.abs_().mul_(self.sign)
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A single copy as a layer: ``[..., sources]`` to ``[..., targets]``."""
+        bias = None if self.bias is None else self.bias[0]
+        return F.linear(x, self.effective()[0].T, bias)
+
+    def effective(self) -> Tensor:
+        """Weights with absent synapses at zero, ``[copies, sources, targets]``."""
+        if self.polarity == "fixed":
+            return self.weight.abs() * (self.sign * self.mask)
+        return self.weight * self.mask
+
+
+class Folded(NamedTuple):
+    """The backbone as a function of precomputed halves: zq = q wq + b1, zk = k wk, then only ``act`` and products.
+
+    tanh(z) = 2 sigmoid(2z) - 1 is folded into weights and biases, because torch's sigmoid is several times
+    faster than its tanh. ``w2 is None``: the first layer is already the recurrent one (a circuit without
+    inter neurons). ``w3 is None``: zq + zk are the motor neurons (linear activation).
+    """
+
+    wq: Tensor  # [H, D, I]
+    wk: Tensor  # [H, D, I]
+    b1: Tensor  # [H, I]
+    w2: Tensor | None  # [H, I, C]
+    b2: Tensor | None  # [H, C]
+    wr: Tensor | None  # [H, C, C]
+    br: Tensor | None  # [H, C]; acts together with wr
+    w3: Tensor | None  # [H, C, 2]
+    b3: Tensor | None  # [H, 2]
+    act: str
+    unfolds: int
+
+
+class Backbone(nn.Module):
+    """NCP circuit over a query-key pair with two motor neurons, the heads of phi and omega.
+
+    Args:
+        wiring: circuit with ``2 * head_dim`` inputs and two motor neurons.
+        copies: independently trained copies (heads), or 1 if all heads share one.
+        activation: of inter and command neurons.
+        unfolds: times R that the command neurons are updated; recurrent synapses act from 2 on.
+        polarity: see ``Synapses``.
+    """
+
+    def __init__(self, wiring: Wiring, copies: int, activation: str, unfolds: int, polarity: str) -> None:
+        super().__init__()
+        if wiring.motors != 2:
+            raise ValueError(f"wiring has {wiring.motors} motor neurons; the backbone needs 2 (phi and omega)")
+        self.activation = activation
+        self.unfolds = unfolds
+        inner = torch.from_numpy(wiring.adjacency)
+        outer = torch.from_numpy(wiring.sensory_adjacency)
+        motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
+        gain = GAINS[activation]
+        if wiring.layered:
+            # Inputs have unit variance, so the first layer takes the gain too: its neurons should bend.
+            self.sensory = Synapses(outer[:, inter], copies, gain, polarity)
+            self.inter: Synapses | None = Synapses(inner[inter][:, command], copies, gain, polarity)
+            hidden = command
+        else:
+            hidden = torch.cat([command, inter])
+            self.sensory = Synapses(outer[:, hidden], copies, gain, polarity)
+            self.inter = None
+        loops = inner[hidden][:, hidden]
+        self.command = Synapses(loops, copies, gain, polarity, bias=False) if bool(loops.any()) else None
+        self.motor = Synapses(inner[hidden][:, motor], copies, gain, polarity)
+
+    @property
+    def first_width(self) -> int:
+        """Width I of the pair's first layer, as ``fold`` arranges it."""
+        return 2 if self.activation == "linear" else self.sensory.weight.shape[-1]
+
+    def mask(self, group: str, neurons: Iterable[int] | None) -> None:
+        """Remove every synapse from and to ``neurons`` (positions in ``group``; all by default)."""
+        into = {"sensory": None, "inter": self.sensory, "command": self.inter or self.sensory, "motor": self.motor}
+        out: dict[str, list[Synapses | None]]
+        out = {"sensory": [self.sensory], "inter": [self.inter], "command": [self.command, self.motor], "motor": []}
+        if group not in into or (group == "inter" and self.inter is None):
+            raise ValueError(f"group={group!r}; allowed are {', '.join(g for g in into if g != 'inter' or self.inter)}")
+        sources = [s for s in out[group] if s is not None]
+        target = into[group]
+        size = target.mask.shape[1] if target is not None else self.sensory.mask.shape[0]
+        chosen = list(range(size)) if neurons is None else list(neurons)
+        if any(not 0 <= n < size for n in chosen):
+            raise ValueError(f"neurons={chosen}; group {group!r} has positions 0 to {size - 1}")
+        with torch.no_grad():
+            for synapses in sources:
+                synapses.mask[chosen] = False
+            if target is not None:
+                target.mask[:, chosen] = False
+            if group == "command" and self.command is not None:
+                self.command.mask[:, chosen] = False
+
+    def fold(self, heads: int) -> Folded:
+        """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable)."""
+
+        def weight(synapses: Synapses) -> Tensor:
+            return synapses.effective().expand(heads, -1, -1)
+
+        def bias(synapses: Synapses) -> Tensor:
+            assert synapses.bias is not None
+            return synapses.bias.expand(heads, -1)
+
+        w1, b1 = weight(self.sensory), bias(self.sensory)
+        w2, b2 = (weight(self.inter), bias(self.inter)) if self.inter is not None else (None, None)
+        wr = weight(self.command) if self.command is not None and self.unfolds > 1 else None
+        w3, b3 = weight(self.motor), bias(self.motor)
+        br = None
+        if self.activation == "linear":
+            return self._fold_linear(w1, b1, w2, b2, wr, w3, b3)
+        if self.activation == "tanh":
+            w1, b1 = 2 * w1, 2 * b1
+            if w2 is not None and b2 is not None:
+                w2, b2 = 4 * w2, 2 * (b2 - w2.sum(1))
+            if wr is not None:
+                wr, br = 4 * wr, -2 * wr.sum(1)
+            w3, b3 = 2 * w3, b3 - w3.sum(1)
+        depth = w1.shape[1] // 2
+        act = "silu" if self.activation == "silu" else "sigmoid"
+        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, self.unfolds)
+
+    def _fold_linear(
+        self, w1: Tensor, b1: Tensor, w2: Tensor | None, b2: Tensor | None, wr: Tensor | None, w3: Tensor, b3: Tensor
+    ) -> Folded:
+        """Without a nonlinearity the circuit is one matrix, and its motor neurons split into q and k parts."""
+        if w2 is not None and b2 is not None:
+            w1, b1 = w1 @ w2, (b1.unsqueeze(1) @ w2).squeeze(1) + b2
+        w, b = w1, b1
+        for _ in range(self.unfolds - 1 if wr is not None else 0):
+            assert wr is not None
+            w, b = w1 + w @ wr, b1 + (b.unsqueeze(1) @ wr).squeeze(1)
+        w, b = w @ w3, (b.unsqueeze(1) @ w3).squeeze(1) + b3
+        depth = w.shape[1] // 2
+        return Folded(w[:, :depth], w[:, depth:], b, None, None, None, None, None, None, "linear", 1)
+
+
+class TimeGate(nn.Module):
+    """t_ij = sigmoid((w_a.u + b_a) ts_i + (w_b.u + b_b)) for the pair u = [q_i ; k_j] (paper, section 2.2)."""
+
+    def __init__(self, depth: int, copies: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(copies, 2 * depth, 2))
+        self.bias = nn.Parameter(torch.zeros(copies, 2))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's random generator."""
+        nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
+        nn.init.zeros_(self.bias)
+
+    def halves(self, q: Tensor, k: Tensor, stamps: Tensor) -> tuple[Tensor, Tensor]:
+        """Per-token parts of the gate's argument, ``ts * tk[..., 0] + tk[..., 1] + tq``.
+
+        Args:
+            q: ``[H, N, D]``.
+            k: ``[H, M, D]``.
+            stamps: ``[N]``, time stamps of the queries.
+
+        Returns:
+            tq ``[H, N]`` and tk ``[H, M, 2]``.
+        """
+        heads, _, depth = q.shape
+        weight = self.weight.expand(heads, -1, -1)
+        of_q = torch.baddbmm(self.bias.expand(heads, -1).unsqueeze(1), q, weight[:, :depth])
+        return of_q[..., 0] * stamps + of_q[..., 1], k @ weight[:, depth:]
