@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,7 @@ class RecordingWriter:
             leftover.unlink()
         self._manifest = manifest
         self._episodes = {info.path.name: info for info in listed if not set_aside_if_broken(info)}
-        self._adopt_unlisted()
-        self._save()
+        self.adopt_unlisted()
 
     @property
     def episodes(self) -> list[EpisodeInfo]:
@@ -90,10 +90,15 @@ class RecordingWriter:
                 f"an episode of '{episode.source}' cannot go into it."
             )
         data = to_parquet(episode)
-        path = self._free_path(episode.seed)
-        with atomic_path(path) as partial:
-            partial.write_bytes(data)
+        path = self._place(data, episode.seed)
         self._episodes[path.name] = EpisodeInfo.of(path, episode, data)
+        self._save()
+        return path
+
+    def add_file(self, info: EpisodeInfo) -> Path:
+        """Copy an episode of another recording, byte for byte, and list it."""
+        path = self._place(info.path.read_bytes(), info.seed)
+        self._episodes[path.name] = replace(info, path=path)
         self._save()
         return path
 
@@ -107,6 +112,12 @@ class RecordingWriter:
     def _save(self) -> None:
         write_manifest(self.folder, self._manifest, self._episodes.values())
 
+    def _place(self, data: bytes, seed: int) -> Path:
+        path = self._free_path(seed)
+        with atomic_path(path) as partial:
+            partial.write_bytes(data)
+        return path
+
     def _free_path(self, seed: int) -> Path:
         """``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
         path = self.folder / f"episode-{seed:07d}.parquet"
@@ -116,8 +127,8 @@ class RecordingWriter:
             again += 1
         return path
 
-    def _adopt_unlisted(self) -> None:
-        """List episodes that were renamed into place just before a crash; leave alone what is not ours."""
+    def adopt_unlisted(self) -> None:
+        """List episodes that were renamed into place just before a stop; leave alone what is not ours."""
         for path in sorted(self.folder.glob(EPISODE_GLOB)):
             if path.name in self._episodes:
                 continue
@@ -128,6 +139,7 @@ class RecordingWriter:
                 continue
             if episode.source == self._manifest["source"]:
                 self._episodes[path.name] = EpisodeInfo.of(path, episode, data)
+        self._save()
 
 
 def set_aside_if_broken(info: EpisodeInfo) -> bool:

@@ -1,0 +1,77 @@
+"""``nacdrive record``: an expert drives, its episodes are kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from nacdrive.driving.record_config import RecordConfig
+
+if TYPE_CHECKING:
+    from nacdrive.driving.record import Outcome, RecordProgress
+
+CONFIG = RecordConfig
+
+
+def run(config: RecordConfig) -> int:
+    """Record, with a bar that shows episodes, frames per second and returns."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from nacdrive.driving.record import record_episodes
+
+    console = Console(stderr=True, highlight=False)
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("episodes  {task.fields[state]}"),
+        TimeElapsedColumn(),
+    ]
+    began = time.perf_counter()
+    returns: list[float] = []
+    kept = 0
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
+
+            def show_episode(outcome: Outcome) -> None:
+                what = f"seed {outcome.seed}: return {outcome.episode_return:.1f}, {outcome.steps} frames"
+                if outcome.path is None:
+                    console.print(f"{what}: dropped, below --min-return {config.min_return:g}")
+                    return
+                returns.append(outcome.episode_return)
+                console.print(f"{what} -> {outcome.path.name}")
+
+            def show_progress(progress: RecordProgress) -> None:
+                nonlocal kept
+                kept = progress.kept
+                speed = progress.frames / (time.perf_counter() - began)
+                mean = f", return {sum(returns) / len(returns):.0f} on average" if returns else ""
+                dropped = f", {progress.dropped} dropped" if progress.dropped else ""
+                bar.update(task, completed=kept, state=f"{progress.frames} frames, {speed:.0f}/s{mean}{dropped}")
+
+            result = record_episodes(config, show_episode, show_progress)
+            bar.update(task, completed=len(result.episodes))
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; {kept} of {config.episodes} episodes are complete and kept in {config.out}: "
+            "the same command with --resume goes on.",
+            file=sys.stderr,
+        )
+        return 130
+    seconds = time.perf_counter() - began
+    all_returns = [info.episode_return for info in result.episodes]
+    print(
+        f"{config.out}: {len(all_returns)} episodes, {sum(info.steps for info in result.episodes)} frames, "
+        f"return {sum(all_returns) / len(all_returns):.1f} on average "
+        f"(least {min(all_returns):.1f}, most {max(all_returns):.1f})"
+    )
+    if result.frames:
+        print(f"recorded {result.frames} frames in {seconds:.1f} s ({result.frames / seconds:.0f} frames/s)")
+    if result.dropped:
+        worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))
+        print(f"dropped {len(result.dropped)} tracks below --min-return {config.min_return:g}: {worst}")
+    return 0

@@ -1,0 +1,173 @@
+"""Many episodes with an expert at the wheel, several at a time, kept in a recording."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacdrive.base.errors import UserError
+from nacdrive.base.places import shipped
+from nacdrive.data.manifest import EpisodeInfo
+from nacdrive.data.writer import RecordingWriter
+from nacdrive.driving.record_config import RecordConfig
+from nacdrive.driving.record_worker import Frames, Job
+from nacdrive.driving.record_workers import RecordWorkers
+from nacdrive.experts import load_expert
+from nacdrive.sims.lazy_carracing import FPS
+from nacdrive.sims.seeds import PUPIL_TEST
+
+TRIES = 5
+"""Tracks driven per episode asked for before --min-return is taken for unreachable."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One episode that has been driven to its end."""
+
+    seed: int
+    """Seed of the track."""
+    episode_return: float
+    """Sum of the rewards."""
+    steps: int
+    """Recorded frames."""
+    path: Path | None
+    """Where it lies; None where its return was below --min-return."""
+
+
+@dataclass(frozen=True)
+class RecordProgress:
+    """How far a recording is."""
+
+    kept: int
+    """Episodes in the recording."""
+    asked: int
+    """Episodes that it shall hold."""
+    dropped: int
+    """Episodes driven and not kept."""
+    driving: int
+    """Episodes under way."""
+    frames: int
+    """Frames recorded by this call so far, unfinished episodes included."""
+
+
+@dataclass(frozen=True)
+class RecordResult:
+    """What a recording holds now."""
+
+    folder: Path
+    """Where it lies."""
+    episodes: list[EpisodeInfo]
+    """Its episodes."""
+    dropped: dict[int, float]
+    """Seeds below --min-return, and their returns."""
+    frames: int
+    """Frames recorded by this call."""
+
+
+def record_episodes(
+    config: RecordConfig,
+    on_episode: Callable[[Outcome], None] = lambda outcome: None,
+    progress: Callable[[RecordProgress], None] = lambda progress: None,
+) -> RecordResult:
+    """Record until the folder holds ``config.episodes`` episodes.
+
+    Which tracks these are depends on the options alone, not on the number of processes or on interruptions: the first
+    ones from ``config.seed`` on whose return reaches ``config.min_return``.
+
+    Raises:
+        UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
+            tracks reach ``config.min_return``.
+    """
+    expert = load_expert(config.expert)
+    writer = RecordingWriter(
+        config.out,
+        source=config.env,
+        fps=FPS if config.every_frame else FPS / expert.repeat,
+        expert=expert.name,
+        recipe={
+            "expert_sha256": expert_checksum(config.expert),
+            "first_seed": config.seed,
+            "repeat": expert.repeat,
+            "every_frame": config.every_frame,
+            "max_frames": config.max_frames,
+            "min_return": config.min_return,
+            "renderer": "official",
+        },
+        resume=config.resume,
+        overwrite=config.overwrite,
+    )
+    job = Job(config.env, config.expert, expert.name, config.every_frame, config.max_frames)
+    seeds = SeedQueue(config, writer)
+    frames = 0
+    try:
+        with RecordWorkers(job, min(config.parallel, seeds.missing)) as workers:
+            while seeds.missing:
+                while workers.idle and workers.driving < seeds.missing:
+                    workers.drive(seeds.next())
+                for message in workers.messages():
+                    if isinstance(message, Frames):
+                        frames += message.count
+                    else:
+                        kept = config.min_return is None or message.episode_return >= config.min_return
+                        path = writer.add(message) if kept else None
+                        if not kept:
+                            writer.drop(message.seed, message.episode_return)
+                        on_episode(Outcome(message.seed, message.episode_return, len(message), path))
+                    progress(
+                        RecordProgress(
+                            kept=config.episodes - seeds.missing,
+                            asked=config.episodes,
+                            dropped=len(writer.dropped),
+                            driving=workers.driving,
+                            frames=frames,
+                        )
+                    )
+    except KeyboardInterrupt:
+        # Between an episode's renaming and its listing there is an instant.
+        writer.adopt_unlisted()
+        raise
+    return RecordResult(config.out, writer.episodes, writer.dropped, frames)
+
+
+def expert_checksum(name: str) -> str | None:
+    """SHA-256 of the file of a trained expert, so that no recording mixes two of them; None for the geometric one."""
+    path = Path(name).expanduser()
+    if name == "ppo" and not path.is_file():
+        path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+class SeedQueue:
+    """Hands out seeds in order, leaving out what the recording already knows."""
+
+    def __init__(self, config: RecordConfig, writer: RecordingWriter) -> None:
+        self._config, self._writer = config, writer
+        self._seed = config.seed
+
+    @property
+    def missing(self) -> int:
+        """Episodes that the recording still lacks."""
+        kept = sum(info.seed >= self._config.seed for info in self._writer.episodes)
+        return max(0, self._config.episodes - kept)
+
+    def next(self) -> int:
+        """The next seed to drive.
+
+        Raises:
+            UserError: if too many tracks were dropped, or the seeds reach those that policies are judged on.
+        """
+        config, dropped = self._config, self._writer.dropped
+        known = {info.seed for info in self._writer.episodes} | dropped.keys()
+        while self._seed in known:
+            self._seed += 1
+        if len(dropped) >= TRIES * config.episodes:
+            raise UserError(
+                f"{len(dropped)} tracks stayed below --min-return {config.min_return:g} (the best at "
+                f"{max(dropped.values()):.0f}), {config.episodes - self.missing} reached it: lower --min-return."
+            )
+        if self._seed in PUPIL_TEST:
+            raise UserError(f"the seeds have reached {self._seed}, kept for judging policies: give another --seed.")
+        self._seed += 1
+        return self._seed - 1
