@@ -29,7 +29,8 @@ class Vision(nn.Module):
 
     def forward(self, stacks: Tensor) -> Tensor:
         """[N, 4, 48, 48] float in [0, 1] -> [N, 256]."""
-        return self.dense(self.convolutions(stacks.contiguous(memory_format=torch.channels_last)))
+        features: Tensor = self.dense(self.convolutions(stacks.contiguous(memory_format=torch.channels_last)))
+        return features
 
 
 class PolicyNet(nn.Module):
@@ -42,4 +43,5 @@ class PolicyNet(nn.Module):
 
     def forward(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, 4, 48, 48] -> float32 [N, outputs]."""
-        return self.head(self.vision(stacks.float() / 255.0))
+        scores: Tensor = self.head(self.vision(stacks.float() / 255.0))
+        return scores

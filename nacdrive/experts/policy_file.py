@@ -28,6 +28,12 @@ def actor_tensors(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
+def sb3_name(name: str) -> str:
+    """What stable-baselines3 calls the tensor ``name`` of ``PolicyNet``."""
+    theirs, ours = next(pair for pair in NAMES.items() if name.startswith(pair[1]))
+    return theirs + name.removeprefix(ours)
+
+
 def save_policy(path: Path, net: PolicyNet, about: dict[str, Any]) -> None:
     """Write the policy and what is known about it (JSON), atomically."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()}

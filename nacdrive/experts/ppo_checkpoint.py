@@ -22,7 +22,7 @@ def write_checkpoint(
     path: Path, model: PPO, laps: LapWorkers, average: dict[str, torch.Tensor], config: dict[str, Any], seconds: float
 ) -> None:
     """Write the run's whole state between two updates, atomically: a full disk leaves the previous one in place."""
-    numpy_state = np.random.get_state(legacy=True)
+    numpy_state: Any = np.random.get_state(legacy=True)
     state = {
         "kind": KIND,
         "version": VERSION,
@@ -68,7 +68,7 @@ def restore(model: PPO, laps: LapWorkers, state: dict[str, Any]) -> None:
     model.policy.optimizer.load_state_dict(state["optimiser"])
     model.num_timesteps = state["decisions"]
     model._n_updates = state["updates"]
-    model._last_obs = laps.restore(state["laps"])  # type: ignore[assignment]
+    model._last_obs = laps.restore(state["laps"])
     model._last_episode_starts = state["episode_starts"].numpy()
     key, position = state["numpy_rng"]
     np.random.set_state(("MT19937", key.numpy().astype(np.uint32), position, 0, 0.0))

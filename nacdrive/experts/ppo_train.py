@@ -20,16 +20,17 @@ from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 from nacdrive.base.errors import UserError
 from nacdrive.base.files import atomic_path, result_folder, write_json
 from nacdrive.base.runs import plain, run_record, seed_everything
+from nacdrive.experts.laps import drive_laps
 from nacdrive.experts.network import PolicyNet
-from nacdrive.experts.policy_file import actor_tensors, save_policy
+from nacdrive.experts.policy_file import actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.experts.ppo_checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.experts.ppo_config import PpoConfig
-from nacdrive.experts.ppo_eval import drive_laps
+from nacdrive.experts.ppo_expert import PpoExpert
 from nacdrive.experts.sb3_policy import VisionExtractor
 from nacdrive.experts.workers import LapWorkers
 from nacdrive.sims.seeds import EXPERT_VALIDATION
 
-CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "last.zip"
+CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def train(
         left = config.timesteps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=keeper, reset_num_timesteps=state is None)
+        save_sb3(out / SB3, model, out / BEST, config.repeat)
     finally:
         laps.close()
     return out / BEST
@@ -116,6 +118,19 @@ def build(config: PpoConfig, laps: LapWorkers) -> PPO:
     # After the orthogonal initialisation, which needs contiguous weights; a third faster on the CPU.
     model.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
+    """Write ``model`` with the exported ``policy`` as its actor, so that the zip acts as what is shipped does."""
+    net, about = load_policy(policy)
+    tensors = model.policy.state_dict()
+    for name, value in net.state_dict().items():
+        tensors[sb3_name(name)] = value
+    model.policy.load_state_dict(tensors)
+    model.num_timesteps = about["decisions"]
+    model.nacdrive_repeat = repeat  # type: ignore[attr-defined]
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        model.save(file)
 
 
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
@@ -166,6 +181,12 @@ class Keeper(BaseCallback):
         self.laps.shape(self.config.shaping(self.done))
 
     @property
+    def ppo(self) -> PPO:
+        """The model, as what it is."""
+        assert isinstance(self.model, PPO)
+        return self.model
+
+    @property
     def done(self) -> float:
         """Share of the training that lies behind."""
         return self.num_timesteps / self.config.timesteps
@@ -182,7 +203,7 @@ class Keeper(BaseCallback):
         elif self.fresh:
             self._after_update()
         self.fresh = True
-        self.model.ent_coef = self.config.entropy_at(self.done)
+        self.ppo.ent_coef = self.config.entropy_at(self.done)
         self.laps.shape(self.config.shaping(self.done))
 
     def _on_step(self) -> bool:
@@ -202,13 +223,15 @@ class Keeper(BaseCallback):
         self._log(evaluation)
         if last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
             write_checkpoint(
-                self.out / CHECKPOINT, self.model, self.laps, self.average, self.settings, self.seconds  # type: ignore[arg-type]
+                self.out / CHECKPOINT,
+                self.ppo,
+                self.laps,
+                self.average,
+                self.settings,
+                self.seconds,
             )
             save_policy(self.out / LAST, self.policy(), self._about(evaluation))
             self.saved = time.monotonic()
-        if last:
-            with atomic_path(self.out / SB3) as partial, partial.open("wb") as file:
-                self.model.save(file)
 
     def policy(self) -> PolicyNet:
         """The averaged weights as nacdrive's own network."""
@@ -230,8 +253,8 @@ class Keeper(BaseCallback):
     def _evaluate(self) -> dict[str, Any]:
         seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
-        laps = drive_laps(self.policy(), seeds, repeat=self.config.repeat, renderer="official")
-        returns = [lap.total for lap in laps]
+        policy = self.policy()
+        returns = [lap.total for lap in drive_laps(PpoExpert(policy, repeat=self.config.repeat), seeds)]
         found = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),
@@ -239,7 +262,6 @@ class Keeper(BaseCallback):
             "episodes": len(returns),
             "seconds": round(time.monotonic() - began, 1),
         }
-        policy = self.policy()
         save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(found))
         if found["mean"] > self.best:
             self.best = found["mean"]
@@ -264,7 +286,7 @@ class Keeper(BaseCallback):
             "length": mean("l"),
             "tiles": mean("tiles"),
             "finished": mean("finished"),
-            "entropy_weight": round(float(self.model.ent_coef), 6),
+            "entropy_weight": round(float(self.ppo.ent_coef), 6),
             **{name: float(f"{float(value):.5g}") for name, value in train_values.items() if np.isfinite(value)},
         }
         if evaluation is not None:

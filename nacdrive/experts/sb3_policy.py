@@ -18,4 +18,5 @@ class VisionExtractor(BaseFeaturesExtractor):
 
     def forward(self, observations: Tensor) -> Tensor:
         """[N, 4, 48, 48] float in [0, 1] -> [N, 256]."""
-        return self.vision(observations)
+        features: Tensor = self.vision(observations)
+        return features

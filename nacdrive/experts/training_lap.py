@@ -89,9 +89,9 @@ class TrainingLap:
             left_field = ended and not info["lap_finished"]
             finished = ended and not left_field
             reward += 0.0 if left_field else gained
-            reward -= shaping.grass * grass_share(env)
+            reward -= shaping.grass * env.grass_share()
             if shaping.speed:
-                reward -= shaping.speed * max(0.0, env.car.hull.linearVelocity.length - shaping.speed_limit)
+                reward -= shaping.speed * max(0.0, env.speed() - shaping.speed_limit)
             if ended or self.frames >= MAX_FRAMES:
                 break
         reward -= shaping.missed_tile * self._missed()
@@ -106,7 +106,7 @@ class TrainingLap:
 
     def _missed(self) -> int:
         """Tiles that have newly been left behind unvisited."""
-        road = self.env.road
+        road: list[Any] = self.env.road or []
         ahead = road[self.furthest + 1 : self.furthest + 30]
         reached = max((i for i, tile in enumerate(ahead, 1) if tile.road_visited), default=0)
         self.furthest += reached
@@ -123,11 +123,6 @@ class TrainingLap:
         for action in state["actions"]:
             stack, _ = self.step(np.asarray(action) if self.continuous else action)
         return stack
-
-
-def grass_share(env: FastCarRacing) -> float:
-    """Share of the four wheels that touch no tile of the road."""
-    return sum(not wheel.tiles for wheel in env.car.wheels) / 4
 
 
 def pedals(action: Any) -> NDArray[np.float64]:

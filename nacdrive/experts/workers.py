@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing as mp
 from collections.abc import Sequence
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -71,7 +72,7 @@ class LapWorkers(VecEnv):
         memory = context.RawArray("B", int(np.prod(shape)))
         self.frames = np.frombuffer(memory, dtype=np.uint8).reshape(shape)
         bounds = np.linspace(0, n_envs, n_workers + 1).astype(int).tolist()
-        self.shares = [range(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self.shares = [range(a, b) for a, b in pairwise(bounds)]
         self.pipes: list[Connection] = []
         self.processes = []
         options = {"repeat": repeat, "continuous": continuous}

@@ -15,10 +15,10 @@ from nacdrive.sims.fast_renderer import FastCarRacing
 from nacdrive.sims.lazy_carracing import FPS, LazyCarRacing
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
-RENDERERS = {"official": LazyCarRacing, "fast": FastCarRacing}
+RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
 Renderer = Literal["official", "fast"]
-# What the environment makes of the five choices, in nacdrive's units (right is positive); it steers at 0.6, brakes at 0.8
-# and gives a fifth of the gas, which is the most that a driver with five actions can ask for: hence full throttle.
+# The five choices in nacdrive's units (right is positive). The environment itself steers at 0.6 and gives a fifth of
+# the gas, which is the most that a driver with five actions can ask for: hence 1.
 STEERING, THROTTLE, BRAKE = (0.0, 1.0, -1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.8)
 
 
@@ -30,7 +30,7 @@ def to_action(choice: int, logits: NDArray[np.float32] | None = None) -> Action:
     return Action(STEERING[choice], THROTTLE[choice], BRAKE[choice], choice, logits)
 
 
-class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
+class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], Any]):
     """CarRacing-v3 (five actions, every action held for ``repeat`` frames) that draws only what is looked at.
 
     Returns are those of ``gymnasium.make("CarRacing-v3", continuous=False)`` with the same actions (tested).
@@ -43,7 +43,9 @@ class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
 
     def __init__(self, world: LazyCarRacing, *, repeat: int, max_frames: int, every_frame: bool) -> None:
         self.world, self.repeat, self.max_frames, self.every_frame = world, repeat, max_frames, every_frame
-        self.action_space = spaces.Box(-1, 1, (3,), np.float32) if world.continuous else spaces.Discrete(len(ACTIONS))
+        self.action_space: spaces.Space[Any] = (
+            spaces.Box(-1, 1, (3,), np.float32) if world.continuous else spaces.Discrete(len(ACTIONS))
+        )
         self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
         self.frame = 0
         self._picture: NDArray[np.uint8] | None = None
@@ -56,7 +58,7 @@ class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
         self.frame = 0
         self.world.drawing = True
         self._picture, _ = self.world.reset(seed=seed, options=options)
-        info = self._info(self._grass_share(), finished=False)
+        info = self._info(self.world.grass_share(), finished=False)
         if self.every_frame:
             info |= {"frames": [self._picture], "frame_times_s": [0.0], "frame_rewards": [0.0]}
         return self._picture, info
@@ -71,7 +73,10 @@ class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
         if self._picture is None:
             raise UserError("the lap has not begun: call reset() before step().")
         given = np.asarray(action) if self.world.continuous else int(action)
-        frames, times, rewards, grass = [], [], [], 0.0
+        frames: list[NDArray[np.uint8]] = []
+        times: list[float] = []
+        rewards: list[float] = []
+        grass = 0.0
         terminated = truncated = finished = False
         picture: NDArray[np.uint8] | None = None
         while len(rewards) < self.repeat and not terminated and not truncated:
@@ -80,21 +85,21 @@ class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
             self.world.drawing = self.every_frame or truncated or len(rewards) == self.repeat - 1
             drawn, reward, terminated, _, details = self.world.step(given)
             finished = details.get("lap_finished", False)
-            grass += self._grass_share()
+            grass += self.world.grass_share()
             rewards.append(float(reward))
             times.append(self.frame / FPS)
             if self.world.drawing:
                 picture = drawn
                 frames.append(drawn)
         if picture is None:
-            picture = self.world._draw_state()
+            picture = self.world.picture()
         self._picture = picture
         info = self._info(grass / len(rewards), finished)
         if self.every_frame:
             info |= {"frames": frames, "frame_times_s": times, "frame_rewards": rewards}
         return picture, sum(rewards), terminated, truncated, info
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         """The last frame, uint8 [96, 96, 3]."""
         if self._picture is None:
             raise UserError("there is nothing to render: call reset() first.")
@@ -107,17 +112,12 @@ class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], int]):
 
     def close(self) -> None:
         """Free the simulator."""
-        self.world.close()
-
-    def _grass_share(self) -> float:
-        assert self.world.car is not None
-        return sum(not wheel.tiles for wheel in self.world.car.wheels) / 4
+        self.world.close()  # type: ignore[no-untyped-call]
 
     def _info(self, grass: float, finished: bool) -> dict[str, Any]:
-        assert self.world.car is not None
         return {
             "t_s": self.frame / FPS,
-            "speed_mps": float(self.world.car.hull.linearVelocity.length),
+            "speed_mps": self.world.speed(),
             "frame": self.frame,
             "tiles_visited": self.world.tile_visited_count / len(self.world.track),
             "wheels_on_grass": grass,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -38,7 +39,7 @@ def shrunk(polygon: list[tuple[int, int]]) -> NDArray[np.float64]:
     points = np.array(polygon, dtype=np.float64) * dynamics.SIZE
     middle = (points.max(axis=0) + points.min(axis=0)) / 2
     half = (points.max(axis=0) - points.min(axis=0)) / 2
-    return middle + (points - middle) * np.maximum(1 - FILL_MARGIN / half, 0)
+    return np.asarray(middle + (points - middle) * np.maximum(1 - FILL_MARGIN / half, 0))
 
 
 WHEEL = shrunk(WHEEL_POLYGON)
@@ -74,7 +75,7 @@ class FastCarRacing(LazyCarRacing):
         self._dirty: tuple[slice, slice] | None = None
 
     def _create_track(self) -> bool:
-        if not super()._create_track():
+        if not super()._create_track():  # type: ignore[no-untyped-call]
             self.road_poly = []
             return False
         self._draw_world()
@@ -137,7 +138,7 @@ class FastCarRacing(LazyCarRacing):
         for wheel in self.car.wheels:
             cv2.fillConvexPoly(canvas, pixels(wheel, WHEEL), 0, shift=SHIFT)
         body = pixels(hull, HULL)
-        for start, end in zip(HULL_ENDS[:-1], HULL_ENDS[1:], strict=True):
+        for start, end in pairwise(HULL_ENDS):
             cv2.fillConvexPoly(canvas, body[start:end], HULL_GREY, shift=SHIFT)
         view = cv2.resize(canvas, (VIEW_W, VIEW_H), interpolation=cv2.INTER_AREA)
         return np.asarray(cv2.LUT(view, OFFICIAL_LOSS), dtype=np.uint8)

@@ -38,7 +38,22 @@ class LazyCarRacing(CarRacing):
             self.road = []
             self.car = None
             self.world = Box2D.b2World((0, 0), contactListener=FrictionDetector(self, self.lap_complete_percent))
-        return super().reset(seed=seed, options=options)
+        frame, info = super().reset(seed=seed, options=options)
+        return frame, info
+
+    def grass_share(self) -> float:
+        """Share of the four wheels that touch no tile of the road."""
+        assert self.car is not None
+        return sum(not wheel.tiles for wheel in self.car.wheels) / 4
+
+    def speed(self) -> float:
+        """Speed of the car in units per second."""
+        assert self.car is not None
+        return float(self.car.hull.linearVelocity.length)
+
+    def picture(self) -> NDArray[np.uint8]:
+        """The frame as it is now, uint8 [96, 96, 3], whether or not ``drawing`` is on."""
+        return self._draw_state()
 
     def _render(self, mode: str) -> Any:
         if mode != "state_pixels":
