@@ -1,0 +1,68 @@
+"""The network of the paper's Table 4 for CarRacing: convolutions per frame, one sequence layer, a dense head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.policies.config import PolicyConfig
+from nacdrive.sequence import build
+
+
+class DrivingNetwork(nn.Module):
+    """Frames and their times -> scores of the actions, at every frame of the sequence.
+
+    Frame i is judged from the frames i-window+1 .. i; the convolutions see every frame once.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.config = config
+        layers: list[nn.Module] = []
+        incoming = 3
+        for out, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
+            layers += [nn.Conv2d(incoming, out, kernel, stride), nn.ReLU()]
+            incoming = out
+        self.vision = nn.Sequential(*layers)
+        with torch.no_grad():
+            features = self.vision(torch.zeros(1, 3, config.height, config.width)).numel()
+        self.dropout = nn.Dropout(config.dropout)
+        options = dict(config.options)
+        if config.model.startswith("nac"):
+            options.setdefault("gap_s", config.gap_s)
+        self.sequence = build(
+            config.model, config.d_model, config.num_heads, config.window, in_features=features, **options
+        )
+        self.head = nn.Sequential(
+            nn.Linear(config.d_model, config.dense), nn.ReLU(), nn.Linear(config.dense, len(config.actions))
+        )
+
+    @property
+    def last_conv(self) -> nn.Module:
+        """The last convolution, where Grad-CAM looks."""
+        return self.vision[-2]
+
+    def features(self, frames: Tensor) -> Tensor:
+        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features]."""
+        x = frames.permute(0, 3, 1, 2).to(next(self.parameters()).dtype) / 127.5 - 1.0
+        if self.config.masked_rows is not None:
+            first, last = self.config.masked_rows
+            x = torch.cat([x[:, :, :first], torch.zeros_like(x[:, :, first:last]), x[:, :, last:]], dim=2)
+        y: Tensor = self.vision(x)
+        return y.flatten(1)
+
+    def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """Scores of all frames.
+
+        Args:
+            frames: [B, T, height, width, 3], uint8 or floats of 0 .. 255 (then differentiable).
+            t: seconds since the episode began, [B, T].
+            padding: [B, T], True where a frame is padding.
+
+        Returns:
+            [B, T, actions]
+        """
+        B, T = frames.shape[:2]
+        x = self.features(frames.flatten(0, 1)).view(B, T, -1)
+        scores: Tensor = self.head(self.sequence(self.dropout(x), t, padding))
+        return scores
