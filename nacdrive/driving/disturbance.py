@@ -79,4 +79,4 @@ class Camera:
         picture = seen.astype(np.float32) * d.brightness
         if d.noise:
             picture += self._random.standard_normal(seen.shape, dtype=np.float32) * (d.noise * 255)
-        return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+        return np.asarray(np.clip(np.rint(picture), 0, 255), dtype=np.uint8)

@@ -63,8 +63,8 @@ class EpisodeResult:
     """Decisions taken."""
     simulated_s: float
     """Simulated seconds driven."""
-    tiles_visited: int
-    """Tiles of the road that the car has touched."""
+    tiles_visited: float
+    """Share of the road's tiles that the car has touched."""
     finished_lap: bool
     """Whether every tile was visited."""
     grass_share: float
@@ -98,7 +98,7 @@ class Episode:
         """Take in one decision and what the simulator said after it."""
         self.latencies.append(tick.decision_ms)
         self.speeds.append(tick.speed_mps or 0.0)
-        self.grass.append(float(info.get("wheels_on_grass", 0)) / 4)
+        self.grass.append(float(info.get("wheels_on_grass", 0)))
         self.late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
         if tick.expert is not None:
             self.agreed.append(tick.expert.choice == tick.action.choice)
@@ -111,7 +111,7 @@ class Episode:
             episode_return=round(self.total, 6),
             decisions=len(self.latencies),
             simulated_s=float(info["t_s"]),
-            tiles_visited=int(info.get("tiles_visited", 0)),
+            tiles_visited=float(info.get("tiles_visited", 0)),
             finished_lap=bool(info.get("finished_lap", False)),
             grass_share=float(np.mean(self.grass)),
             mean_speed_mps=float(np.mean(self.speeds)),
@@ -145,7 +145,7 @@ def drive_episode(
     *,
     episode: int = 0,
     listeners: Iterable[Listener] = (),
-    expert: Callable[[World], Observer] | None = None,
+    expert: Callable[[Any], Observer] | None = None,
     camera: Camera | None = None,
     realtime: bool = False,
     neurons_every: int = 0,
@@ -191,7 +191,7 @@ def drive_episode(
         frame, reward, terminated, truncated, info = world.step(action.choice)
         running.total += float(reward)
         done = terminated or truncated or stop.finished
-        if info.get("wheels_on_grass", 0) == 4 and was_on_grass < 4:
+        if info.get("wheels_on_grass", 0) >= 1 > was_on_grass:
             events.append("off road")
         if done:
             events.append(ending(info, terminated=terminated, stopped=stop.reason is not None))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from nacdrive.driving.tick import Tick
+from nacdrive.sims.carracing import ACTIONS
 
 WIDTH, HEIGHT = 864, 480
 PANEL_X = HEIGHT + 24
@@ -25,7 +26,6 @@ DIM: Colour = (148, 157, 168)
 ACCENT: Colour = (92, 200, 255)
 EXPERT: Colour = (255, 184, 77)
 ALERT: Colour = (255, 107, 107)
-ACTION_NAMES = ("nothing", "right", "left", "gas", "brake")
 
 
 @cache
@@ -91,7 +91,7 @@ class Painter:
         draw.line((middle, bar - 3, middle, bar + 17), TEXT)
 
     def _choices(self, draw: ImageDraw.ImageDraw, tick: Tick, y: int) -> None:
-        names = ACTION_NAMES
+        names = ACTIONS
         logits = tick.action.logits
         shares = probabilities(logits) if logits is not None and len(logits) == len(names) else None
         for k, name in enumerate(names):

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from nacdrive.base.control import Action
+from nacdrive.sims.carracing import ACTIONS, to_action
 
-NOTHING, RIGHT, LEFT, GAS, BRAKE = range(5)
-"""The five actions of CarRacing."""
+NOTHING, RIGHT, LEFT, BRAKE = (ACTIONS.index(name) for name in ("nothing", "right", "left", "brake"))
 HOLD_DECISIONS = 2
 """Decisions for which the last steering is held: a car in a bend must not be let go at once."""
 STANDING_MPS = 0.5
@@ -18,27 +18,27 @@ MOST_DECISIONS = 40
 """The stop is over after so many decisions, whatever the speed says."""
 
 
-class PolicyFailure(Exception):
+class PolicyFailureError(Exception):
     """A decision that must not reach the car."""
 
 
 # torch raises RuntimeError (out of memory included); arrays of a wrong shape give ValueError or IndexError.
 # Ctrl-C, a mistake of the user's and a bug of the loop itself are not among them.
-POLICY_FAILURES = (PolicyFailure, RuntimeError, ValueError, ArithmeticError, IndexError)
+POLICY_FAILURES = (PolicyFailureError, RuntimeError, ValueError, ArithmeticError, IndexError)
 
 
 def checked(action: Action) -> Action:
     """``action`` itself if every number of it is finite.
 
     Raises:
-        PolicyFailure: if one is not.
+        PolicyFailureError: if one is not.
     """
     numbers = {"steering": action.steering, "throttle": action.throttle, "brake": action.brake}
     bad = [name for name, value in numbers.items() if not math.isfinite(value)]
     if action.logits is not None and not np.isfinite(action.logits).all():
         bad.append("the scores of its actions")
     if bad:
-        raise PolicyFailure(f"the policy gave a number that is not finite for {', '.join(bad)}")
+        raise PolicyFailureError(f"the policy gave a number that is not finite for {', '.join(bad)}")
     return action
 
 
@@ -58,14 +58,14 @@ class SafetyStop:
 
     def begin(self, error: BaseException) -> None:
         """Start the stop; ``error`` says why."""
-        kind = "" if isinstance(error, PolicyFailure) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
         self.reason = f"{kind}{' '.join(str(error).split())[:300]}"
 
     def action(self, speed_mps: float | None) -> Action:
         """Next action of the stop; ``finished`` turns true with the last one."""
         self._decisions += 1
         if self._decisions <= HOLD_DECISIONS:
-            return Action({RIGHT: 1.0, LEFT: -1.0}.get(self._last, 0.0), 0.0, 0.0, choice=self._last)
+            return to_action(self._last)
         standing = speed_mps is not None and speed_mps < STANDING_MPS
         self.finished = standing or self._decisions >= MOST_DECISIONS
-        return Action(0.0, 0.0, 1.0, choice=BRAKE)
+        return to_action(BRAKE)

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import imageio_ffmpeg
 
@@ -60,7 +61,7 @@ class Film:
 
     def _open(self) -> subprocess.Popen[bytes]:
         partial = self._stack.enter_context(atomic_path(self._target))
-        self._errors = self._stack.enter_context(tempfile.TemporaryFile())
+        self._errors: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
         source = f"-f rawvideo -pix_fmt rgb24 -s {WIDTH}x{HEIGHT} -r {self._fps:g} -i -"
         # A session of its own: Ctrl-C is for us, ffmpeg is to finish the file.
         process = subprocess.Popen(

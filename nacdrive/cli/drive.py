@@ -1,0 +1,157 @@
+"""``nacdrive drive``: a policy at the wheel, and a page to watch it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.driving.disturbance import Disturbance
+from nacdrive.sims.seeds import PUPIL_TEST
+
+if TYPE_CHECKING:
+    from nacdrive.driving.loop import EpisodeResult
+
+ENVIRONMENTS = ("carracing",)
+
+
+@dataclass(frozen=True)
+class DriveConfig:
+    """Drive with a policy and watch it in a browser."""
+
+    env: str = "carracing"
+    """What is driven."""
+    model: str = "nac_steady.pt"
+    """The policy: a file, or the name of a shipped one."""
+    episodes: int = 1
+    """How many episodes to drive."""
+    seed: int = PUPIL_TEST.start
+    """Seed of the first track; the following episodes have the following seeds."""
+    video: Path | None = None
+    """Write an mp4 of the drive here."""
+    headless: bool = False
+    """No page, and as fast as possible."""
+    fast: bool = False
+    """As fast as possible instead of in real time."""
+    host: str = "127.0.0.1"
+    """Address that the page is served on; another than this machine's own asks viewers for a token."""
+    port: int = 8090
+    """Port that the page is served on; 0 takes a free one."""
+    hold: Literal["auto", "yes", "no"] = "auto"
+    """Keep the page up after the last episode until Ctrl-C; auto: where a person is at the terminal."""
+    expert: str = "ppo"
+    """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, or none."""
+    renderer: Literal["official", "fast"] = "official"
+    """Pixels of the simulator: the official ones, or the quicker grey ones."""
+    neurons_every: int = 1
+    """Decisions between two readings of the neurons for the page; 0 reads none."""
+    device: str = "cpu"
+    """Where the policy runs: cpu, cuda or cuda:N."""
+    disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
+    """What is wrong with the policy's camera."""
+
+    def __post_init__(self) -> None:
+        if self.env not in ENVIRONMENTS:
+            raise unknown_name("environment", self.env, ENVIRONMENTS)
+        if self.episodes < 1:
+            raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
+        if self.seed < 0:
+            raise UserError(f"--seed is {self.seed}: it must not be negative.")
+        if self.neurons_every < 0:
+            raise UserError(f"--neurons-every is {self.neurons_every}: give 0 (never) or a number of decisions.")
+
+
+CONFIG = DriveConfig
+
+
+def run(config: DriveConfig) -> int:
+    """Drive, show, film, and say what came of it."""
+    return 1 if any(result.failure for result in drive(config)) else 0
+
+
+def drive(config: DriveConfig) -> list[EpisodeResult]:
+    """Drive the episodes of ``config``; prints the page's address and a line per episode."""
+    import torch
+
+    from nacdrive.base.places import find_model
+    from nacdrive.driving.disturbance import Camera
+    from nacdrive.driving.loop import drive_episode
+    from nacdrive.driving.tick import Listener
+    from nacdrive.driving.video import video
+    from nacdrive.experts import load_expert
+    from nacdrive.live import LiveServer
+    from nacdrive.policies import load_policy
+    from nacdrive.sims.carracing import ACTIONS, make_carracing
+    from nacdrive.sims.lazy_carracing import FPS
+
+    torch.set_num_threads(1)
+    policy = load_policy(find_model(config.model, config.env), device=config.device, expect_task=config.env)
+    expert = None if config.expert == "none" else load_expert(config.expert)
+    if expert is not None and expert.repeat != policy.repeat:
+        print(
+            f"the expert decides every {expert.repeat} frames, {policy.name} every {policy.repeat}: it stays at home."
+        )
+        expert = None
+    results = []
+    with ExitStack() as watching:
+        listeners: list[Listener] = []
+        if not config.headless:
+            page = LiveServer(
+                config.host, config.port, f"{policy.name} on CarRacing", policy.circuit(), choices=ACTIONS
+            )
+            print(f"watch at {page.start()}", flush=True)
+            watching.callback(page.stop)
+            listeners.append(page.publish)
+        with ExitStack() as driving:
+            world = make_carracing(renderer=config.renderer, repeat=policy.repeat)
+            driving.callback(world.close)
+            if config.video is not None:
+                listeners.append(driving.enter_context(video(config.video, policy.name, FPS / policy.repeat)))
+            for episode in range(config.episodes):
+                result = drive_episode(
+                    world,
+                    policy,
+                    config.seed + episode,
+                    episode=episode,
+                    listeners=listeners,
+                    expert=expert.new_episode if expert is not None else None,
+                    camera=Camera(config.disturbance) if config.disturbance.active else None,
+                    realtime=not (config.fast or config.headless),
+                    neurons_every=0 if config.headless else config.neurons_every,
+                )
+                print(sentence(result), flush=True)
+                results.append(result)
+        if config.video is not None:
+            print(f"video: {config.video}", flush=True)
+        if not config.headless and config.hold != "no" and (config.hold == "yes" or sys.stdin.isatty()):
+            hold()
+    return results
+
+
+def hold() -> None:
+    """Keep the page up until Ctrl-C."""
+    from threading import Event
+
+    print("the page stays up; Ctrl-C ends it.", flush=True)
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        print()
+
+
+def sentence(result: EpisodeResult) -> str:
+    """One line about an episode."""
+    agreed = "" if result.expert_agreement is None else f", as the expert in {result.expert_agreement:.0%} of decisions"
+    line = (
+        f"track {result.seed}: return {result.episode_return:.1f}, {result.tiles_visited:.1%} of the tiles in "
+        f"{result.simulated_s:.1f} s{agreed}, decided in {result.decision_ms_median:.1f} ms "
+        f"(slowest 1 %: {result.decision_ms_p99:.1f})"
+    )
+    if result.failure:
+        line += f"\nsafety stop on track {result.seed}: {result.failure}"
+    return line

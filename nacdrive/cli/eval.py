@@ -1,0 +1,193 @@
+"""``nacdrive eval``: many unseen tracks, numbers with intervals, a report, three videos."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.driving.disturbance import Disturbance
+from nacdrive.sims.seeds import PUPIL_TEST
+
+if TYPE_CHECKING:
+    from nacdrive.driving.crew import Job
+    from nacdrive.driving.rows import Row
+
+ENVIRONMENTS = ("carracing",)
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Drive many unseen tracks: metrics, report, videos."""
+
+    env: str = "carracing"
+    """What is driven."""
+    model: str = "nac_steady.pt"
+    """The policy: a file, or the name of a shipped one."""
+    episodes: int = 20
+    """Number of tracks."""
+    seed: int = PUPIL_TEST.start
+    """Seed of the first track; the others have the following seeds. No training touches the default ones."""
+    out: Path | None = None
+    """Folder of the result; runs/eval-MODEL if not given, with the disturbance in its name."""
+    workers: int = 0
+    """Processes that drive; 0 means one per core."""
+    expert: str = "ppo"
+    """Whose returns on the same tracks are the measure: ppo, geometric, an exported PPO policy, or none."""
+    renderer: Literal["official", "fast"] = "official"
+    """Pixels of the simulator: the official ones, or the quicker grey ones."""
+    watch: bool = False
+    """Drive in this process alone and show it on the live page."""
+    host: str = "127.0.0.1"
+    """Address of that page."""
+    port: int = 8090
+    """Port of that page; 0 takes a free one."""
+    videos: bool = True
+    """Film the worst, the median and the best drive."""
+    device: str = "cpu"
+    """Where the policy runs: cpu, cuda or cuda:N."""
+    disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
+    """What is wrong with the policy's camera; the expert sees the true frames."""
+    resume: bool = False
+    """Drive only the tracks that --out does not hold yet."""
+    overwrite: bool = False
+    """Delete the result in --out first."""
+
+    def __post_init__(self) -> None:
+        if self.env not in ENVIRONMENTS:
+            raise unknown_name("environment", self.env, ENVIRONMENTS)
+        if self.episodes < 1:
+            raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
+        if self.seed < 0:
+            raise UserError(f"--seed is {self.seed}: it must not be negative.")
+        if self.workers < 0:
+            raise UserError(f"--workers is {self.workers}: give 0 (one per core) or more.")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the result."""
+        if self.out is not None:
+            return self.out
+        d = self.disturbance
+        parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
+        named = [f"{name}-{value:g}" for name, value in parts.items() if value]
+        named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
+        return Path("runs") / "-".join(["eval", Path(self.model).stem, *named])
+
+
+CONFIG = EvalConfig
+
+
+def run(config: EvalConfig) -> None:
+    """Evaluate and say how it went."""
+    evaluate(config)
+
+
+def evaluate(config: EvalConfig) -> dict[str, Any]:
+    """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
+    from nacdrive.base.files import result_folder
+    from nacdrive.base.places import find_model
+    from nacdrive.driving import evaluate as evaluation
+    from nacdrive.driving.crew import Course
+    from nacdrive.experts import load_expert
+    from nacdrive.live import LiveServer
+    from nacdrive.policies import load_policy
+    from nacdrive.sims.carracing import ACTIONS
+
+    model = find_model(config.model, config.env)
+    # What can be refused is refused before a folder is made or deleted.
+    policy = load_policy(model, device=config.device, expect_task=config.env)
+    expert = None if config.expert == "none" else config.expert
+    if expert is not None:
+        load_expert(expert)
+    course = Course(model, expert, config.device, config.renderer, config.disturbance, config.env)
+    with ExitStack() as stack:
+        listeners = []
+        if config.watch:
+            page = LiveServer(
+                config.host, config.port, f"{policy.name} on CarRacing", policy.circuit(), choices=ACTIONS
+            )
+            print(f"watch at {page.start()}", flush=True)
+            stack.callback(page.stop)
+            listeners.append(page.publish)
+        out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+        show = stack.enter_context(Show(config.episodes, expert is not None))
+        metrics = evaluation.evaluate(
+            evaluation.Evaluation(course, config.seed, config.episodes, films=config.videos),
+            out,
+            workers=0 if config.watch else config.workers or len(os.sched_getaffinity(0)),
+            listeners=listeners,
+            progress=show,
+            config=config,
+        )
+    print(sentence(metrics))
+    print(f"report: {out / 'report.html'}")
+    return metrics
+
+
+class Show:
+    """Progress on the terminal: how many tracks are driven, by whom, and the mean return so far."""
+
+    def __init__(self, episodes: int, with_expert: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[mean]}"),
+        )
+        names = ("policy", "expert") if with_expert else ("policy",)
+        self._tasks = {name: self._progress.add_task(name, total=episodes, mean="") for name in names}
+        self._returns: dict[str, list[float]] = {name: [] for name in names}
+
+    def __enter__(self) -> Show:
+        """Begin to show."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last state on the screen."""
+        self._progress.stop()
+
+    def __call__(self, job: Job, row: Row) -> None:
+        """One more episode is driven, or driven again for a video."""
+        if job.film is not None:
+            self._progress.console.print(f"filmed track {job.seed}: {job.film}")
+            return
+        returns = self._returns[job.who]
+        returns.append(row["episode_return"])
+        mean = f"mean return {sum(returns) / len(returns):.0f}, last {returns[-1]:.0f}"
+        self._progress.update(self._tasks[job.who], advance=1, mean=mean)
+
+
+def sentence(metrics: dict[str, Any]) -> str:
+    """The result in a few lines."""
+    own, expert, share = metrics["return"], metrics["expert_return"], metrics["expert_fraction"]
+    lines = [
+        f"return {described(own)} over {len(metrics['episodes'])} tracks (min {own['min']:.0f}, max {own['max']:.0f})"
+    ]
+    if expert is not None:
+        lines.append(f"expert {described(expert)} on the same tracks")
+    if share is not None:
+        interval = share["interval95"]
+        sure = f" (95 %: {interval[0]:.1%} to {interval[1]:.1%})" if interval else ""
+        lines.append(f"that is {share['value']:.1%} of the expert's return{sure}")
+    if metrics["safety_stops"]:
+        reasons = sorted({row["failure"] for row in metrics["episodes"] if row["failure"]})
+        lines.append(f"safety stops: {metrics['safety_stops']} ({'; '.join(reasons)})")
+    return "\n".join(lines)
+
+
+def described(numbers: dict[str, Any]) -> str:
+    """Mean, spread and interval."""
+    if numbers["std"] is None:
+        return f"{numbers['mean']:.1f}"
+    low, high = numbers["interval95"]
+    return f"{numbers['mean']:.1f} +- {numbers['std']:.1f} (95 %: {low:.1f} to {high:.1f})"

@@ -1,0 +1,59 @@
+"""Means with intervals: how sure a number of few episodes is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+SEED = 20_260_101
+"""Of the resampling, so that the same returns always give the same interval."""
+
+
+def resampled(count: int) -> NDArray[np.int64]:
+    """Indices of ``RESAMPLES`` bootstrap samples of ``count`` episodes, shape [samples, count]."""
+    return np.random.default_rng(SEED).integers(0, count, size=(RESAMPLES, count))
+
+
+def bounds(samples: NDArray[np.float64]) -> list[float]:
+    """Percentile interval of bootstrap samples."""
+    tail = 100 * (1 - LEVEL) / 2
+    low, high = np.percentile(samples, (tail, 100 - tail))
+    return [float(low), float(high)]
+
+
+def summary(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, sample standard deviation, extremes, and the 95 % bootstrap interval of the mean (None for one value)."""
+    array = np.asarray(values, dtype=np.float64)
+    several = len(array) > 1
+    return {
+        "mean": float(array.mean()),
+        "std": float(array.std(ddof=1)) if several else None,
+        "interval95": bounds(array[resampled(len(array))].mean(axis=1)) if several else None,
+        "min": float(array.min()),
+        "median": float(np.median(array)),
+        "max": float(array.max()),
+    }
+
+
+def fraction(pupil: Sequence[float], expert: Sequence[float]) -> dict[str, Any] | None:
+    """Ratio of the mean returns over the same tracks, with its 95 % interval.
+
+    Tracks are resampled in pairs. None where the expert's mean is not positive: a ratio would say nothing.
+    """
+    p, e = np.asarray(pupil, dtype=np.float64), np.asarray(expert, dtype=np.float64)
+    if len(p) != len(e):
+        raise ValueError(f"{len(p)} returns against {len(e)} of the expert: they must be of the same tracks")
+    if e.mean() <= 0:
+        return None
+    interval = None
+    if len(p) > 1:
+        rows = resampled(len(p))
+        means = e[rows].mean(axis=1)
+        kept = means > 0
+        interval = bounds(p[rows].mean(axis=1)[kept] / means[kept])
+    return {"value": float(p.mean() / e.mean()), "interval95": interval}
