@@ -87,6 +87,11 @@ class Folded(NamedTuple):
     unfolds: int
 
 
+def _padded(width: int) -> int:
+    """Width with neurons added that reach nobody: products of matrices are faster in multiples of eight."""
+    return width if width < 32 else -(-width // 8) * 8
+
+
 class Backbone(nn.Module):
     """NCP circuit over a query-key pair with two motor neurons, the heads of phi and omega.
 
@@ -124,7 +129,7 @@ class Backbone(nn.Module):
     @property
     def first_width(self) -> int:
         """Width I of the pair's first layer, as ``fold`` arranges it."""
-        return 2 if self.activation == "linear" else self.sensory.weight.shape[-1]
+        return 2 if self.activation == "linear" else _padded(self.sensory.weight.shape[-1])
 
     def mask(self, group: str, neurons: Iterable[int] | None) -> None:
         """Remove every synapse from and to ``neurons`` (positions in ``group``; all by default)."""
@@ -171,6 +176,17 @@ class Backbone(nn.Module):
             if wr is not None:
                 wr, br = 4 * wr, -2 * wr.sum(1)
             w3, b3 = 2 * w3, b3 - w3.sum(1)
+        if w2 is not None and b2 is not None:
+            inters, commands = _padded(w2.shape[1]) - w2.shape[1], _padded(w2.shape[2]) - w2.shape[2]
+            w1, b1 = F.pad(w1, (0, inters)), F.pad(b1, (0, inters))
+            w2, b2 = F.pad(w2, (0, commands, 0, inters)), F.pad(b2, (0, commands))
+        else:
+            commands = _padded(w1.shape[2]) - w1.shape[2]
+            w1, b1 = F.pad(w1, (0, commands)), F.pad(b1, (0, commands))
+        if wr is not None:
+            wr = F.pad(wr, (0, commands, 0, commands))
+            br = None if br is None else F.pad(br, (0, commands))
+        w3 = F.pad(w3, (0, 0, 0, commands))
         depth = w1.shape[1] // 2
         act = "silu" if self.activation == "silu" else "sigmoid"
         return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, self.unfolds)

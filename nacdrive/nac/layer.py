@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nacdrive.nac.checks import check_gaps, check_inputs, check_padding, check_times, one_of, require
 from nacdrive.nac.dynamics import Dynamics, as_dynamics
 from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
-from nacdrive.nac.pairs import PHIS, QUADRATURES, Attention, PairOptions, Tokens, pair_attention
+from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs, pair_attention
 from nacdrive.nac.selection import SELECTIONS, Rules, select
 from nacdrive.nac.stream import State, stream_step
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
@@ -135,7 +135,8 @@ class NAC(nn.Module):
         self.stamps = stamps
         self.in_features = in_features or d_model
         self.out_features = out_features or d_model
-        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, dropout)
+        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps)
+        self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
         self.sensory_wiring = sensory_wiring(self.in_features, d_model, sparsity, gate, seed)
         self.wiring = wiring or backbone_wiring(2 * depth, d_model, sparsity, gate, seed, backbone_units)
@@ -201,7 +202,7 @@ class NAC(nn.Module):
         assert details is not None
         keys = (query if key is None else key).shape[1]
         dense = out.new_zeros(batch, heads, queries, keys, dtype=details["weights"].dtype)
-        return out, dense.scatter_add(-1, details["keys"].clamp(min=0), details["weights"])
+        return out, dense.scatter_add(-1, details["keys"], details["weights"])
 
     def neuron_states(
         self,
@@ -313,23 +314,18 @@ class NAC(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor] | None]:
         # Logits and softmax stay in float32: half precision cannot hold phi/omega as omega nears eps.
         wide = torch.promote_types(q.dtype, torch.float32)
-        q, k, v = q.to(wide), k.to(wide), v.to(wide)
-        heads, batch, queries, _ = q.shape
-        keys = k.shape[2]
+        # In one piece, or every chunk of pairs would copy them.
+        q, k, v = q.to(wide), k.to(wide).contiguous(), v.to(wide).contiguous()
         with torch.no_grad():
             index = select(q.detach(), k.detach(), rules, self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
-        if index is None:
-            index = torch.arange(keys, device=q.device).expand(1, batch, queries, keys)
-        allowed = None if rules.open else rules.allowed(index)
+            flat = None if index is None else index.flatten(1, 2)
         w = self._folded(wide)
         tokens = self._tokens(q, k, v, stamps.to(wide), w)
-        flat = index.clamp(min=0) + torch.arange(batch, device=q.device).view(batch, 1, 1) * keys
-        flat = flat.flatten(1, 2).expand(heads, -1, -1)
-        allowed = None if allowed is None else allowed.flatten(1, 2)
-        y, a, inter, command = pair_attention(tokens, w, self.logit_scale, flat, allowed, self.options, self.training)
+        job = Job(flat, rules, k.shape[2], self.options, self.dropout if self.training else 0.0)
         if not detailed:
-            return y, None
-        return y, self._details(q, k, v, index, allowed, a, inter, command)
+            return pair_attention(tokens, w, self.logit_scale, job), None
+        found = all_pairs(tokens, w, self.logit_scale, job)
+        return found.y, self._details(q, k, v, found)
 
     def _folded(self, dtype: torch.dtype) -> Folded:
         folded = self.backbone.fold(self.num_heads)
@@ -343,30 +339,24 @@ class NAC(nn.Module):
         tq, tk = self.time_gate.halves(q, k, flat)
         return Tokens(torch.baddbmm(w.b1.unsqueeze(1), q, w.wq), k @ w.wk, tq, tk, v, flat)
 
-    def _details(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        index: Tensor,
-        allowed: Tensor | None,
-        a: Attention,
-        inter: Tensor,
-        command: Tensor,
-    ) -> dict[str, Tensor]:
+    def _details(self, q: Tensor, k: Tensor, v: Tensor, found: Pairs) -> dict[str, Tensor]:
         heads, batch, queries, _ = q.shape
 
         def front(x: Tensor) -> Tensor:
-            return x.view(heads, batch, queries, *x.shape[2:]).transpose(0, 1)
+            return x.reshape(heads, batch, queries, *x.shape[2:]).transpose(0, 1)
 
-        logits = a.logits if allowed is None else a.logits.masked_fill(~allowed, -math.inf)
+        a, inter, command = found.attention, found.inter, found.command
+        logits = a.logits if found.allowed is None else a.logits.masked_fill(~found.allowed, -math.inf)
         if self.backbone.activation == "tanh":
             inter, command = 2 * inter - 1, 2 * command - 1
+        if self.backbone.activation != "linear":
+            inters, commands = self.backbone.sensory.weight.shape[-1], self.backbone.motor.weight.shape[1]
+            inter, command = inter[..., :inters], command[..., :commands]
         return {
             "q": q.transpose(0, 1),
             "k": k.transpose(0, 1),
             "v": v.transpose(0, 1),
-            "keys": index.expand(heads, -1, -1, -1).transpose(0, 1),
+            "keys": front(found.index),
             "inter": front(inter),
             "command": front(command),
             "phi": front(a.phi),

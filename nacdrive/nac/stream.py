@@ -110,7 +110,7 @@ def _attend_window(layer: NAC, q: Tensor, new: Tokens, state: State, w: Folded) 
     slope, offset = tk.unbind(-1)
     gate = new.stamps.unsqueeze(-1) * slope + offset + new.tq.unsqueeze(-1)
     keep = None
-    if layer.training and layer.options.dropout:
-        keep = torch.nn.functional.dropout(torch.ones_like(gate), layer.options.dropout)
-    a = attend(motor.view(*gate.shape, 2), gate, allowed, layer.logit_scale, keep, layer.options)
+    if layer.training and layer.dropout:
+        keep = torch.nn.functional.dropout(torch.ones_like(gate), layer.dropout)
+    a = attend(motor.reshape(heads, 2, batch, -1), gate, allowed, layer.logit_scale, keep, layer.options)
     return (a.mix.unsqueeze(2) @ v).squeeze(2)
