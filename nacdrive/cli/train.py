@@ -1,0 +1,83 @@
+"""``nacdrive train``: a policy learns from recordings, and practises under its teacher's eyes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from nacdrive.driving.teach_config import TrainConfig
+
+if TYPE_CHECKING:
+    from nacdrive.data.episode import Episode
+    from nacdrive.training.fit import FitResult, FitUpdate
+
+CONFIG = TrainConfig
+
+
+def run(config: TrainConfig) -> int:
+    """Train, with a bar that shows round, epoch and losses."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from nacdrive.driving.teach import Watcher, teach
+    from nacdrive.policies import load_policy
+
+    console = Console(stderr=True, highlight=False)
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    ]
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            shown = bar.add_task(f"training {config.model}", total=None, state="reading the recordings")
+            returns: list[float] = []
+
+            def on_step(update: FitUpdate) -> None:
+                p = update.progress
+                bar.update(
+                    shown,
+                    description=f"round {p.round}" if config.dagger else f"training {config.model}",
+                    total=update.steps * update.epochs,
+                    completed=update.steps * p.epoch + p.step,
+                    state=f"epoch {p.epoch + 1} of {update.epochs}, "
+                    f"loss {update.train_loss:.3f}, best {p.best_loss:.3f}",
+                )
+
+            def on_round(round_: int, result: FitResult) -> None:
+                p = result.progress
+                console.print(
+                    f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, "
+                    f"validation loss {p.best_loss:.3f}, as the expert in {p.best_accuracy:.1%} of the frames"
+                )
+                returns.clear()
+
+            def on_episode(round_: int, episode: Episode) -> None:
+                returns.append(episode.episode_return)
+                mean = sum(returns) / len(returns)
+                bar.update(
+                    shown,
+                    description=f"round {round_}: practising",
+                    total=config.dagger_episodes,
+                    completed=len(returns),
+                    state=f"return {mean:.0f} on average",
+                )
+                if len(returns) == config.dagger_episodes:
+                    console.print(f"round {round_}: practised on {len(returns)} tracks, return {mean:.0f} on average")
+
+            path = teach(config, Watcher(on_step, on_round, on_episode))
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; the last checkpoint is kept in {config.folder}: "
+            "the same command with --resume goes on.",
+            file=sys.stderr,
+        )
+        return 130
+    meta = load_policy(path).meta
+    print(
+        f"{path}: {meta['train_frames']} frames of {meta['episodes']} episodes, "
+        f"as the expert in {meta['valid_accuracy']:.1%} of {meta['valid_frames']} frames kept aside"
+    )
+    return 0

@@ -1,0 +1,199 @@
+"""DAgger (Ross, Gordon & Bagnell, 2011): the pupil drives, the expert says of every frame what it would have done."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nacdrive.base.control import Action
+from nacdrive.base.errors import UserError
+from nacdrive.base.runs import seed_everything
+from nacdrive.data.episode import Episode
+from nacdrive.data.images import encode_png
+from nacdrive.data.writer import RecordingWriter
+from nacdrive.driving.crew import end_with_parent
+from nacdrive.driving.loop import Driver, Observer, World, ending
+from nacdrive.driving.record_episode import decided, stacked
+from nacdrive.experts import Expert, load_expert
+from nacdrive.policies import Policy, load_policy
+from nacdrive.sims.carracing import make_carracing
+from nacdrive.sims.lazy_carracing import FPS
+from nacdrive.sims.seeds import PUPIL_RECORDING
+
+FIRST_SEED = (PUPIL_RECORDING.start + PUPIL_RECORDING.stop) // 2
+"""Tracks of DAgger come from the second half of those for recording."""
+SEEDS_PER_ROUND = 1000
+TURN = 10
+"""Decisions, on average, until the wheel may change hands."""
+LOST_AFTER = 30
+"""Decisions without a new tile after which an episode ends: the expert's advice out there teaches nothing."""
+
+
+@dataclass(frozen=True)
+class Practice:
+    """One round of practice."""
+
+    policy: Path
+    """The pupil's file."""
+    expert: str
+    """Name or file of the teacher."""
+    round: int
+    """Number of the round, from 1."""
+    episodes: int
+    """Tracks to drive."""
+    beta: float
+    """Share of decisions that the expert drives."""
+    seed: int
+    """Seeds who drives when, and which tracks are driven."""
+
+    @property
+    def tracks(self) -> range:
+        """Seeds of the tracks."""
+        first = FIRST_SEED + (self.seed * 101 + self.round) % 400 * SEEDS_PER_ROUND
+        return range(first, first + self.episodes)
+
+
+def practise(
+    practice: Practice, out: Path, workers: int, on_episode: Callable[[Episode], None] = lambda episode: None
+) -> None:
+    """Drive the round's tracks and keep them as a recording in ``out``; tracks that are there already are not driven.
+
+    Raises:
+        UserError: if teacher and pupil decide at different rates, or a driving process dies.
+    """
+    expert, policy = load_expert(practice.expert), load_policy(practice.policy)
+    if expert.repeat != policy.repeat:
+        raise UserError(
+            f"the expert decides every {expert.repeat} frames and the policy every {policy.repeat}: "
+            "record with this expert, without --every-frame, and train on that."
+        )
+    writer = RecordingWriter(
+        out,
+        source=policy.task,
+        fps=FPS / policy.repeat,
+        expert=expert.name,
+        recipe={"dagger_round": practice.round, "beta": practice.beta, "seed": practice.seed},
+        resume=True,
+    )
+    there = {info.seed for info in writer.episodes}
+    missing = [track for track in practice.tracks if track not in there]
+    if not missing:
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(missing)), context, start_worker, (practice,))
+    try:
+        for future in as_completed([pool.submit(drive_track, track) for track in missing]):
+            episode = future.result()
+            writer.add(episode)
+            on_episode(episode)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a driving process died, probably for lack of memory: what is complete is kept, "
+            "run the same command with --resume and fewer --workers."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_practice: Practice
+_expert: Expert
+_policy: Policy
+
+
+def start_worker(practice: Practice) -> None:
+    """Make this process ready to drive."""
+    global _practice, _expert, _policy
+    import torch
+
+    torch.set_num_threads(1)
+    # Ctrl-C reaches every process of the terminal: the main one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    seed_everything(practice.seed)
+    _practice, _expert, _policy = practice, load_expert(practice.expert), load_policy(practice.policy)
+
+
+def drive_track(track: int) -> Episode:
+    """Drive one track in a worker."""
+    world = make_carracing(repeat=_policy.repeat)
+    try:
+        rng = np.random.default_rng([_practice.seed, _practice.round, track])
+        return drive_together(
+            world, _policy, _expert.new_episode, track, _practice.beta, rng, source=_policy.task, name=_policy.name
+        )
+    finally:
+        world.close()
+
+
+def drive_together(
+    world: World,
+    pupil: Driver,
+    begin: Callable[[Any], Observer],
+    track: int,
+    beta: float,
+    rng: np.random.Generator,
+    *,
+    source: str,
+    name: str,
+) -> Episode:
+    """One episode: the pupil drives, the expert takes the wheel for a share ``beta`` of the time and labels all of it.
+
+    ``choice`` of the episode is what was driven, ``expert_choice`` and ``expert_logits`` are the labels.
+    """
+    frame, info = world.reset(seed=track)
+    pupil.reset()
+    teacher = begin(world)
+    frames: list[bytes] = []
+    driven: list[Action] = []
+    labels: list[Action] = []
+    times, speeds, rewards, by_expert = [], [], [], 0
+    expert_at_wheel, most_tiles, last_gain = bool(rng.random() < beta), 0.0, 0
+    done = terminated = False
+    while not done:
+        t_s, speed = float(info["t_s"]), float(info["speed_mps"])
+        label, own = decided(teacher.observe(frame)), decided(pupil.step(frame, t_s, speed))
+        if rng.random() < 1 / TURN:
+            expert_at_wheel = bool(rng.random() < beta)
+        action = label if expert_at_wheel else own
+        by_expert += expert_at_wheel
+        frames.append(encode_png(frame))
+        driven.append(action)
+        labels.append(label)
+        times.append(t_s)
+        speeds.append(speed)
+        assert action.choice is not None
+        frame, reward, terminated, truncated, info = world.step(action.choice)
+        rewards.append(float(reward))
+        if info["tiles_visited"] > most_tiles:
+            most_tiles, last_gain = float(info["tiles_visited"]), len(frames)
+        done = terminated or truncated or len(frames) - last_gain >= LOST_AFTER
+    return Episode(
+        frames=frames,
+        t_s=np.array(times),
+        choice=np.array([action.choice for action in driven]),
+        steering=np.array([action.steering for action in driven], dtype=np.float32),
+        throttle=np.array([action.throttle for action in driven], dtype=np.float32),
+        brake=np.array([action.brake for action in driven], dtype=np.float32),
+        reward=np.array(rewards, dtype=np.float32),
+        speed_mps=np.array(speeds, dtype=np.float32),
+        expert_choice=np.array([label.choice for label in labels]),
+        expert_logits=stacked([label.logits for label in labels]),
+        seed=track,
+        source=source,
+        driver=name,
+        episode_return=float(sum(rewards)),
+        meta={
+            "ended": ending(info, terminated=terminated, stopped=False),
+            "tiles_visited": most_tiles,
+            "expert_share": by_expert / len(frames),
+        },
+    )

@@ -1,0 +1,24 @@
+"""What can be learned: each task says how its data are read, which network it takes, and what its loss is."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from nacdrive.base.errors import unknown_name
+from nacdrive.tasks.base import Sample, Task
+
+__all__ = ["TASKS", "Sample", "Task", "load_task"]
+
+TASKS = {"carracing": "nacdrive.tasks.carracing"}
+
+
+def load_task(name: str) -> Task:
+    """The task ``name``.
+
+    Raises:
+        UserError: if the name is unknown; the sentence suggests the nearest.
+    """
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    task: Task = import_module(TASKS[name]).TASK
+    return task

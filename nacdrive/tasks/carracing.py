@@ -1,0 +1,136 @@
+"""CarRacing: windows of frames with their times -> which of five actions the expert would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nacdrive.base.errors import UserError
+from nacdrive.data.recording import Recording
+from nacdrive.policies import PolicyConfig
+from nacdrive.sims.carracing import ACTIONS, to_action
+from nacdrive.sims.lazy_carracing import FPS
+from nacdrive.tasks.base import Batch, LossOptions, Sample
+
+INSTRUMENTS = (84, 96)
+"""Rows of a frame that show speed, wheel angle and gyro instead of the track."""
+MAX_SHIFT = 3
+"""Random shift of the scene in pixels: what half a metre off, or a slightly turned car, would look like."""
+
+
+class CarRacing:
+    """The task as it is learnt from recordings."""
+
+    name = "carracing"
+
+    def load(self, folders: Sequence[Path]) -> list[Sample]:
+        """One sample per episode: ``frames`` uint8 [N, 96, 96, 3], ``t`` [N] s, ``target`` [N], ``teacher`` [N, 5].
+
+        ``target`` is -1 where the expert's choice is unknown; ``teacher`` holds its scores, NaN where unknown.
+
+        Raises:
+            UserError: if a folder holds no recording of CarRacing, or two were recorded at different rates.
+        """
+        if not folders:
+            raise UserError("there is nothing to learn from: give --data the folder of a recording.")
+        samples: list[Sample] = []
+        rates: dict[float, Path] = {}
+        for folder in folders:
+            recording = Recording.open(folder, source=self.name)
+            rates.setdefault(float(recording.meta["fps"]), folder)
+            samples += [self.sample(recording, index) for index in range(len(recording))]
+        if len(rates) > 1:
+            told = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
+            raise UserError(f"the recordings have different frame rates ({told}): train on those of one rate.")
+        return samples
+
+    def sample(self, recording: Recording, index: int) -> Sample:
+        """Episode ``index`` of a recording, in memory."""
+        episode = recording.load(index)
+        N = len(episode)
+        logits = episode.expert_logits
+        teacher = torch.full((N, len(ACTIONS)), torch.nan) if logits is None else torch.from_numpy(logits)
+        if teacher.shape[1] != len(ACTIONS) or int(episode.expert_choice.max()) >= len(ACTIONS):
+            raise UserError(
+                f"{recording.episodes[index].path} was driven with other actions than the five of CarRacing."
+            )
+        fields = {
+            "frames": torch.from_numpy(episode.decoded()),
+            "t": torch.from_numpy(episode.t_s),
+            "target": torch.from_numpy(episode.expert_choice),
+            "teacher": teacher,
+        }
+        return Sample(recording.episodes[index].path.name, fields)
+
+    def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
+        """The network of the paper's Table 4 (strides are ours), for the frame rate of ``samples``.
+
+        ``instruments=False`` hides the rows with speed, wheel and gyro.
+        """
+        gap_s = float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
+        actions = [to_action(choice) for choice in range(len(ACTIONS))]
+        hidden = None if more.pop("instruments", True) else INSTRUMENTS
+        return PolicyConfig(
+            task=self.name,
+            model=model,
+            actions=tuple((a.steering, a.throttle, a.brake) for a in actions),
+            window=window,
+            repeat=round(gap_s * FPS),
+            gap_s=round(gap_s, 6),
+            masked_rows=hidden,
+            strides=(3, 2, 2),
+            **more,
+        )
+
+    def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
+        """[5] weights, such that their mean over the frames is 1."""
+        targets = torch.cat([sample.fields["target"] for sample in samples])
+        counts = torch.bincount(targets[targets >= 0], minlength=len(ACTIONS)).double()
+        # An action that the expert hardly ever takes must not outweigh all others: at least 1 % is assumed.
+        share = (counts / counts.sum()).clamp(min=0.01)
+        weights = share**-power
+        return (weights / (weights * counts).sum() * counts.sum()).float()
+
+    def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames."""
+        frames = batch["frames"]
+        B = frames.shape[0]
+        shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (B, 2), generator=generator).tolist()
+        gain = torch.empty(B, 1, 1, 1, 1).uniform_(0.8, 1.2, generator=generator)
+        offset = torch.empty(B, 1, 1, 1, 1).uniform_(-15, 15, generator=generator)
+        scene = frames[:, :, : INSTRUMENTS[0]]
+        moved = torch.stack([shifted(part, *shift) for part, shift in zip(scene, shifts, strict=True)])
+        whole = torch.cat([moved, frames[:, :, INSTRUMENTS[0] :]], dim=2).float()
+        lit = (whole * gain.to(whole.device) + offset.to(whole.device)).clamp_(0, 255)
+        return {**batch, "frames": lit}
+
+    def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+        """Cross-entropy with the expert's choice, mixed with that against its whole distribution; scores [B, T, 5]."""
+        known = ~batch["padding"] & (batch["target"] >= 0)
+        scores, target, teacher = scores[known].float(), batch["target"][known], batch["teacher"][known]
+        log_p = scores.log_softmax(dim=-1)
+        hard = F.nll_loss(log_p, target, reduction="none")
+        soft = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
+        share = torch.where(teacher.isnan().any(dim=-1), 0.0, options.soft)
+        weight = weights[target]
+        return (weight * torch.lerp(hard, soft, share)).sum(), weight.sum()
+
+    def correct(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Number of frames whose best score is the expert's choice."""
+        return ((scores.argmax(dim=-1) == batch["target"]) & ~batch["padding"]).sum()
+
+
+def shifted(frames: Tensor, down: int, right: int) -> Tensor:
+    """[T, H, W, 3] moved by whole pixels; what comes in from outside repeats the edge."""
+    H, W = frames.shape[1:3]
+    rows = (torch.arange(H, device=frames.device) - down).clamp(0, H - 1)
+    columns = (torch.arange(W, device=frames.device) - right).clamp(0, W - 1)
+    return frames[:, rows][:, :, columns]
+
+
+TASK = CarRacing()

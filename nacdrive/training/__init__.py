@@ -1,0 +1,1 @@
+"""Fit a network to sequences: split, batches, schedule, early stopping, checkpoints that resume exactly."""

@@ -1,0 +1,114 @@
+"""Sequences in memory -> batches of chunks. What batch k of epoch e holds follows from the seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from nacdrive.base.errors import UserError
+from nacdrive.tasks import Sample
+from nacdrive.tasks.base import Batch
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Steps ``start`` to ``stop`` of one sample."""
+
+    sample: int
+    start: int
+    stop: int
+
+
+def split(samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
+    """Training and validation samples: whole ones, chosen at random, never steps of one sample in both.
+
+    Raises:
+        UserError: if there are fewer than two samples and some are wanted for validation.
+    """
+    wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
+    if wanted >= len(samples):
+        raise UserError(f"{len(samples)} episodes cannot be split into training and validation: record more of them.")
+    order = torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()
+    held = set(order[:wanted])
+    train = [sample for i, sample in enumerate(samples) if i not in held]
+    return train, [sample for i, sample in enumerate(samples) if i in held]
+
+
+def seeded(*numbers: int) -> torch.Generator:
+    """A random generator that depends on all of ``numbers``."""
+    mixed = 0x9E3779B97F4A7C15
+    for number in numbers:
+        mixed = ((mixed ^ (number + 0x7F4A7C15)) * 0xBF58476D1CE4E5B9) % 2**64
+        mixed ^= mixed >> 29
+    return torch.Generator().manual_seed(mixed % 2**63)
+
+
+class Batches:
+    """All samples in a few large tensors, handed out as batches of consecutive steps.
+
+    Args:
+        samples: sequences with the same fields.
+        chunk: steps per sequence of a batch.
+        size: sequences per batch.
+        device: where batches are wanted.
+    """
+
+    def __init__(self, samples: Sequence[Sample], chunk: int, size: int, device: torch.device | str = "cpu") -> None:
+        self.names = [sample.name for sample in samples]
+        self.lengths = [len(sample) for sample in samples]
+        self.starts = [0, *torch.tensor(self.lengths).cumsum(0).tolist()]
+        self.chunk, self.size, self.device = chunk, size, torch.device(device)
+        self.fields = {name: torch.cat([s.fields[name] for s in samples]) for name in samples[0].fields}
+
+    @property
+    def steps(self) -> int:
+        """Steps of all samples together."""
+        return sum(self.lengths)
+
+    def chunks(self, epoch: int | None, seed: int) -> list[Chunk]:
+        """Cuts every sample into chunks, shuffled, differently in each epoch; ``None``: in order, from the start."""
+        generator = None if epoch is None else seeded(seed, 1, epoch)
+        cuts: list[Chunk] = []
+        for sample, length in enumerate(self.lengths):
+            first = 0
+            if generator is not None and length > self.chunk:
+                first = int(torch.randint(self.chunk, (), generator=generator))
+            edges = [0, *range(first or self.chunk, length, self.chunk), length]
+            cuts += [Chunk(sample, a, b) for a, b in pairwise(edges)]
+        if generator is None:
+            return cuts
+        return [cuts[i] for i in torch.randperm(len(cuts), generator=generator).tolist()]
+
+    def batch_count(self, epoch: int, seed: int) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.chunks(epoch, seed)) // self.size)
+
+    def epoch(self, epoch: int | None, seed: int) -> list[list[Chunk]]:
+        """The chunks of each batch."""
+        chunks = self.chunks(epoch, seed)
+        return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
+
+    def load(self, chunks: Sequence[Chunk]) -> Batch:
+        """Fields [B, T, ...] of ``chunks`` on the device, and ``padding`` [B, T]; T is the longest of them."""
+        T = max(chunk.stop - chunk.start for chunk in chunks)
+        first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
+        length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
+        offsets = torch.arange(T).unsqueeze(0)
+        rows = first + torch.minimum(offsets, length - 1)
+        batch: Batch = {name: self._take(field, rows) for name, field in self.fields.items()}
+        batch["padding"] = (offsets >= length).to(self.device)
+        return batch
+
+    def _take(self, field: Tensor, rows: Tensor) -> Tensor:
+        taken = field.index_select(0, rows.flatten()).view(*rows.shape, *field.shape[1:])
+        return taken.to(self.device, non_blocking=True)
+
+    def describe(self, chunks: Sequence[Chunk]) -> str:
+        """Which steps of which samples, for a message."""
+        return ", ".join(f"{self.names[c.sample]} frames {c.start}-{c.stop - 1}" for c in chunks[:4]) + (
+            f" and {len(chunks) - 4} more" if len(chunks) > 4 else ""
+        )

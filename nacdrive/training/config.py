@@ -1,0 +1,56 @@
+"""How a network is fitted; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nacdrive.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Optimiser, schedule, batches, and when to stop."""
+
+    epochs: int = 30
+    """Most passes over the data."""
+    batch: int = 8
+    """Sequences per step."""
+    chunk: int = 16
+    """Consecutive frames per sequence; the convolutions see each of them once."""
+    learning_rate: float = 1e-3
+    """Learning rate at the start."""
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    """The paper takes Adam at 1e-4 for CarRacing; AdamW at 1e-3 gets there in fewer epochs."""
+    weight_decay: float = 1e-2
+    """Of AdamW."""
+    schedule: Literal["cosine", "plateau", "constant"] = "cosine"
+    """cosine falls to nearly 0 over all epochs; plateau multiplies by 0.9 after 2 epochs without gain (paper)."""
+    patience: int = 8
+    """Epochs without a lower validation loss after which the training stops; 0 = never."""
+    valid_share: float = 0.1
+    """Share of the episodes kept for validation; at least one where there are two."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    soft: float = 0.5
+    """Weight of the expert's whole distribution against its choice alone, 0 .. 1."""
+    class_weights: float = 0.5
+    """Power of the inverse frequency by which an action counts: 0 = all alike, 1 = balanced."""
+    augment: bool = True
+    """Shift and light the frames a little, at random."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto is bfloat16 on CUDA and float32 on the CPU."""
+    checkpoint_steps: int = 100
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
+    seed: int = 0
+    """Seeds the split, the weights, the batches, the augmentation and dropout."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "chunk", "checkpoint_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
+        for name in ("valid_share", "soft"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must lie in 0 .. 1.")
+        if self.learning_rate <= 0:
+            raise UserError(f"--learning-rate is {self.learning_rate}: it must be above 0.")

@@ -1,0 +1,220 @@
+"""Fit a network to sequences. A resumed fit gives the same numbers as one that was never interrupted."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.base.errors import UserError
+from nacdrive.tasks import Sample, Task
+from nacdrive.tasks.base import LossOptions
+from nacdrive.training.batches import Batches, Chunk, seeded, split
+from nacdrive.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from nacdrive.training.config import FitConfig
+from nacdrive.training.log import MetricsLog
+
+
+def checkpoint_path(folder: Path, round_: int) -> Path:
+    """Where the checkpoint of a round lies."""
+    return folder / f"checkpoint-{round_}.pt"
+
+
+@dataclass(frozen=True)
+class FitUpdate:
+    """What a progress display is told after each step."""
+
+    progress: Progress
+    """Where the training stands."""
+    steps: int
+    """Steps of this epoch."""
+    epochs: int
+    """Most epochs."""
+    train_loss: float
+    """Mean loss of this epoch so far."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What came of it; the network holds the weights of the best epoch."""
+
+    progress: Progress
+    """Where it ended."""
+    train_steps: int
+    """Steps (frames) that were learnt from."""
+    valid_steps: int
+    """Steps that were validated on."""
+
+
+def fit(
+    network: nn.Module,
+    task: Task,
+    samples: Sequence[Sample],
+    config: FitConfig,
+    folder: Path,
+    *,
+    round_: int = 0,
+    device: torch.device | str = "cpu",
+    on_step: Callable[[FitUpdate], None] = lambda update: None,
+) -> FitResult:
+    """Train ``network`` on ``samples`` until the validation loss stops falling.
+
+    Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
+    the data and the config alone.
+
+    Raises:
+        UserError: if a loss is not finite (the last checkpoint is kept), or the checkpoint is damaged.
+    """
+    fitting = Fitting(network, task, samples, config, folder, round_, torch.device(device))
+    return fitting.run(on_step)
+
+
+class Fitting:
+    """One fit under way; see ``fit``."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        task: Task,
+        samples: Sequence[Sample],
+        config: FitConfig,
+        folder: Path,
+        round_: int,
+        device: torch.device,
+    ) -> None:
+        self.network, self.task, self.config, self.device = network.to(device), task, config, device
+        self.path = checkpoint_path(folder, round_)
+        train, valid = split(samples, config.valid_share, config.seed)
+        self.train = Batches(train, config.chunk, config.batch, device)
+        self.valid = Batches(valid, max(map(len, valid)), 1, device) if valid else None
+        self.weights = task.class_weights(train, config.class_weights).to(device)
+        self.options = LossOptions(config.soft, config.class_weights)
+        self.optimizer = make_optimizer(network, config)
+        self.progress, self.best = Progress(round=round_), None
+        if self.path.exists():
+            self.progress, self.best = load_checkpoint(self.path, network, self.optimizer, device)
+        self.log = MetricsLog(folder, round_, self.progress.epoch)
+        self.began = time.perf_counter() - self.progress.seconds
+
+    def run(self, on_step: Callable[[FitUpdate], None]) -> FitResult:
+        """Train to the end; the network then holds the best weights."""
+        try:
+            if not self.path.exists():
+                self.save()
+            while not self.finished():
+                self.epoch(on_step)
+        finally:
+            self.log.close()
+        if self.best is not None:
+            self.network.load_state_dict(self.best)
+        return FitResult(self.progress, self.train.steps, self.valid.steps if self.valid else 0)
+
+    def finished(self) -> bool:
+        """Whether all epochs are done, or the validation loss has stopped falling."""
+        p, patience = self.progress, self.config.patience
+        stalled = patience > 0 and p.best_epoch >= 0 and p.step == 0 and p.epoch - 1 - p.best_epoch >= patience
+        return p.epoch >= self.config.epochs or stalled
+
+    def epoch(self, on_step: Callable[[FitUpdate], None]) -> None:
+        """Do what is left of the epoch under way, validate, write a row and a checkpoint."""
+        p, config = self.progress, self.config
+        batches = self.train.epoch(p.epoch + 1000 * p.round, config.seed)
+        for step in range(p.step, len(batches)):
+            rate = self.learning_rate((p.epoch + step / len(batches)) / config.epochs)
+            loss, weight = self.step(batches[step], step, rate)
+            p.loss_sum, p.weight_sum = p.loss_sum + loss, p.weight_sum + weight
+            p.step, p.total_steps = step + 1, p.total_steps + 1
+            if p.step % config.checkpoint_steps == 0 and p.step < len(batches):
+                self.save()
+            on_step(FitUpdate(p, len(batches), config.epochs, p.loss_sum / p.weight_sum))
+        row = {"round": p.round, "epoch": p.epoch, "steps": p.total_steps, "train_loss": p.loss_sum / p.weight_sum}
+        row |= {"learning_rate": rate} if batches else {}
+        row |= self.judge()
+        p.epoch, p.step, p.loss_sum, p.weight_sum = p.epoch + 1, 0, 0.0, 0.0
+        self.log.add({**row, "seconds": round(time.perf_counter() - self.began, 2)})
+        self.save()
+
+    def step(self, chunks: list[Chunk], step: int, rate: float) -> tuple[float, float]:
+        """One step of the optimizer; returns the weighted sum of losses and the sum of weights."""
+        p, config = self.progress, self.config
+        generator = seeded(config.seed, 2, p.round, p.epoch, step)
+        torch.manual_seed(generator.initial_seed())
+        batch = self.train.load(chunks)
+        if config.augment:
+            batch = self.task.augment(batch, generator)
+        self.network.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.autocast():
+            scores = self.network(batch["frames"], batch["t"], batch["padding"])
+        total, weight = self.task.loss(scores, batch, self.weights, self.options)
+        torch.autograd.backward(total / weight.clamp(min=1e-6))
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
+        if not bool(torch.isfinite(total) & torch.isfinite(norm)):
+            raise UserError(
+                f"the loss is no longer a finite number at round {p.round}, epoch {p.epoch}, step {step} "
+                f"({self.train.describe(chunks)}): stopped; the last good checkpoint is {self.path}, "
+                f"go on from it with --resume and a lower --learning-rate than {config.learning_rate:g}."
+            )
+        self.optimizer.step()
+        return float(total.detach()), float(weight)
+
+    @torch.inference_mode()
+    def judge(self) -> dict[str, float]:
+        """Loss and accuracy on the validation samples; remembers the best weights."""
+        p, config = self.progress, self.config
+        if self.valid is None:
+            p.best_epoch = p.epoch
+            self.best = None
+            return {}
+        self.network.eval()
+        losses = weights = correct = 0.0
+        for chunks in self.valid.epoch(None, 0):
+            batch = self.valid.load(chunks)
+            with self.autocast():
+                scores = self.network(batch["frames"], batch["t"], batch["padding"])
+            total, weight = self.task.loss(scores, batch, self.weights, self.options)
+            losses, weights = losses + float(total), weights + float(weight)
+            correct += float(self.task.correct(scores, batch))
+        loss, accuracy = losses / max(weights, 1e-6), correct / self.valid.steps
+        if loss < p.best_loss:
+            p.best_loss, p.best_epoch, p.best_accuracy = loss, p.epoch, accuracy
+            self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        elif config.schedule == "plateau" and (p.epoch - p.best_epoch) % 2 == 0:
+            p.factor *= 0.9
+        return {"valid_loss": loss, "valid_accuracy": accuracy}
+
+    def learning_rate(self, share: float) -> float:
+        """The rate after ``share`` of all epochs (0 .. 1)."""
+        config = self.config
+        if config.schedule == "cosine":
+            # Never quite 0, so that the last steps still count.
+            return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+        return config.learning_rate * (self.progress.factor if config.schedule == "plateau" else 1.0)
+
+    def autocast(self) -> torch.autocast | nullcontext[None]:
+        """bfloat16 where it was asked for, or on CUDA."""
+        wanted = self.config.precision == "bfloat16" or (self.config.precision == "auto" and self.device.type == "cuda")
+        return torch.autocast(self.device.type, torch.bfloat16) if wanted else nullcontext()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.progress.seconds = time.perf_counter() - self.began
+        save_checkpoint(self.path, self.network, self.optimizer, self.best, self.progress)
+
+
+def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:
+    """Adam, or AdamW that decays weights but not biases."""
+    if config.optimizer == "adam":
+        return torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    matrices: list[Tensor] = [p for p in network.parameters() if p.ndim > 1]
+    others: list[Tensor] = [p for p in network.parameters() if p.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.learning_rate)

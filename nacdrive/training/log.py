@@ -1,0 +1,52 @@
+"""What a training writes while it runs: ``metrics.jsonl``, one row per epoch, and the same for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nacdrive.base.files import write_text
+
+
+class MetricsLog:
+    """Appends rows; rows that a resumed training is about to make again are dropped when it is opened.
+
+    Args:
+        folder: where ``metrics.jsonl`` and ``tensorboard/`` lie.
+        round_, epoch: the first epoch that will be written.
+    """
+
+    def __init__(self, folder: Path, round_: int, epoch: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.path = folder / "metrics.jsonl"
+        kept = [row for row in read_rows(self.path) if (row["round"], row["epoch"]) < (round_, epoch)]
+        write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._index = len(kept)
+        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=self._index)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write one row, flushed to the disk."""
+        with self.path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(row, allow_nan=False) + "\n")
+        for name, value in row.items():
+            if isinstance(value, float):
+                self._board.add_scalar(name, value, self._index)
+        self._board.flush()
+        self._index += 1
+
+    def close(self) -> None:
+        """Close the files."""
+        self._board.close()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows of a ``metrics.jsonl``; a line that a crash cut short is left out."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
