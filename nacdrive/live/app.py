@@ -41,6 +41,10 @@ def build_app(stage: Stage, guard: Guard, hello: Callable[[], dict[str, Any]]) -
     def file(name: str) -> Response:
         return send_from_directory(www, name)
 
+    @app.get("/what")
+    def what() -> dict[str, str]:
+        return {"mode": "live"}
+
     @app.route("/stream", websocket=True)
     def stream() -> Response:
         if request.headers.get("Origin") is None:

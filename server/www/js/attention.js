@@ -1,0 +1,118 @@
+// Which of the last frames decide: the window as a film strip, over it the mean weight, below it every head's weights.
+
+import { Surface, font, rem } from "./canvas.js";
+import { colours } from "./theme.js";
+
+const KEPT = 32;
+
+export class Attention {
+  constructor(canvas) {
+    this.film = new Map();
+    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
+    this.neurons = null;
+    this.head = 0;
+    this.seq = 0;
+    this.gap = NaN;
+  }
+
+  // Keeps a frame for the strip; frames that have left the window are freed.
+  keep(seq, bitmap) {
+    this.film.set(seq, bitmap);
+    for (const [old, picture] of this.film) {
+      if (this.film.size <= KEPT && Math.abs(old - seq) < KEPT) continue;
+      picture.close();
+      this.film.delete(old);
+    }
+  }
+
+  clear() {
+    for (const picture of this.film.values()) picture.close();
+    this.film.clear();
+    this.neurons = null;
+    this.surface.touch();
+  }
+
+  show(neurons, head, seq, gap) {
+    Object.assign(this, { neurons, head, seq, gap });
+    this.surface.touch();
+  }
+
+  draw(c, width, height) {
+    const u = rem();
+    const left = 4.4 * u;
+    c.font = font(0.82);
+    c.fillStyle = colours.dim;
+    c.textBaseline = "middle";
+    const n = this.neurons;
+    if (!n?.has("weights")) return;
+    const keys = n.keys;
+    const each = (width - left) / Math.max(keys, 8);
+    const bars = 1.7 * u;
+    const strip = Math.min(2.6 * u, each);
+    const rows = bars + strip + 0.35 * u;
+    const foot = height - 1.3 * u;
+    const start = width - each * keys;
+    ["weight", "frame", `${n.heads} heads`].forEach((text, i) => {
+      c.textAlign = "left";
+      c.fillText(text, 0, [bars * 0.6, bars + strip / 2, (rows + foot) / 2][i]);
+    });
+    this.mean(c, n, start, each, bars, u);
+    this.frames(c, keys, start, each, bars, strip);
+    this.heat(c, n, start, each, rows, foot);
+    c.fillStyle = colours.dim;
+    c.font = font(0.78);
+    c.textBaseline = "alphabetic";
+    c.textAlign = "right";
+    c.fillText("now", width, height - 0.25 * u);
+    c.textAlign = "left";
+    const age = (keys - 1) * this.gap;
+    const note = keys === 1 ? "a window of one frame: nothing to choose from" : `${Number.isFinite(age) ? age.toFixed(2) : "?"} s ago`;
+    c.fillText(note, Math.min(start, width - 18 * u * (keys === 1)), height - 0.25 * u);
+  }
+
+  mean(c, n, start, each, bars, u) {
+    const mean = n.meanWeights();
+    const top = Math.max(...mean, 1e-6);
+    const best = mean.indexOf(Math.max(...mean));
+    mean.forEach((w, key) => {
+      const h = Math.max(1, (w / top) * (bars - 0.2 * u));
+      c.fillStyle = key === best ? colours.policy : colours.dim;
+      c.globalAlpha = key === best ? 1 : 0.55;
+      c.fillRect(start + key * each + 1, bars - h, Math.max(1, each - 2), h);
+    });
+    c.globalAlpha = 1;
+  }
+
+  frames(c, keys, start, each, top, strip) {
+    c.imageSmoothingEnabled = true;
+    for (let key = 0; key < keys; key++) {
+      const picture = this.film.get(this.seq - (keys - 1 - key));
+      const wide = Math.max(1, Math.min(each, strip) - 2);
+      const x = start + key * each + (each - wide) / 2;
+      if (picture) c.drawImage(picture, x, top + 2, wide, strip - 2);
+      else {
+        c.fillStyle = colours.sunk;
+        c.fillRect(x, top + 2, wide, strip - 2);
+      }
+    }
+  }
+
+  heat(c, n, start, each, top, bottom) {
+    const h = (bottom - top) / n.heads;
+    let most = 1e-6;
+    for (let head = 0; head < n.heads; head++) for (let key = 0; key < n.keys; key++) most = Math.max(most, n.weight(head, key));
+    c.fillStyle = colours.sunk;
+    c.fillRect(start, top, each * n.keys, bottom - top);
+    c.fillStyle = colours.policy;
+    for (let head = 0; head < n.heads; head++) {
+      for (let key = 0; key < n.keys; key++) {
+        c.globalAlpha = n.weight(head, key) / most;
+        c.fillRect(start + key * each, top + head * h, each - 0.5, Math.max(1, h - 0.5));
+      }
+    }
+    c.globalAlpha = 1;
+    c.strokeStyle = colours.ink;
+    c.lineWidth = 1;
+    c.strokeRect(start - 0.5, top + this.head * h - 0.5, each * n.keys + 0.5, h + 0.5);
+  }
+}

@@ -1,0 +1,124 @@
+// What the policy decides: the verb, the meters, the probabilities, the numbers. The expert stands beside every one.
+
+import { softmax } from "./protocol.js";
+import { Wheel } from "./wheel.js";
+
+const $ = (id) => document.getElementById(id);
+const known = Number.isFinite;
+const percent = (p) => (known(p) ? `${Math.round(p * 100)} %` : "–");
+const fixed = (v, digits) => (known(v) ? v.toFixed(digits) : "–");
+
+// Text nodes are touched only when the text changes, so that nothing is laid out without need.
+export function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function meter(id, centred) {
+  const element = $(id);
+  const [fill, needle] = element.querySelectorAll(".fill, .needle");
+  const output = element.querySelector("output");
+  return (value, expert) => {
+    fill.style.transform = `scaleX(${known(value) ? value : 0})`;
+    if (needle) {
+      needle.style.visibility = known(expert) ? "visible" : "hidden";
+      needle.style.left = `${centred ? 50 + 50 * expert : 100 * expert}%`;
+    }
+    const digits = Math.abs(value).toFixed(2);
+    put(output, !known(value) ? "–" : !centred ? digits : value === 0 ? "0" : `${value < 0 ? "left" : "right"} ${digits}`);
+  };
+}
+
+// In words what an action does; sentences for the eye, built from numbers only.
+export function verb(row) {
+  if (!known(row.steering)) return "–";
+  if (row.brake > 0.05 && row.brake >= row.throttle) return "Brakes";
+  if (row.steering < -0.05) return "Steers left";
+  if (row.steering > 0.05) return "Steers right";
+  return row.throttle > 0.05 ? "Accelerates" : "Coasts";
+}
+
+export class DoesView {
+  constructor() {
+    this.wheel = new Wheel($("wheel"));
+    this.meters = { steering: meter("steering", true), throttle: meter("throttle"), brake: meter("brake") };
+    this.latency = meter("latency");
+    this.names = [];
+    this.rows = [];
+  }
+
+  setChoices(names) {
+    this.names = names;
+    this.rows = [];
+    $("choices").replaceChildren();
+  }
+
+  show(row, parts) {
+    this.wheel.set(row.steering, row.expert_steering);
+    for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`]);
+    put($("verb"), verb(row));
+    this.showChoices(row, parts);
+    this.showExpert(row);
+    put($("speed"), fixed(row.speed_mps, 1));
+    put($("return"), fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
+    put($("missed"), fixed(row.missed, 0));
+    $("missed").classList.toggle("bad", row.missed > 0);
+    this.showLatency(row);
+  }
+
+  showChoices(row, parts) {
+    const part = parts?.get("logits");
+    if (!part) {
+      if (!this.rows.length) put($("sure"), "\u00a0");
+      return;
+    }
+    if (this.rows.length !== part.data.length) this.build(part.data.length);
+    const shares = softmax(part.data);
+    this.rows.forEach((entry, i) => {
+      entry.fill.style.transform = `scaleX(${known(shares[i]) ? shares[i] : 0})`;
+      put(entry.output, percent(shares[i]));
+      entry.row.dataset.chosen = row.choice === i ? "yes" : "no";
+      entry.row.dataset.expert = row.expert_choice === i ? "yes" : "no";
+    });
+    put($("sure"), known(row.choice) && row.choice >= 0 ? `${percent(shares[row.choice])} sure` : "\u00a0");
+  }
+
+  build(count) {
+    this.rows = Array.from({ length: count }, (_, i) => {
+      const row = document.createElement("div");
+      row.className = "choice";
+      const mark = document.createElement("i");
+      mark.className = "mark expert";
+      const name = document.createElement("span");
+      name.textContent = this.names[i] ?? `choice ${i}`;
+      const track = document.createElement("div");
+      track.className = "track";
+      const fill = document.createElement("i");
+      fill.className = "fill";
+      track.append(fill);
+      const output = document.createElement("output");
+      row.append(mark, name, track, output);
+      return { row, fill, output };
+    });
+    $("choices").replaceChildren(...this.rows.map((entry) => entry.row));
+  }
+
+  showExpert(row) {
+    const rides = known(row.expert_steering);
+    const same = rides && (known(row.choice) && known(row.expert_choice) && row.choice >= 0
+      ? row.choice === row.expert_choice
+      : Math.abs(row.steering - row.expert_steering) < 0.1);
+    const expert = { steering: row.expert_steering, throttle: row.expert_throttle, brake: row.expert_brake };
+    put($("agree"), !rides ? "no expert rides along" : same ? "the expert agrees" : `expert: ${verb(expert).toLowerCase()}`);
+    $("agree").parentElement.dataset.agree = !rides || same ? "yes" : "no";
+  }
+
+  // The budget line stands at four fifths of the track, whatever the budget is.
+  showLatency(row) {
+    const late = row.decision_ms > row.budget_ms;
+    const full = known(row.budget_ms) ? row.budget_ms / 0.8 : 50;
+    this.latency(Math.min(1, row.decision_ms / full));
+    $("latency").querySelector(".fill").classList.toggle("late", late);
+    put($("latency").querySelector("output"), known(row.decision_ms) ? `${row.decision_ms.toFixed(1)} ms` : "–");
+    $("latency").title = known(row.budget_ms) ? `dashed: the budget of ${row.budget_ms.toFixed(0)} ms between two decisions` : "";
+  }
+}

@@ -1,0 +1,37 @@
+// One message: uint32 n, n bytes of JSON, then the parts one after another, each padded to four bytes.
+
+const pad = (n) => (n + 3) & ~3;
+
+export function decode(buffer, start = 0) {
+  const length = new DataView(buffer, start).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, start + 4, length)));
+  const parts = new Map();
+  let offset = start + 4 + length;
+  for (const part of header.parts ?? []) {
+    const data = part.kind === "f32"
+      ? new Float32Array(buffer, offset, part.bytes / 4)
+      : new Uint8Array(buffer, offset, part.bytes);
+    parts.set(part.name, { ...part, data });
+    offset += pad(part.bytes);
+  }
+  return { header, parts, end: offset };
+}
+
+// A part's numbers as float32; arrays that travelled as bytes are put back between their bounds.
+export function numbers(part) {
+  if (!part) return null;
+  if (part.kind === "f32") return part.data;
+  const values = new Float32Array(part.data.length);
+  const scale = (part.hi - part.lo) / 255;
+  for (let i = 0; i < values.length; i++) values[i] = part.lo + part.data[i] * scale;
+  return values;
+}
+
+export function softmax(scores) {
+  let top = -Infinity;
+  for (const s of scores) if (s > top) top = s;
+  if (!Number.isFinite(top)) return new Array(scores.length).fill(NaN);
+  const raised = Array.from(scores, (s) => Math.exp(s - top));
+  const sum = raised.reduce((a, b) => a + b, 0);
+  return raised.map((r) => r / sum);
+}
