@@ -13,6 +13,7 @@ from nacdrive.nac.checks import check_gaps, check_inputs, check_padding, check_t
 from nacdrive.nac.dynamics import Dynamics, as_dynamics
 from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
 from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs, pair_attention
+from nacdrive.nac.rewiring import Map, rewire
 from nacdrive.nac.selection import SELECTIONS, Rules, select
 from nacdrive.nac.stream import State, stream_step
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
@@ -249,6 +250,16 @@ class NAC(nn.Module):
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
         """Cut neurons of the backbone off from all others; weights stay. See ``Wiring.mask_group``."""
         self.backbone.mask(group, neurons)
+
+    def rewire(self, in_features: Map | None = None, out_features: Map | None = None) -> NAC:
+        """A new layer with other inputs or outputs that keeps the trained synapses (paper, section 2.2).
+
+        Args:
+            in_features: their new number (those beyond the old number are new), or for each new input the index
+                of the old one whose synapses it takes, None for fresh ones.
+            out_features: the same for outputs.
+        """
+        return rewire(self, in_features, out_features)
 
     # ------------------------------------------------------------------ inside
 

@@ -1,0 +1,46 @@
+"""The paper's named models (appendix D.2): which options of ``NAC`` each one sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacdrive.nac.layer import NAC
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "nac-exact": {},
+    "nac-euler": {"mode": "euler"},
+    "nac-steady": {"mode": "steady"},
+    "nac-2k": {"topk": 2},
+    "nac-32k": {"topk": 32},
+    "nac-pw": {"topk": None},
+    "nac-02s": {"sparsity": 0.2},
+    "nac-09s": {"sparsity": 0.9},
+    "nac-phi-none": {"phi": "none"},
+    "nac-phi-tanh": {"phi": "tanh"},
+    "nac-fc": {"gate": "fc", "sparsity": 0.0},
+    "nac-02sfc": {"gate": "fc", "sparsity": 0.2},
+    "nac-05sfc": {"gate": "fc", "sparsity": 0.5},
+    "nac-09sfc": {"gate": "fc", "sparsity": 0.9},
+}
+# What ``--protocol paper`` adds: the paper's constant window and its partition, whatever the length.
+PAPER: dict[str, Any] = {"quadrature": "constant", "delta_t": 1.0, "selection": "sqrt"}
+
+
+def variant_options(name: str, *, paper: bool = False) -> dict[str, Any]:
+    """Keyword arguments of ``NAC`` for a named variant.
+
+    Args:
+        name: a key of ``VARIANTS``.
+        paper: also pin what the paper's protocol pins.
+
+    Raises:
+        ValueError: there is no such variant.
+    """
+    if name not in VARIANTS:
+        raise ValueError(f"name={name!r}; allowed is one of {', '.join(VARIANTS)}")
+    return {**VARIANTS[name], **(PAPER if paper else {})}
+
+
+def variant(name: str, d_model: int, num_heads: int, *, paper: bool = False, **overrides: Any) -> NAC:
+    """The layer of a named variant; ``overrides`` are further options of ``NAC``."""
+    return NAC(d_model, num_heads, **{**variant_options(name, paper=paper), **overrides})

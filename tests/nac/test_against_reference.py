@@ -1,0 +1,148 @@
+"""The fast layer equals its naive float64 twin, forward and every gradient."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from nacdrive.nac import NAC, Euler, Exact, Steady, pairs
+from nacdrive.nac.reference import nac_forward
+
+MODES = {"exact": Exact(), "euler": Euler(6), "euler-fixed-step": Euler(5, step=0.1), "steady": Steady()}
+SELECTIONS = {"pairwise": (None, "auto"), "top3": (3, "exact"), "sqrt": (3, "sqrt")}
+MASKS = {"open": {}, "padded": {"padding": True}, "causal": {"causal": True}, "window": {"causal": True, "window": 4}}
+MASKS["causal-padded"] = {"causal": True, "padding": True}
+
+
+def compare(layer: NAC, *, padding=False, causal=False, window=None, dtype=torch.float64, tolerance=1e-9, steps=11):
+    torch.manual_seed(1)
+    layer = layer.to(dtype)
+    x = torch.randn(2, steps, layer.in_features, dtype=dtype)
+    t = torch.rand(2, steps, dtype=dtype).cumsum(1)
+    mask = None
+    if padding:
+        mask = torch.zeros(2, steps, dtype=torch.bool)
+        mask[1, 6:] = True
+        mask[0, 3] = True
+    options = {"t": t, "key_padding_mask": mask, "is_causal": causal, "window": window}
+    results = []
+    for run in (lambda q: layer(q, need_weights=True, **options), lambda q: nac_forward(layer, q, **options)):
+        q = x.clone().requires_grad_()
+        layer.zero_grad()
+        y, weights = run(q)
+        # An odd functional of y, so that no gradient cancels.
+        (y.double() * torch.linspace(-1, 2, y.numel(), dtype=torch.float64).view_as(y)).sum().backward()
+        grads = {n: p.grad.double() for n, p in layer.named_parameters() if p.grad is not None}
+        results.append(
+            ({"y": y.detach().double(), "weights": weights.detach().double()}, {"x": q.grad.double(), **grads})
+        )
+    plain = layer(x, **options)
+    torch.testing.assert_close(plain.double(), results[1][0]["y"], rtol=tolerance, atol=tolerance)
+    for mine, theirs in zip(results[0], results[1], strict=True):
+        assert mine.keys() == theirs.keys()
+        for name in mine:
+            size = max(1.0, theirs[name].abs().max().item())
+            torch.testing.assert_close(
+                mine[name], theirs[name], rtol=0, atol=tolerance * size, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+CASES = list(itertools.product(MODES, SELECTIONS, MASKS))
+
+
+@pytest.mark.parametrize(("mode", "selection", "mask"), CASES, ids=["-".join(c) for c in CASES])
+def test_equals_reference(mode: str, selection: str, mask: str) -> None:
+    topk, method = SELECTIONS[selection]
+    layer = NAC(8, 2, mode=MODES[mode], topk=topk, selection=method, time_scale=0.5)
+    compare(layer, **MASKS[mask])
+
+
+OPTIONS = [
+    {"share_backbone": True},
+    {"unfolds": 1},
+    {"unfolds": 3},
+    {"activation": "sigmoid"},
+    {"activation": "silu"},
+    {"activation": "linear", "unfolds": 3},
+    {"phi": "tanh"},
+    {"phi": "none"},
+    {"quadrature": "constant", "delta_t": 0.5},
+    {"gate": "fc", "sparsity": 0.5},
+    {"sparsity": 0},
+    {"sparsity": 0.9},
+    {"polarity": "initial"},
+    {"polarity": "fixed"},
+    {"logit_scale": True},
+    {"learn_time_scale": True},
+    {"stamps": "gap"},
+    {"in_features": 5, "out_features": 3},
+    {"backbone_units": 90},
+    {"mode": Euler(adaptive=True, rtol=1e-12, doublings=12)},
+]
+IDS = ["-".join(f"{k}={v}" for k, v in o.items()) for o in OPTIONS]
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 16], ids=["at-once", "chunked"])
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_every_option_equals_reference(options: dict, chunk: int, monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    layer = NAC(8, 2, topk=3, **options)
+    compare(layer, causal=True)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("mask", MASKS)
+def test_chunks_equal_reference_in_float32(mask: str, selection: str, monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 24)
+    topk, method = SELECTIONS[selection]
+    compare(NAC(8, 2, topk=topk, selection=method), dtype=torch.float32, tolerance=3e-5, **MASKS[mask])
+
+
+def test_chunked_gradients_equal_reference(monkeypatch) -> None:
+    """``need_weights`` takes the plain path, so the chunked backward pass is compared here by itself."""
+    for options in ({}, {"activation": "silu"}, {"activation": "linear"}, {"unfolds": 1}, {"logit_scale": True}):
+        layer = NAC(8, 2, topk=3, learn_time_scale=True, **options).double()
+        x = torch.randn(2, 9, 8, dtype=torch.float64)
+        t = torch.rand(2, 9, dtype=torch.float64).cumsum(1)
+        found = []
+        for chunk in (1 << 20, 16):
+            monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+            layer.zero_grad()
+            q = x.clone().requires_grad_()
+            layer(q, t=t, is_causal=True).pow(2).sum().backward()
+            found.append([q.grad, *(p.grad for p in layer.parameters())])
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 8], ids=["at-once", "chunked"])
+@pytest.mark.parametrize("activation", ["tanh", "silu"])
+def test_gradcheck(activation: str, chunk: int, monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    torch.manual_seed(0)
+    layer = NAC(4, 2, topk=2, activation=activation, logit_scale=True).double()
+    x = torch.randn(1, 4, 4, dtype=torch.float64, requires_grad=True)
+    names = [n for n, _ in layer.named_parameters()]
+
+    def f(x, *parameters):
+        return torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(f, (x, *layer.parameters()), fast_mode=True)
+
+
+def test_cross_attention_equals_reference() -> None:
+    layer = NAC(8, 2, topk=4).double()
+    q, k, v = (torch.randn(2, n, 8, dtype=torch.float64) for n in (5, 9, 9))
+    y, weights = layer(q, k, v, need_weights=True)
+    expected, alpha = nac_forward(layer, q, k, v)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(weights, alpha)
+
+
+def test_long_sequences_in_float32_equal_reference() -> None:
+    torch.manual_seed(0)
+    layer = NAC(16, 4)
+    x = torch.randn(1, 160, 16)
+    torch.testing.assert_close(layer(x).double(), nac_forward(layer, x)[0], rtol=1e-4, atol=2e-5)
