@@ -98,29 +98,31 @@ def between(interval: Sequence[float] | None, form: str) -> str:
 
 
 def tiles(metrics: dict[str, Any]) -> str:
-    """The numbers that are read first."""
+    """The numbers that are read first: value, name, and how sure or how far it goes."""
     own, expert, share = metrics["return"], metrics["expert_return"], metrics["expert_fraction"]
-    spread = "" if own["std"] is None else f" ± {own['std']:.0f}"
-    cells = [(f"{own['mean']:.0f}{spread}", "mean return " + between(own["interval95"], ".0f"))]
+    cells = [(spread(own), "mean return", between(own["interval95"], ".0f"))]
     if share is not None:
-        cells.append((f"{share['value']:.1%}", "of the expert's return " + between(share["interval95"], ".1%")))
+        cells.append((f"{share['value']:.1%}", "of the expert's return", between(share["interval95"], ".1%")))
     if expert is not None:
-        spread = "" if expert["std"] is None else f" ± {expert['std']:.0f}"
-        cells.append((f"{expert['mean']:.0f}{spread}", "mean return of the expert"))
-    cells.append((f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished with every tile"))
-    cells.append((f"{metrics['tiles_visited']:.1%}", "of the road's tiles visited"))
-    cells.append(
-        (
-            f"{metrics['decision_ms_median']:.1f} ms",
-            f"median decision; slowest 1 %: {metrics['decision_ms_p99']:.1f} ms",
-        )
-    )
+        cells.append((spread(expert), "mean return of the expert", between(expert["interval95"], ".0f")))
+    slowest = f"slowest 1 %: {metrics['decision_ms_p99']:.1f} ms"
+    cells += [
+        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished, every tile visited", ""),
+        (f"{metrics['tiles_visited']:.1%}", "of the road's tiles visited", ""),
+        (f"{metrics['decision_ms_median']:.1f} ms", "median decision", slowest),
+    ]
     if metrics["expert_agreement"] is not None:
-        cells.append((f"{metrics['expert_agreement']:.1%}", "same action as the expert riding along"))
+        cells.append((f"{metrics['expert_agreement']:.1%}", "same action as the expert riding along", ""))
     made = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in cells
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}<br>{escape(more)}</span></div>'
+        for value, name, more in cells
     )
     return f'<div class="tiles">{made}</div>'
+
+
+def spread(numbers: dict[str, Any]) -> str:
+    """Mean and standard deviation."""
+    return f"{numbers['mean']:.0f}" + ("" if numbers["std"] is None else f" ± {numbers['std']:.0f}")
 
 
 def failures(rows: Sequence[dict[str, Any]]) -> str:
