@@ -31,6 +31,10 @@ class TrainConfig:
     """Environments that are driven side by side."""
     workers: int = 2
     """Processes that drive them; changes the speed alone."""
+    eval_every: int = 204_800
+    """Decisions between two evaluations on the official environment."""
+    eval_episodes: int = 10
+    """Tracks of each of them."""
     device: str = "cpu"
     """Where the network learns: cpu or cuda."""
     out: Path | None = None
@@ -104,6 +108,8 @@ def run_train(config: TrainConfig) -> None:
         seed=config.seed,
         n_envs=config.n_envs,
         workers=config.workers,
+        eval_every=config.eval_every,
+        eval_episodes=config.eval_episodes,
         device=checked_device(config.device),
         **given,
     )

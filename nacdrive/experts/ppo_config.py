@@ -51,7 +51,17 @@ class PpoConfig:
     def __post_init__(self) -> None:
         if self.env not in ENVIRONMENTS:
             raise unknown_name("environment", self.env, ENVIRONMENTS)
-        for name in ("timesteps", "n_envs", "workers", "repeat", "n_steps", "batch_size", "epochs"):
+        for name in (
+            "timesteps",
+            "n_envs",
+            "workers",
+            "repeat",
+            "n_steps",
+            "batch_size",
+            "epochs",
+            "eval_every",
+            "eval_episodes",
+        ):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give a number of at least 1.")
 

@@ -13,6 +13,7 @@ from gymnasium.envs.box2d import car_dynamics as dynamics
 from gymnasium.envs.box2d import car_racing as official
 from numpy.typing import NDArray
 
+from nacdrive.sims.fast_car import FastCar
 from nacdrive.sims.lazy_carracing import LazyCarRacing
 
 MAP_SCALE = 3
@@ -80,6 +81,12 @@ class FastCarRacing(LazyCarRacing):
             return False
         self._draw_world()
         return True
+
+    def step(self, action: Any) -> Any:
+        """One frame."""
+        assert self.car is not None
+        FastCar.take_over(self.car)
+        return super().step(action)
 
     def _draw_world(self) -> None:
         """Draw the lap's road and kerbs into the world map, wiping the previous lap's."""

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nacdrive.base.errors import UserError
+from nacdrive.cli.main import dispatch
+
+
+def test_eval_prints_versions_interval_and_worst_and_writes_videos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--expert", "geometric", "--episodes", "2", "--renderer", "fast", "--out", str(tmp_path / "eval")]
+    assert dispatch(["expert", "eval", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "CarRacing-v3, gymnasium" in printed and "95 % interval" in printed and "worst: 15000" in printed
+    record = json.loads((tmp_path / "eval" / "eval.json").read_text())
+    assert len(record["laps"]) == 2 and record["summary"]["mean"] > 800 and record["versions"]["gymnasium"]
+    assert (tmp_path / "eval" / "worst.mp4").stat().st_size > 10_000 < (tmp_path / "eval" / "best.mp4").stat().st_size
+    with pytest.raises(UserError, match="already holds"):
+        dispatch(["expert", "eval", *arguments])
+
+
+def test_export_does_not_overwrite_by_accident(tmp_path: Path) -> None:
+    (tmp_path / "p.pt").write_text("mine")
+    with pytest.raises(UserError, match="--overwrite"):
+        dispatch(["expert", "export", "--source", "a.zip", "--out", str(tmp_path / "p.pt")])
+    assert (tmp_path / "p.pt").read_text() == "mine"
+
+
+def test_export_of_a_missing_file_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        dispatch(["expert", "export", "--source", str(tmp_path / "a.zip"), "--out", str(tmp_path / "p.pt")])
+
+
+def test_train_refuses_an_unknown_environment_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'carracing'"):
+        dispatch(["expert", "train", "--env", "CarRacing-v3", "--out", str(tmp_path / "run")])
+
+
+def test_unknown_device_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown device"):
+        dispatch(["expert", "train", "--device", "gpuu", "--out", str(tmp_path / "run")])
+
+
+def test_train_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    few = ["--timesteps", "512", "--n-envs", "2", "--eval-episodes", "1"]
+    assert dispatch(["expert", "train", *few, "--out", str(out)]) == 0
+    assert (out / "best.pt").exists() and "best policy" in capsys.readouterr().out
