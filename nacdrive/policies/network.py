@@ -44,7 +44,7 @@ class DrivingNetwork(nn.Module):
 
     def features(self, frames: Tensor) -> Tensor:
         """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features]."""
-        x = frames.permute(0, 3, 1, 2).to(next(self.parameters()).dtype) / 127.5 - 1.0
+        x = frames.to(next(self.parameters()).dtype).mul(2 / 255).sub(1.0).permute(0, 3, 1, 2)
         if self.config.masked_rows is not None:
             first, last = self.config.masked_rows
             x = torch.cat([x[:, :, :first], torch.zeros_like(x[:, :, first:last]), x[:, :, last:]], dim=2)

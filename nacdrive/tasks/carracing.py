@@ -54,15 +54,15 @@ class CarRacing:
         episode = recording.load(index)
         N = len(episode)
         logits = episode.expert_logits
-        teacher = torch.full((N, len(ACTIONS)), torch.nan) if logits is None else torch.from_numpy(logits)
+        teacher = torch.full((N, len(ACTIONS)), torch.nan) if logits is None else torch.tensor(logits)
         if teacher.shape[1] != len(ACTIONS) or int(episode.expert_choice.max()) >= len(ACTIONS):
             raise UserError(
                 f"{recording.episodes[index].path} was driven with other actions than the five of CarRacing."
             )
         fields = {
             "frames": torch.from_numpy(episode.decoded()),
-            "t": torch.from_numpy(episode.t_s),
-            "target": torch.from_numpy(episode.expert_choice),
+            "t": torch.tensor(episode.t_s),
+            "target": torch.tensor(episode.expert_choice),
             "teacher": teacher,
         }
         return Sample(recording.episodes[index].path.name, fields)
@@ -98,15 +98,14 @@ class CarRacing:
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
         """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames."""
-        frames = batch["frames"]
+        frames = batch["frames"].clone()
         B = frames.shape[0]
         shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (B, 2), generator=generator).tolist()
         gain = torch.empty(B, 1, 1, 1, 1).uniform_(0.8, 1.2, generator=generator)
         offset = torch.empty(B, 1, 1, 1, 1).uniform_(-15, 15, generator=generator)
-        scene = frames[:, :, : INSTRUMENTS[0]]
-        moved = torch.stack([shifted(part, *shift) for part, shift in zip(scene, shifts, strict=True)])
-        whole = torch.cat([moved, frames[:, :, INSTRUMENTS[0] :]], dim=2).float()
-        lit = (whole * gain.to(whole.device) + offset.to(whole.device)).clamp_(0, 255)
+        for scene, shift in zip(frames[:, :, : INSTRUMENTS[0]], shifts, strict=True):
+            move(scene, *shift)
+        lit = frames.float().mul_(gain.to(frames.device)).add_(offset.to(frames.device)).clamp_(0, 255)
         return {**batch, "frames": lit}
 
     def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
@@ -125,12 +124,11 @@ class CarRacing:
         return ((scores.argmax(dim=-1) == batch["target"]) & ~batch["padding"]).sum()
 
 
-def shifted(frames: Tensor, down: int, right: int) -> Tensor:
-    """[T, H, W, 3] moved by whole pixels; what comes in from outside repeats the edge."""
+def move(frames: Tensor, down: int, right: int) -> None:
+    """Move [T, H, W, 3] by whole pixels, in place; the strip that is left free keeps what it showed."""
     H, W = frames.shape[1:3]
-    rows = (torch.arange(H, device=frames.device) - down).clamp(0, H - 1)
-    columns = (torch.arange(W, device=frames.device) - right).clamp(0, W - 1)
-    return frames[:, rows][:, :, columns]
+    source = frames[:, max(0, -down) : H - max(0, down), max(0, -right) : W - max(0, right)].clone()
+    frames[:, max(0, down) : H - max(0, -down), max(0, right) : W - max(0, -right)] = source
 
 
 TASK = CarRacing()

@@ -1,0 +1,125 @@
+"""A fit learns, stops, and resumes with the numbers of an uninterrupted one."""
+
+import copy
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from nacdrive.base.errors import UserError
+from nacdrive.training.fit import Fitting, checkpoint_path, fit
+from nacdrive.training.log import read_rows
+
+
+def numbers(folder):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in read_rows(folder / "metrics.jsonl")]
+
+
+def folder_of(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    return folder
+
+
+def test_a_fit_learns(network, task, samples, config, tmp_path):
+    result = fit(network, task, samples, dataclasses.replace(config, epochs=12), tmp_path)
+    rows = numbers(tmp_path)
+    assert result.progress.best_accuracy > 0.9
+    assert rows[-1]["valid_loss"] < rows[0]["valid_loss"]
+    assert (tmp_path / "tensorboard").is_dir()
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 5, 9])
+@pytest.mark.parametrize("schedule", ["cosine", "plateau"])
+def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
+    network, task, samples, config, tmp_path, stop_after, schedule
+):
+    config = dataclasses.replace(config, schedule=schedule)
+    whole, broken = copy.deepcopy(network), copy.deepcopy(network)
+    fit(whole, task, samples, config, folder_of(tmp_path, "whole"))
+
+    def stop(update):
+        if update.progress.total_steps == stop_after:
+            raise KeyboardInterrupt
+
+    folder = folder_of(tmp_path, "broken")
+    with pytest.raises(KeyboardInterrupt):
+        fit(broken, task, samples, config, folder, on_step=stop)
+    fresh = copy.deepcopy(network)
+    torch.manual_seed(999)
+    fit(fresh, task, samples, config, folder)
+    for (name, one), two in zip(whole.state_dict().items(), fresh.state_dict().values(), strict=True):
+        assert torch.equal(one, two), name
+    assert numbers(tmp_path / "whole") == numbers(folder)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(network, task, samples, config, tmp_path):
+    class Poisoned(type(network)):
+        def forward(self, frames, t, padding):
+            self.calls = getattr(self, "calls", 0) + self.training
+            return super().forward(frames, t, padding) * (torch.nan if self.calls == 4 else 1.0)
+
+    network.__class__ = Poisoned
+    with pytest.raises(UserError, match=r"epoch 0, step 3 \(episode-\d+ frames .*checkpoint-0\.pt.*--learning-rate"):
+        fit(network, task, samples, dataclasses.replace(config, checkpoint_steps=1), tmp_path)
+    kept = torch.load(checkpoint_path(tmp_path, 0), weights_only=True)
+    assert kept["progress"]["step"] == 3
+    assert all(torch.isfinite(value).all() for value in kept["network"].values())
+
+
+def test_training_stops_when_the_validation_loss_stops_falling(network, task, samples, config, tmp_path):
+    still = dataclasses.replace(config, epochs=50, learning_rate=1e-30, patience=2, augment=False)
+    result = fit(network, task, samples, still, tmp_path)
+    assert result.progress.epoch <= 4
+
+
+def test_the_best_epoch_is_kept_not_the_last(network, task, samples, config, tmp_path):
+    result = fit(network, task, samples, config, tmp_path)
+    rows = numbers(tmp_path)
+    assert result.progress.best_loss == min(row["valid_loss"] for row in rows)
+    fitting = Fitting(network, task, samples, config, folder_of(tmp_path, "again"), 0, torch.device("cpu"))
+    assert fitting.judge()["valid_loss"] == pytest.approx(result.progress.best_loss)
+    fitting.log.close()
+
+
+def test_rows_after_the_checkpoint_are_made_again_not_doubled(network, task, samples, config, tmp_path):
+    fit(network, task, samples, config, tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as handle:
+        handle.write(json.dumps({"round": 0, "epoch": 3, "train_loss": 0.0}) + "\n" + '{"round": 0, "ep')
+    fit(network, task, samples, dataclasses.replace(config, epochs=5), tmp_path)
+    assert [row["epoch"] for row in numbers(tmp_path)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("what", ["truncated", "foreign"])
+def test_a_damaged_checkpoint_is_told_in_one_sentence(network, task, samples, config, tmp_path, what):
+    fit(network, task, samples, config, tmp_path)
+    path = checkpoint_path(tmp_path, 0)
+    if what == "truncated":
+        path.write_bytes(path.read_bytes()[:1000])
+    else:
+        torch.save({"a": 1}, path)
+    with pytest.raises(UserError, match="no checkpoint that can be resumed"):
+        fit(network, task, samples, config, tmp_path)
+
+
+def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, samples, config, tmp_path):
+    fitting = Fitting(network, task, samples, config, tmp_path, 0, torch.device("cpu"))
+    assert fitting.learning_rate(0.0) == pytest.approx(config.learning_rate)
+    assert fitting.learning_rate(1.0) == pytest.approx(0.02 * config.learning_rate)
+    fitting.config = dataclasses.replace(config, schedule="plateau")
+    fitting.progress.factor = 0.81
+    assert fitting.learning_rate(0.5) == pytest.approx(0.81 * config.learning_rate)
+    fitting.log.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_mixed_precision_on_cuda_learns(network, task, samples, config, tmp_path):
+    result = fit(network, task, samples, dataclasses.replace(config, epochs=12), tmp_path, device="cuda")
+    assert result.progress.best_accuracy > 0.9
+
+
+def test_bfloat16_learns_too(network, task, samples, config, tmp_path):
+    result = fit(network, task, samples, dataclasses.replace(config, epochs=12, precision="bfloat16"), tmp_path)
+    assert result.progress.best_accuracy > 0.9
