@@ -232,6 +232,7 @@ class TimeGate(nn.Module):
             tq ``[H, N]`` and tk ``[H, M, 2]``.
         """
         heads, _, depth = q.shape
-        weight = self.weight.expand(heads, -1, -1)
-        of_q = torch.baddbmm(self.bias.expand(heads, -1).unsqueeze(1), q, weight[:, :depth])
+        weight = self.weight.to(q.dtype).expand(heads, -1, -1)
+        bias = self.bias.to(q.dtype).expand(heads, -1).unsqueeze(1)
+        of_q = torch.baddbmm(bias, q, weight[:, :depth])
         return of_q[..., 0] * stamps + of_q[..., 1], k @ weight[:, depth:]

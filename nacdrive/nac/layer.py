@@ -277,15 +277,16 @@ class NAC(nn.Module):
     def _stamps(self, t: Tensor | None, like: Tensor, padding: Tensor | None) -> Tensor:
         """What the time gate feels of ``t``: ``[B, Tq]`` in units of ``time_scale``."""
         batch, queries = like.shape[0], like.shape[1]
+        wide = torch.promote_types(self.time_scale.dtype, torch.float32)
         if t is None:
-            return torch.ones(batch, queries, device=like.device, dtype=self.time_scale.dtype)
+            return torch.ones(batch, queries, device=like.device, dtype=wide)
         t = check_times(t, batch, queries)
         if self.stamps == "absolute":
-            return t.to(self.time_scale.dtype) / self.time_scale
+            return t.to(wide) / self.time_scale
         gaps = t.diff(dim=1)
         counted = None if padding is None or padding.shape[1] != queries else ~(padding[:, 1:] | padding[:, :-1])
         check_gaps(gaps, counted)
-        gaps = gaps.to(self.time_scale.dtype) / self.time_scale
+        gaps = gaps.to(wide) / self.time_scale
         return torch.cat([torch.ones_like(gaps[:, :1]) if queries > 1 else gaps.new_ones(batch, 1), gaps], dim=1)
 
     def _attend(

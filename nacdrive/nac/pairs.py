@@ -247,46 +247,50 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
-        scale, *tensors = ctx.saved_tensors
-        job = ctx.job
-        tokens, w = _unpack(tensors, ctx.act, ctx.unfolds)
-        heads = tokens.zq.shape[0]
-        sums = Tokens(*(x.new_zeros(x.shape) for x in tokens))  # not zeros_like: it copies odd strides
-        # Leaves of the small graph that is rebuilt for each chunk.
-        leaves = [None if x is None else x.detach().requires_grad_() for x in (scale, *w[:9])]
-        w = _folded(leaves[1:], ctx.act, ctx.unfolds)
-        used = [x for x in leaves[4:] if x is not None] + ([leaves[0]] if leaves[0] is not None else [])
-        totals = [torch.zeros_like(x) for x in used]
-        for first, last in _chunks(tokens, job):
-            rows, allowed = job.rows(heads, first, last)
-            stamps = tokens.stamps[first:last].unsqueeze(-1)
-            with torch.no_grad():
-                z = gather_rows(tokens.zk, rows).add_(tokens.zq[:, first:last].unsqueeze(2))
-                slope, offset = gather_rows(tokens.tk, rows).unbind(-1)
-                gate = stamps * slope + offset + tokens.tq[:, first:last].unsqueeze(-1)
-                gout = gy[:, first:last].unsqueeze(2)
-                gmix = (gather_rows(tokens.v, rows) * gout).sum(-1)
-            with torch.enable_grad():
-                z.requires_grad_()
-                gate.requires_grad_()
-                motor = _motor(z.flatten(1, 2), w).reshape(heads, 2, last - first, -1)
-                a = attend(motor, gate, allowed, leaves[0], _keep(gate, job, ctx.seed, first), job.options)
-            gz, gg, *rest = torch.autograd.grad(
-                a.mix, [z, gate, *used], gmix, allow_unused=True, materialize_grads=True
-            )
-            for total, part in zip(totals, rest, strict=True):
-                total.add_(part)
-            flat = rows.reshape(-1)
-            sums.zq[:, first:last] = gz.sum(2)
-            sums.tq[:, first:last] = gg.sum(2)
-            sums.stamps[first:last] = (gg * slope).sum((0, 2))
-            _add_rows(sums.zk, flat, gz)
-            _add_rows(sums.tk, flat, torch.stack([gg * stamps, gg], -1))
-            _add_rows(sums.v, flat, a.mix.detach().unsqueeze(-1) * gout)
-        found = iter(totals)
-        weights = [None if x is None else next(found) for x in leaves[4:]]
-        gscale = None if leaves[0] is None else next(found)
-        return (None, None, None, None, gscale, *sums, None, None, None, *weights)
+        # The caller may still be inside autocast, which would undo the float32 of the forward pass.
+        with torch.autocast(gy.device.type, enabled=False):
+            return _chunked_backward(ctx, gy)
+
+
+def _chunked_backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
+    scale, *tensors = ctx.saved_tensors
+    job = ctx.job
+    tokens, w = _unpack(tensors, ctx.act, ctx.unfolds)
+    heads = tokens.zq.shape[0]
+    sums = Tokens(*(x.new_zeros(x.shape) for x in tokens))  # not zeros_like: it copies odd strides
+    # Leaves of the small graph that is rebuilt for each chunk.
+    leaves = [None if x is None else x.detach().requires_grad_() for x in (scale, *w[:9])]
+    w = _folded(leaves[1:], ctx.act, ctx.unfolds)
+    used = [x for x in leaves[4:] if x is not None] + ([leaves[0]] if leaves[0] is not None else [])
+    totals = [torch.zeros_like(x) for x in used]
+    for first, last in _chunks(tokens, job):
+        rows, allowed = job.rows(heads, first, last)
+        stamps = tokens.stamps[first:last].unsqueeze(-1)
+        with torch.no_grad():
+            z = gather_rows(tokens.zk, rows).add_(tokens.zq[:, first:last].unsqueeze(2))
+            slope, offset = gather_rows(tokens.tk, rows).unbind(-1)
+            gate = stamps * slope + offset + tokens.tq[:, first:last].unsqueeze(-1)
+            gout = gy[:, first:last].unsqueeze(2)
+            gmix = (gather_rows(tokens.v, rows) * gout).sum(-1)
+        with torch.enable_grad():
+            z.requires_grad_()
+            gate.requires_grad_()
+            motor = _motor(z.flatten(1, 2), w).reshape(heads, 2, last - first, -1)
+            a = attend(motor, gate, allowed, leaves[0], _keep(gate, job, ctx.seed, first), job.options)
+        gz, gg, *rest = torch.autograd.grad(a.mix, [z, gate, *used], gmix, allow_unused=True, materialize_grads=True)
+        for total, part in zip(totals, rest, strict=True):
+            total.add_(part)
+        flat = rows.reshape(-1)
+        sums.zq[:, first:last] = gz.sum(2)
+        sums.tq[:, first:last] = gg.sum(2)
+        sums.stamps[first:last] = (gg * slope).sum((0, 2))
+        _add_rows(sums.zk, flat, gz)
+        _add_rows(sums.tk, flat, torch.stack([gg * stamps, gg], -1))
+        _add_rows(sums.v, flat, a.mix.detach().unsqueeze(-1) * gout)
+    found = iter(totals)
+    weights = [None if x is None else next(found) for x in leaves[4:]]
+    gscale = None if leaves[0] is None else next(found)
+    return (None, None, None, None, gscale, *sums, None, None, None, *weights)
 
 
 def _unpack(tensors: Sequence[Tensor | None], act: str, unfolds: int) -> tuple[Tokens, Folded]:

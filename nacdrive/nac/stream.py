@@ -90,7 +90,7 @@ def _stamps(layer: NAC, t: Tensor | None, state: State, tokens: Tensor) -> Tenso
         return layer._stamps(None, tokens, None)
     gap = (t - state.t).unsqueeze(1)
     check_gaps(gap, None)
-    return gap.to(layer.time_scale.dtype) / layer.time_scale
+    return gap.to(state.k.dtype) / layer.time_scale
 
 
 def _attend_window(layer: NAC, q: Tensor, new: Tokens, state: State, w: Folded) -> Tensor:

@@ -1,0 +1,213 @@
+"""Speed and memory of the NAC layer on one CPU thread, beside torch-nac 0.0.2 and nn.MultiheadAttention.
+
+    OMP_NUM_THREADS=1 python benchmarks/nac_cpu.py [--quick] [--write docs/results/nac_speed.md]
+
+Times are medians of CPU time, the layers taking turns in one process. Peak memory is what one call adds to the
+resident set of a fresh process. torch-nac is an optional peer (``pip install nacdrive[bench]``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from nacdrive.nac import NAC
+
+Work = Callable[[], object]
+LAYERS = ("nacdrive", "torch-nac", "mha")
+
+
+def make(layer: str, heads: int, topk: int | None, keys: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    torch.manual_seed(0)
+    if layer == "nacdrive":
+        return NAC(64, heads, topk=topk)
+    if layer == "mha":
+        attention = nn.MultiheadAttention(64, heads, batch_first=True)
+        return lambda x: attention(x, x, x, need_weights=False)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch_nac.layers import NAC as Published
+    # Pairwise there is Top-K with K = number of keys (its partition then keeps every full block).
+    return Published(64, heads, topk=topk or keys, mode="exact", return_sequences=True)
+
+
+def forward(layer: str, steps: int, heads: int, topk: int | None) -> Work:
+    x = torch.randn(1, steps, 64)
+    f = make(layer, heads, topk, steps)
+
+    def work() -> object:
+        with torch.no_grad():
+            return f(x)
+
+    return work
+
+
+def training_step(layer: str) -> Work:
+    x = torch.randn(32, 256, 64)
+    f = make(layer, 8, 8, 256)
+    return lambda: f(x).sum().backward()
+
+
+def streaming_step(layer: str) -> Work:
+    """The newest of 32 steps: memory where a layer has one, else attention of the last query or over the window."""
+    x = torch.randn(1, 32, 64)
+    if layer == "nacdrive":
+        nac = NAC(64, 16)
+        with torch.no_grad():
+            state = nac.init_state(1, 32)
+            for i in range(32):
+                _, state = nac.step(x[:, i], None, state)
+
+        def work() -> object:
+            with torch.no_grad():
+                return nac.step(x[:, 0], None, state)
+
+        return work
+    if layer == "mha":
+        attention = nn.MultiheadAttention(64, 16, batch_first=True)
+
+        def last() -> object:
+            with torch.no_grad():
+                return attention(x[:, -1:], x, x, need_weights=False)
+
+        return last
+    return forward(layer, 32, 16, 8)
+
+
+ROWS: dict[str, tuple[str, Callable[[str], Work]]] = {
+    "forward": ("forward B=1 T=1024 d=64 H=4 K=8", lambda layer: forward(layer, 1024, 4, 8)),
+    "pairwise": ("pairwise forward T=512 H=4", lambda layer: forward(layer, 512, 4, None)),
+    "training": ("training step B=32 T=256 H=8 K=8", training_step),
+    "t4096": ("forward T=4096 H=4 K=8", lambda layer: forward(layer, 4096, 4, 8)),
+    "t16384": ("forward T=16384 H=4 K=8", lambda layer: forward(layer, 16384, 4, 8)),
+    "step": ("streaming step, window 32, H=16", streaming_step),
+}
+REPEATS = {"forward": 9, "pairwise": 3, "training": 3, "t4096": 5, "t16384": 3, "step": 201}
+
+
+def cpu_ms(work: Work) -> float:
+    start = time.process_time()
+    work()
+    return 1e3 * (time.process_time() - start)
+
+
+def times(row: str, layers: list[str], repeats: int) -> dict[str, float]:
+    works = {layer: ROWS[row][1](layer) for layer in layers}
+    for work in works.values():
+        work()
+    measured: dict[str, list[float]] = {layer: [] for layer in layers}
+    for _ in range(repeats):
+        for layer, work in works.items():
+            measured[layer].append(cpu_ms(work))
+    return {layer: statistics.median(values) for layer, values in measured.items()}
+
+
+def peak_mib(row: str, layer: str) -> float:
+    """Growth of the peak resident set by one call, in a fresh process."""
+    command = [sys.executable, __file__, "--peak", row, layer]
+    return float(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+
+def measure_peak(row: str, layer: str) -> float:
+    work = ROWS[row][1](layer)
+    # A tiny call first, so that libraries are loaded before the measuring starts.
+    tiny = make(layer, 4, 8, 16)(torch.randn(1, 16, 64))
+    tiny.sum().backward()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    work()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def cell(ms: float | None, mib: float | None) -> str:
+    if ms is None:
+        return "-"
+    return f"{ms:.3g} ms" + ("" if mib is None else f", {mib:.0f} MiB")
+
+
+def report(quick: bool, rows: list[str], layers: list[str]) -> str:
+    lines = [
+        "| work | nacdrive | torch-nac 0.0.2 | nn.MultiheadAttention | faster than torch-nac | leaner | time / MHA |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        ms = found[row] = times(row, layers, 3 if quick else REPEATS[row])
+        mib = {} if row == "step" or quick else {layer: peak_mib(row, layer) for layer in layers}
+        cells = [cell(ms.get(layer), mib.get(layer)) for layer in LAYERS]
+        faster = f"{ms['torch-nac'] / ms['nacdrive']:.1f}x" if "torch-nac" in ms else "-"
+        leaner = f"{mib['torch-nac'] / max(mib['nacdrive'], 0.1):.1f}x" if "torch-nac" in mib else "-"
+        lines.append(
+            f"| {ROWS[row][0]} | {' | '.join(cells)} | {faster} | {leaner} | {ms['nacdrive'] / ms['mha']:.2f} |"
+        )
+        print(lines[-1], flush=True)
+    if {"t4096", "t16384"} <= found.keys():
+        growth = {n: math.log(found["t16384"][n] / found["t4096"][n], 4) for n in layers}
+        lines += [
+            "",
+            "Exponent of time in T, 4096 to 16384: " + ", ".join(f"{n} {g:.2f}" for n, g in growth.items()) + ".",
+        ]
+    return "\n".join(lines)
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three repeats, no memory")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--write", type=Path, help="also write the report to this file")
+    parser.add_argument("--peak", nargs=2, metavar=("ROW", "LAYER"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.peak:
+        print(json.dumps(measure_peak(*args.peak)))
+        return
+    try:
+        version = metadata.version("torch-nac")
+    except metadata.PackageNotFoundError:
+        version = ""
+        print("torch-nac is not installed: measuring without it")
+    layers = [name for name in LAYERS if version or name != "torch-nac"]
+    table = report(args.quick, args.rows, layers)
+    text = "\n".join(
+        [
+            "# Speed and memory of the NAC layer on a CPU",
+            "",
+            f"Measured on {datetime.date.today()}: {processor()}, Python {platform.python_version()}, "
+            f"torch {torch.__version__}, torch-nac {version or 'absent'}.",
+            "Command: `OMP_NUM_THREADS=1 python benchmarks/nac_cpu.py --write docs/results/nac_speed.md`.",
+            "One thread; medians of CPU time, the layers taking turns in one process; memory is what one call adds",
+            "to the peak resident set of a fresh process. Exact mode, tanh, R = 2 unfolds, 50 % sparsity.",
+            "",
+            table,
+            "",
+        ]
+    )
+    print(table)
+    if args.write:
+        args.write.parent.mkdir(parents=True, exist_ok=True)
+        args.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
