@@ -20,6 +20,7 @@ from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 from nacdrive.base.errors import UserError
 from nacdrive.base.files import atomic_path, result_folder, write_json
 from nacdrive.base.runs import plain, run_record, seed_everything
+from nacdrive.experts.curve import draw_curve
 from nacdrive.experts.laps import drive_laps
 from nacdrive.experts.network import PolicyNet
 from nacdrive.experts.policy_file import actor_tensors, load_policy, save_policy, sb3_name
@@ -31,6 +32,7 @@ from nacdrive.experts.workers import LapWorkers
 from nacdrive.sims.seeds import EXPERT_VALIDATION
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
+CURVE = "curve.png"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def train(
         if left > 0:
             model.learn(left, callback=keeper, reset_num_timesteps=state is None)
         save_sb3(out / SB3, model, out / BEST, config.repeat)
+        if any(line["return"] is not None for line in keeper.lines()):
+            draw_curve(out / LOG, out / CURVE)
     finally:
         laps.close()
     return out / BEST
@@ -166,12 +170,15 @@ class Keeper(BaseCallback):
         self.earlier_s = state["seconds"]
         self.fresh = False
         self.episodes = state["episodes"]
-        path = self.out / LOG
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
-        kept = [line for line in lines if line["decisions"] <= state["decisions"]]
-        with atomic_path(path) as partial:
+        kept = [line for line in self.lines() if line["decisions"] <= state["decisions"]]
+        with atomic_path(self.out / LOG) as partial:
             partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
         self.best = max((line["eval"]["mean"] for line in kept if "eval" in line), default=-math.inf)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The log so far."""
+        path = self.out / LOG
+        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
     def _on_training_start(self) -> None:
         self.started = self.saved = self.reported = time.monotonic()

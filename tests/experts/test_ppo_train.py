@@ -13,7 +13,7 @@ from nacdrive.base.errors import UserError
 from nacdrive.experts import ppo_checkpoint, ppo_train
 from nacdrive.experts.ppo_checkpoint import read_checkpoint
 from nacdrive.experts.ppo_config import PpoConfig
-from nacdrive.experts.ppo_train import BEST, CHECKPOINT, LOG, SB3, train
+from nacdrive.experts.ppo_train import BEST, CHECKPOINT, CURVE, LOG, SB3, train
 
 
 class StopError(BaseException):
@@ -46,7 +46,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_run_leaves_policy_model_log_and_record(whole: Path) -> None:
     names = {path.name for path in whole.iterdir()}
-    assert {BEST, SB3, CHECKPOINT, LOG, "last.pt", "run.json", "policies", "tensorboard"} <= names
+    assert {BEST, SB3, CURVE, CHECKPOINT, LOG, "last.pt", "run.json", "policies", "tensorboard"} <= names
     lines = log_without_clock(whole)
     assert [line["decisions"] for line in lines] == [256, 512, 768]
     assert "eval" in lines[-1] and lines[-1]["approx_kl"] >= 0
