@@ -15,7 +15,7 @@ from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synaps
 from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs, pair_attention
 from nacdrive.nac.rewiring import Map, rewire
 from nacdrive.nac.selection import SELECTIONS, Rules, select
-from nacdrive.nac.stream import State, stream_step
+from nacdrive.nac.stream import Prepared, State, stream_step
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc")
@@ -126,6 +126,7 @@ class NAC(nn.Module):
         one_of("polarity", polarity, POLARITIES)
         one_of("stamps", stamps, STAMPS)
 
+        self._prepared: tuple[Any, Prepared] | None = None  # weights of ``step``; made there, never saved
         self.d_model = d_model
         self.num_heads = num_heads
         self.head_dim = depth = d_model // num_heads

@@ -134,7 +134,7 @@ class Job(NamedTuple):
     ``index`` is ``[H or 1, N, n]``, the chosen key of each pair within its sequence; None takes all keys.
     """
 
-    index: Tensor | None
+    index: Tensor | None  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     rules: Rules
     keys: int
     options: PairOptions
@@ -173,7 +173,7 @@ class Pairs(NamedTuple):
 
     y: Tensor  # [H, N, D]
     attention: Attention
-    index: Tensor  # [H, N, n]
+    index: Tensor  # type: ignore[assignment]  # [H, N, n]
     allowed: Tensor | None
     inter: Tensor  # [H, N, n, I]
     command: Tensor  # [H, N, n, C]

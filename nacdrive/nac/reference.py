@@ -6,6 +6,7 @@ It shares nothing with the fast path but the parameters. The tests compare the t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +15,14 @@ from nacdrive.nac.dynamics import Dynamics, Euler, Steady
 from nacdrive.nac.gates import Synapses
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.selection import AUTO_EXACT_UP_TO
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": lambda x: x * torch.sigmoid(x),
+    "linear": lambda x: x,
+    "none": lambda x: x,
+}
 
 
 def nac_forward(
@@ -50,7 +59,7 @@ def nac_forward(
         chosen = allowed & selected(layer, qh, kh, allowed, is_causal, window)
         u = torch.cat([qh.unsqueeze(2).expand(-1, -1, keys, -1), kh.unsqueeze(1).expand(-1, queries, -1, -1)], -1)
         o_phi, o_omega = circuit(layer, u, h).unbind(-1)
-        phi = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": lambda x: x}[layer.options.phi](o_phi)
+        phi = FUNCTIONS[layer.options.phi](o_phi)
         omega = torch.log1p(torch.exp(-o_omega.abs())) + o_omega.clamp(min=0) + layer.options.eps
         gate = layer.time_gate
         copy = min(h, gate.weight.shape[0] - 1)
@@ -84,9 +93,7 @@ def circuit(layer: NAC, u: Tensor, head: int) -> Tensor:
     """Motor neurons ``[..., 2]`` of the backbone for pairs ``u`` ``[..., 2 D]``."""
     net = layer.backbone
     h = min(head, net.motor.weight.shape[0] - 1)
-    functions = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "linear": lambda x: x}
-    functions["silu"] = lambda x: x * torch.sigmoid(x)
-    f = functions[net.activation]
+    f = FUNCTIONS[net.activation]
     s = u @ dense(net.sensory)[h] + bias(net.sensory)[h]
     if net.inter is not None:
         s = f(s) @ dense(net.inter)[h] + bias(net.inter)[h]
@@ -149,9 +156,8 @@ def selected(layer: NAC, q: Tensor, k: Tensor, allowed: Tensor, causal: bool, wi
     kept = torch.zeros_like(allowed)
     for b in range(q.shape[0]):
         for i in range(q.shape[1]):
-            order = sorted(
-                range(keys), key=lambda j, b=b, i=i: -scores[b, i, j].item() if searched[b, i, j] else math.inf
-            )
+            row = [scores[b, i, j].item() if searched[b, i, j] else -math.inf for j in range(keys)]
+            order = sorted(range(keys), key=row.__getitem__, reverse=True)
             kept[b, i, [j for j in order[: layer.topk] if searched[b, i, j]]] = True
     return kept
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nacdrive.nac.checks import check_gaps, check_tokens
 from nacdrive.nac.gates import Folded
-from nacdrive.nac.pairs import Tokens, attend, pair_logits
+from nacdrive.nac.pairs import attend, pair_logits
 from nacdrive.nac.selection import top_k
 
 if TYPE_CHECKING:
@@ -22,41 +23,75 @@ class State:
     """The last W steps as the pairs need them; the newest is last. ``step`` makes a new one and changes none.
 
     Attributes:
-        k, v: ``[H, B, W, D]``.
-        zk: ``[H, B, W, I]``, key half of the first backbone layer.
-        tk: ``[H, B, W, 2]``, key half of the time gate.
-        filled: ``[W]`` bool, True where a step has been seen.
+        memory: ``[H, B, W, E]``; per step k ``[D]``, v ``[D]``, the key halves of the first backbone layer ``[I]``
+            and of the time gate ``[2]``. In one piece, so that a step copies and gathers once.
+        seen: number of steps so far.
         t: ``[B]`` time stamp of the last step in seconds, or None before the first.
     """
 
-    k: Tensor
-    v: Tensor
-    zk: Tensor
-    tk: Tensor
-    filled: Tensor
+    memory: Tensor
+    seen: int
     t: Tensor | None
 
     @classmethod
     def empty(cls, layer: NAC, batch: int, window: int) -> State:
         """A memory without a step."""
         weight = layer.out_proj.weight
+        width = 2 * layer.head_dim + layer.backbone.first_width + 2
         dtype = torch.promote_types(weight.dtype, torch.float32)
-        inters = layer.backbone.first_width
-
-        def zeros(width: int) -> Tensor:
-            return torch.zeros(layer.num_heads, batch, window, width, dtype=dtype, device=weight.device)
-
-        filled = torch.zeros(window, dtype=torch.bool, device=weight.device)
-        return cls(zeros(layer.head_dim), zeros(layer.head_dim), zeros(inters), zeros(2), filled, None)
+        memory = torch.zeros(layer.num_heads, batch, window, width, dtype=dtype, device=weight.device)
+        return cls(memory, 0, None)
 
     def __repr__(self) -> str:
-        heads, batch, window, _ = self.k.shape
-        return f"State(heads={heads}, batch={batch}, window={window}, filled={int(self.filled.sum())})"
+        heads, batch, window, _ = self.memory.shape
+        return f"State(heads={heads}, batch={batch}, window={window}, seen={self.seen})"
+
+
+class Prepared(NamedTuple):
+    """Weights as a step uses them."""
+
+    qkv: Tensor  # [3 d_model, in_features] effective sensory gates
+    qkv_bias: Tensor
+    of_q: Tensor  # [H, D, I + 2] from q: first backbone layer and time gate
+    of_q_bias: Tensor  # [H, 1, I + 2]
+    of_k: Tensor  # [H, D, I + 2]
+    folded: Folded
+
+
+def prepare(layer: NAC, dtype: torch.dtype) -> Prepared:
+    """Mask and fold the weights: half of a step's time, so done once as long as they do not change."""
+    recording = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    sources = [*layer.parameters(), *layer.buffers()]
+    if recording or any(x.is_inference() for x in sources):
+        return _prepare(layer, dtype)
+    # Every change in place raises a tensor's version; replacing it changes its address.
+    stamp = tuple((x.data_ptr(), x._version) for x in sources)
+    if layer._prepared is None or layer._prepared[0] != stamp:
+        layer._prepared = (stamp, _prepare(layer, dtype))
+    return layer._prepared[1]
+
+
+def _prepare(layer: NAC, dtype: torch.dtype) -> Prepared:
+    gates = (layer.q_gate, layer.k_gate, layer.v_gate)
+    qkv = torch.cat([gate.effective()[0] for gate in gates], 1).T.contiguous()
+    biases = torch.cat([gate.bias[0] for gate in gates if gate.bias is not None])
+    w = layer._folded(dtype)
+    depth, heads = layer.head_dim, layer.num_heads
+    time = layer.time_gate.weight.to(dtype).expand(heads, -1, -1)
+    time_bias = layer.time_gate.bias.to(dtype).expand(heads, -1)
+    return Prepared(
+        qkv,
+        biases,
+        torch.cat([w.wq, time[:, :depth]], 2),
+        torch.cat([w.b1, time_bias], 1).unsqueeze(1),
+        torch.cat([w.wk, time[:, depth:]], 2),
+        w,
+    )
 
 
 def stream_step(layer: NAC, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
     """See ``NAC.step``."""
-    batch = state.k.shape[1]
+    heads, batch, _, _ = state.memory.shape
     if x.ndim != 2 or x.shape[0] != batch:
         raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {layer.in_features}], the state's batch")
     tokens = x.unsqueeze(1)
@@ -64,53 +99,55 @@ def stream_step(layer: NAC, x: Tensor, t: Tensor | None, state: State) -> tuple[
     if t is not None and t.shape != (batch,):
         raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
     stamps = _stamps(layer, t, state, tokens)
-    q, k, v = layer._project(tokens, tokens, tokens)
+    dtype = state.memory.dtype
+    p = prepare(layer, dtype)
+    # [H, 3, B, D]
+    qkv = F.linear(x, p.qkv, p.qkv_bias).view(batch, 3, heads, layer.head_dim).permute(2, 1, 0, 3)
     with torch.autocast(x.device.type, enabled=False):
-        dtype = state.k.dtype
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-        w = layer._folded(dtype)
-        new = layer._tokens(q, k, v, stamps.to(dtype), w)
-
-        def push(memory: Tensor, row: Tensor) -> Tensor:
-            return torch.cat([memory[:, :, 1:], row.unsqueeze(2)], dim=2)
-
-        filled = torch.cat([state.filled[1:], torch.ones_like(state.filled[:1])])
-        memory = (push(state.k, k.squeeze(2)), push(state.v, new.v), push(state.zk, new.zk), push(state.tk, new.tk))
-        state = State(*memory, filled, t)
-        y = _attend_window(layer, q, new, state, w)
+        q, k, v = qkv.to(dtype).unbind(1)
+        row = torch.cat([k, v, k @ p.of_k], 2).unsqueeze(2)
+        memory = torch.cat([state.memory[:, :, 1:], row], 2)
+        state = State(memory, state.seen + 1, t)
+        halves = torch.baddbmm(p.of_q_bias, q, p.of_q)
+        y = _attend_window(layer, q, halves, stamps.to(dtype), state, p.folded)
     merged = y.transpose(0, 1).reshape(batch, layer.d_model)
     out: Tensor = layer.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(x.dtype))
     return out, state
 
 
 def _stamps(layer: NAC, t: Tensor | None, state: State, tokens: Tensor) -> Tensor:
+    """Time stamps ``[B, 1]`` as the time gate feels them."""
     if t is None or layer.stamps == "absolute":
         return layer._stamps(None if t is None else t.unsqueeze(1), tokens, None)
     if state.t is None:
         return layer._stamps(None, tokens, None)
     gap = (t - state.t).unsqueeze(1)
     check_gaps(gap, None)
-    return gap.to(state.k.dtype) / layer.time_scale
+    return gap.to(state.memory.dtype) / layer.time_scale
 
 
-def _attend_window(layer: NAC, q: Tensor, new: Tokens, state: State, w: Folded) -> Tensor:
-    heads, batch, window, _ = state.k.shape
-    zk, tk, v = state.zk, state.tk, state.v
-    allowed = state.filled.expand(heads, batch, window)
+def _attend_window(layer: NAC, q: Tensor, halves: Tensor, stamps: Tensor, state: State, w: Folded) -> Tensor:
+    memory = state.memory
+    heads, batch, window, width = memory.shape
+    depth = layer.head_dim
+    allowed = None
+    if state.seen < window:
+        filled = torch.arange(window, device=memory.device) >= window - state.seen
+        allowed = filled.expand(heads, batch, window)
     if layer.topk is not None and layer.topk < window:
-        scores = (state.k @ q.transpose(-1, -2)).squeeze(-1).detach()
-        best = top_k(scores.masked_fill(~allowed, -torch.inf), layer.topk)
-
-        def pick(x: Tensor) -> Tensor:
-            return x.gather(2, best.unsqueeze(-1).expand(*best.shape, x.shape[-1]))
-
-        zk, tk, v, allowed = pick(zk), pick(tk), pick(v), allowed.gather(2, best)
-    z = zk + new.zq.unsqueeze(2)
-    motor, _, _ = pair_logits(z.flatten(1, 2), w)
-    slope, offset = tk.unbind(-1)
-    gate = new.stamps.unsqueeze(-1) * slope + offset + new.tq.unsqueeze(-1)
+        scores = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1).detach()
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        best = top_k(scores, layer.topk)
+        memory = memory.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, width))
+        allowed = None if allowed is None else allowed.gather(2, best)
+    v, zk, tk = memory[..., depth : 2 * depth], memory[..., 2 * depth : -2], memory[..., -2:]
+    motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), w)
+    # (slope of key + slope of query) * stamp + both offsets
+    slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
+    gate = stamps * slope + offset
     keep = None
     if layer.training and layer.dropout:
-        keep = torch.nn.functional.dropout(torch.ones_like(gate), layer.dropout)
+        keep = F.dropout(torch.ones_like(gate), layer.dropout)
     a = attend(motor.reshape(heads, 2, batch, -1), gate, allowed, layer.logit_scale, keep, layer.options)
     return (a.mix.unsqueeze(2) @ v).squeeze(2)

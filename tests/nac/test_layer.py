@@ -202,7 +202,7 @@ def test_autocast_stays_near_float32(chunk: int, monkeypatch) -> None:
         y = layer(x)
         y.float().sum().backward()
         _, state = layer.step(x[:, 0], None, layer.init_state(2, 4))
-    assert y.dtype == torch.bfloat16 and state.k.dtype == torch.float32
+    assert y.dtype == torch.bfloat16 and state.memory.dtype == torch.float32
     assert (y.float() - expected).abs().mean() < 0.1 * expected.abs().mean() + 0.02
     assert torch.isfinite(layer.backbone.motor.weight.grad).all()
 
