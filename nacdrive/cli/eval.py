@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +91,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.base.files import result_folder
     from nacdrive.base.places import find_model
+    from nacdrive.base.runs import usable_cores
     from nacdrive.driving import evaluate as evaluation
     from nacdrive.driving.crew import Course
     from nacdrive.experts import load_expert
@@ -120,7 +120,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         metrics = evaluation.evaluate(
             evaluation.Evaluation(course, config.seed, config.episodes, films=config.videos),
             out,
-            workers=0 if config.watch else config.workers or len(os.sched_getaffinity(0)),
+            workers=0 if config.watch else config.workers or usable_cores(),
             listeners=listeners,
             progress=show,
             config=config,

@@ -14,7 +14,7 @@ from nacdrive.base.errors import UserError
 from nacdrive.base.files import read_json, write_json
 from nacdrive.base.runs import plain, run_record
 from nacdrive.driving.crew import Course, Job, drive_jobs
-from nacdrive.driving.experts import fingerprint
+from nacdrive.driving.record import expert_checksum
 from nacdrive.driving.report import write_report
 from nacdrive.driving.rows import Row, RowFile
 from nacdrive.driving.statistics import fraction, summary
@@ -147,8 +147,8 @@ def identify(course: Course) -> dict[str, Any]:
     """What the rows of an out folder depend on; another file under the same name is another model."""
     expert_key = "none"
     if course.expert:
-        expert = load_expert(course.expert)
-        expert_key = f"{expert.name}_{fingerprint(expert)}_{course.renderer}"
+        checksum = expert_checksum(course.expert) or "formula"
+        expert_key = f"{load_expert(course.expert).name}_{checksum[:12]}_{course.renderer}"
     return {
         "file": course.model.name,
         "sha256": hashlib.sha256(course.model.read_bytes()).hexdigest(),

@@ -1,8 +1,7 @@
-"""An expert in the driver's seat, and what tells one expert from another."""
+"""An expert in the driver's seat."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from nacdrive.base.control import Action
 from nacdrive.driving.loop import Frame, Observer, World
-from nacdrive.experts import Expert
 
 
 class ExpertDriver:
@@ -31,12 +29,3 @@ class ExpertDriver:
     def neurons(self) -> Mapping[str, NDArray[np.float32]]:
         """None: an expert shows no neurons."""
         return {}
-
-
-def fingerprint(expert: Expert) -> str:
-    """Short hash of what the expert has learnt, or of its parameters where it is a formula."""
-    digest = hashlib.sha256(f"{expert.name} {expert.repeat} {getattr(expert, 'pursuit', None)!r}".encode())
-    net = getattr(expert, "net", None)
-    for name, tensor in net.state_dict().items() if net is not None else ():
-        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:12]

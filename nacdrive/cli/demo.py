@@ -1,0 +1,128 @@
+"""``nacdrive demo``: record, train, drive and watch; every stage is the verb of that name."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacdrive.base.errors import UserError
+from nacdrive.sims.seeds import PUPIL_TEST
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Record, train, drive and watch on CarRacing: the whole job in one command."""
+
+    episodes: int = 16
+    """Episodes of the expert to learn from."""
+    model: str = "nac-steady"
+    """Sequence layer of the policy: nac-steady, nac-exact, nac-euler, lstm or mha."""
+    epochs: int = 12
+    """Most passes over the recordings, first and after the last round of practice."""
+    dagger: int = 2
+    """Rounds of practice under the expert's eyes."""
+    dagger_episodes: int = 8
+    """Episodes driven in each round of practice."""
+    seed: int = PUPIL_TEST.start
+    """Seed of the track that is driven in the end; nothing was recorded or practised on it."""
+    out: Path = Path("runs/demo")
+    """Folder of everything that the demo makes; a finished stage in it is kept and not done again."""
+    host: str = "127.0.0.1"
+    """Address of the live page."""
+    port: int = 8090
+    """Port of the live page; 0 takes a free one."""
+    fast: bool = False
+    """Drive as fast as possible instead of in real time."""
+    headless: bool = False
+    """No page."""
+    expert: str = "ppo"
+    """Who teaches: ppo, geometric, or the path of an exported PPO policy."""
+    workers: int = 0
+    """Environments driven in parallel; 0 means one per core."""
+    device: str = "cpu"
+    """Where the policy is trained: cpu or cuda."""
+    overwrite: bool = False
+    """Delete --out and begin anew."""
+
+    def __post_init__(self) -> None:
+        if self.seed not in PUPIL_TEST:
+            raise UserError(
+                f"--seed is {self.seed}: the demo drives a track never learnt on, from {PUPIL_TEST.start} on."
+            )
+
+
+CONFIG = DemoConfig
+
+
+def run(config: DemoConfig) -> int:
+    """Do all stages; those already done are only looked at."""
+    from nacdrive.base.files import result_folder
+    from nacdrive.cli import drive, record, train
+    from nacdrive.driving.crew import Course, Job, drive_jobs
+    from nacdrive.driving.record_config import RecordConfig
+    from nacdrive.driving.teach_config import TrainConfig
+
+    began = time.perf_counter()
+    out = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
+
+    heading(1, f"the expert drives {config.episodes} tracks and is recorded")
+    recording = RecordConfig(
+        episodes=config.episodes,
+        expert=config.expert,
+        out=out / "recording",
+        workers=config.workers,
+        resume=True,
+    )
+    if code := record.run(recording):
+        return code
+
+    heading(2, f"{config.model} learns from it and practises in {config.dagger} rounds")
+    training = TrainConfig(
+        model=config.model,
+        data=(recording.out,),
+        epochs=config.epochs,
+        dagger=config.dagger,
+        dagger_episodes=config.dagger_episodes,
+        dagger_epochs=max(1, config.epochs // 2),
+        expert=config.expert,
+        workers=config.workers,
+        device=config.device,
+        out=out / "training",
+        resume=True,
+    )
+    if code := train.run(training):
+        return code
+
+    heading(3, f"it drives track {config.seed}, which it has never seen")
+    model, film = training.folder / training.file_name, out / "drive.mp4"
+    driving = drive.DriveConfig(
+        model=str(model),
+        seed=config.seed,
+        video=film,
+        headless=config.headless,
+        fast=config.fast,
+        host=config.host,
+        port=config.port,
+        hold="no",
+        expert=config.expert,
+    )
+    result = drive.drive(driving)[0]
+    course = Course(model, config.expert)
+    ((_, expert),) = drive_jobs(course, [Job("expert", 0, config.seed)], workers=0)
+
+    print(
+        f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "
+        f"the expert on the same track: {expert['episode_return']:.1f}\n"
+        f"video:  {film}\n"
+        f"policy: {model}\n"
+        f"all of it took {time.perf_counter() - began:.0f} s.\n\n"
+        f"next: nacdrive drive --model {model}\n"
+        f"      nacdrive eval --model {model}"
+    )
+    return 1 if result.failure else 0
+
+
+def heading(number: int, text: str) -> None:
+    """Say which stage begins."""
+    print(f"\n[{number}/3] {text}", flush=True)
