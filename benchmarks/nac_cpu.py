@@ -13,7 +13,6 @@ import datetime
 import json
 import math
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -128,9 +127,15 @@ def measure_peak(row: str, layer: str) -> float:
     # A tiny call first, so that libraries are loaded before the measuring starts.
     tiny = make(layer, 4, 8, 16)(torch.randn(1, 16, 64))
     tiny.sum().backward()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water_mib()
     work()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return high_water_mib() - before
+
+
+def high_water_mib() -> float:
+    """Peak resident set. Not getrusage's, which a process inherits from the one that started it."""
+    status = Path("/proc/self/status").read_text()
+    return float(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def cell(ms: float | None, mib: float | None) -> str:

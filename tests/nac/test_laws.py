@@ -65,6 +65,8 @@ def test_decay_mean_has_its_limits_at_zero() -> None:
     y = decay_mean(x)
     y.backward()
     assert y.item() == 1 and x.grad.item() == -0.5
+    with torch.no_grad():
+        assert decay_mean(x).item() == 1
 
 
 @settings(max_examples=30)
