@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from nacdrive.base.errors import UserError
+from nacdrive.cli import main as cli
+from nacdrive.policies import Policy, PolicyConfig, save_policy
+from nacdrive.sims.carracing import BRAKE, STEERING, THROTTLE
+
+ACTIONS = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
+HEAVY = {"torch", "gymnasium", "cv2", "matplotlib", "flask", "stable_baselines3", "pyarrow"}
+
+
+def little(path: Path, task: str = "carracing", width: int = 96) -> Path:
+    torch.manual_seed(0)
+    config = PolicyConfig(
+        task=task, model="mha", actions=ACTIONS, channels=(4, 4, 4), d_model=16, num_heads=4, dense=8, width=width
+    )
+    save_policy(Policy.new(config, path.stem), path, {})
+    return path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in: every verb is to work from any folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(monkeypatch: pytest.MonkeyPatch, line: str) -> int:
+    """Run a command line as the console script does and return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["nacdrive", *line.split()])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    return int(left.value.code or 0)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = "import sys; sys.argv = ['nacdrive', '--help']\nfrom nacdrive.cli.main import main\n"
+    script += "try: main()\nexcept SystemExit: print('|'.join(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "nacdrive VERB --help" in said
+    assert not HEAVY & set(said.splitlines()[-1].split("|"))
+
+
+@pytest.mark.parametrize("verb", ["demo", "drive", "eval", "doctor", "record", "train"])
+def test_help_of_a_verb_answers_without_torch(verb: str) -> None:
+    script = f"import sys; sys.argv = ['nacdrive', '{verb}', '--help']\nfrom nacdrive.cli.main import main\n"
+    script += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "0 False" and "--" in done.stdout and "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize("verb", list(cli.VERBS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.dispatch([verb, "--help"])
+    assert not left.value.code and verb in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("drvie", "unknown verb 'drvie': did you mean 'drive'?"),
+        ("drive --model nowhere/nac.pt", "there is no model file nowhere/nac.pt"),
+        ("drive --model nac_stedy", "unknown model for carracing 'nac_stedy'"),
+        ("drive --model foreign.pt", "foreign.pt is no policy of nacdrive"),
+        ("drive --model text.pt", "text.pt cannot be read as a model file"),
+        ("drive --model truncated.pt", "truncated.pt cannot be read as a model file"),
+        ("drive --model old.pt", "old.pt has version 0"),
+        ("drive --model other.pt", "other.pt was trained for 'udacity', not for 'carracing'"),
+        ("drive --env karracing", "unknown environment 'karracing': did you mean 'carracing'?"),
+        ("drive --model good.pt --expert pppo", "unknown expert 'pppo': did you mean 'ppo'?"),
+        ("drive --model good.pt --expert text.pt", "text.pt is no exported policy"),
+        ("drive --model good.pt --expert none --headless --video a.avi", "videos are written as .mp4"),
+        ("drive --model good.pt --expert none --device abacus", "there is no device 'abacus'"),
+        ("drive --model good.pt --episodes 0", "--episodes is 0"),
+        ("drive --model good.pt --seed -1", "--seed is -1"),
+        ("drive --model good.pt --noise -0.1", "--noise -0.1 is negative"),
+        ("eval --model good.pt --blackout 2", "--blackout 2.0 is no probability"),
+        ("eval --model text.pt", "text.pt cannot be read as a model file"),
+        ("eval --model other.pt", "other.pt was trained for 'udacity'"),
+        ("eval --env lunarlander", "unknown environment 'lunarlander'"),
+        ("eval --model good.pt --workers -1", "--workers is -1"),
+        ("eval --model good.pt --expert none --out full", "full already holds a result"),
+        ("eval --model good.pt --expert none --out full --resume --overwrite", "contradict each other"),
+        ("eval --model good.pt --expert none --out good.pt", "good.pt is a file"),
+        ("demo --seed 12", "the demo drives a track never learnt on"),
+        ("demo --headless --episodes 0 --expert geometric", "--episodes is 0"),
+    ],
+)
+def test_a_mistake_gives_one_sentence_and_exit_2(
+    line: str, said: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = little(here / "good.pt")
+    little(here / "other.pt", task="udacity")
+    torch.save({"model": torch.zeros(3)}, here / "foreign.pt")
+    content = torch.load(good, weights_only=True)
+    torch.save({**content, "version": 0}, here / "old.pt")
+    (here / "text.pt").write_text("not a model")
+    (here / "truncated.pt").write_bytes(good.read_bytes()[:-2000])
+    (here / "full").mkdir()
+    (here / "full" / "mine.txt").write_text("kept")
+
+    assert call(monkeypatch, line) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("nacdrive: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert said in err and re.search(r"[.?]\n$", err)
+    assert (here / "full" / "mine.txt").read_text() == "kept" and good.exists()
+
+
+@pytest.mark.parametrize("verb", ["drive", "eval --watch"])
+def test_port_in_use(
+    verb: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    little(here / "good.pt")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert call(monkeypatch, f"{verb} --model good.pt --expert none --port {port}") == 2
+    assert f"port {port} is in use" in capsys.readouterr().err
+    assert not (here / "runs").exists(), "what is refused leaves nothing behind"
+
+
+def test_drive_from_any_folder_with_video(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    little(here / "good.pt")
+    line = "drive --model good.pt --expert geometric --renderer fast --headless --video out/lap.mp4 --noise 0.05"
+    assert call(monkeypatch, line) == 0
+    printed = capsys.readouterr().out
+    assert "track 4000000: return" in printed and "as the expert in" in printed and "video: out/lap.mp4" in printed
+    assert (here / "out" / "lap.mp4").stat().st_size > 10_000
+
+
+def test_drive_serves_its_page_and_ends_by_itself_without_a_person(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    little(here / "good.pt")
+    line = "drive --model good.pt --expert none --renderer fast --fast --port 0 --neurons-every 50"
+    assert call(monkeypatch, line) == 0
+    assert len(re.findall(r"http://127\.0\.0\.1:\d+", capsys.readouterr().out)) == 1
+
+
+def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    little(here / "wide.pt", width=120)
+    assert call(monkeypatch, "drive --model wide.pt --expert none --renderer fast --headless") == 1
+    assert "safety stop on track 4000000: ValueError: wide was trained on frames of" in capsys.readouterr().out
+
+
+def test_doctor_names_what_is_wrong(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nacdrive.driving import health
+
+    monkeypatch.setattr(health, "ROOM_GB", 1e9)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert call(monkeypatch, f"doctor --port {taken.getsockname()[1]} --out {here / 'not' / 'yet'}") == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    for name in ("Python", "packages", "CarRacing", "ffmpeg", "PPO expert", "live page", "results", "CUDA"):
+        assert name in printed
+    assert "free some space" in printed and "give another --port" in printed
+    assert re.search("does not work: .*results", printed)
+
+
+def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nacdrive.driving import health
+
+    def broken(**_: object) -> None:
+        raise ImportError("libsomething.so.1: cannot open shared object file\nmore")
+
+    monkeypatch.setattr("nacdrive.sims.carracing.make_carracing", broken)
+    findings = {item.name: item for item in health.examine(Path("."), "127.0.0.1", 0)}
+    assert not findings["CarRacing"].works and "libsomething.so.1" in findings["CarRacing"].found
+    assert findings["Python"].works and findings["ffmpeg"].works
+
+
+def test_mistakes_in_a_config_are_user_errors() -> None:
+    from nacdrive.cli.demo import DemoConfig
+    from nacdrive.cli.eval import EvalConfig
+    from nacdrive.driving.disturbance import Disturbance
+
+    with pytest.raises(UserError):
+        DemoConfig(seed=1)
+    config = EvalConfig(model="a/nac_steady.pt", disturbance=Disturbance(noise=0.1, brightness=0.5))
+    assert config.folder == Path("runs/eval-nac_steady-noise-0.1-brightness-0.5")
