@@ -48,6 +48,7 @@ class LiveServer:
         }
         self._app = build_app(self._stage, self._guard, lambda: hello)
         self._server: BaseWSGIServer | None = None
+        self._thread = Thread()
 
     def start(self) -> str:
         """Begin to serve in the background and return the address to open.
@@ -63,7 +64,8 @@ class LiveServer:
         listener.close()
         name = socket.gethostname() if self.host in WILDCARDS else self.host
         self._guard.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
-        Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-live", daemon=True).start()
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-live", daemon=True)
+        self._thread.start()
         return self._guard.url()
 
     def publish(self, tick: Tick) -> None:
@@ -79,7 +81,8 @@ class LiveServer:
         self._stage.close()
         if self._server is not None:
             self._server.shutdown()
-            self._server.server_close()
+            # The thread closes the listening socket as its last deed; only then is the port free.
+            self._thread.join()
             self._server = None
 
     def __enter__(self) -> LiveServer:

@@ -8,7 +8,7 @@ const KEPT = 32;
 export class Attention {
   constructor(canvas) {
     this.film = new Map();
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
+    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
     this.neurons = null;
     this.head = 0;
     this.seq = 0;

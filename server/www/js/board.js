@@ -37,13 +37,13 @@ export class Board {
   }
 
   state(name, text) {
-    $("state").dataset.state = name;
+    if ($("state").dataset.state !== name) $("state").dataset.state = name;
     put($("state"), text);
   }
 
   // A sentence in place of the frame; '' takes it away.
   curtain(text) {
-    $("curtain").hidden = !text;
+    if ($("curtain").hidden !== !text) $("curtain").hidden = !text;
     put($("curtain"), text);
   }
 
@@ -75,7 +75,7 @@ export class Board {
       put($("frame-note"), `what the network sees, ${bitmap.width} × ${bitmap.height}`);
     }
     if (parts?.has("saliency")) put($("saliency-note"), "");
-    else if (!this.frame.hasHeat) put($("saliency-note"), "(none in this drive)");
+    else if (!this.frame.saliency) put($("saliency-note"), "(none in this drive)");
     this.why.show(parts, row.seq, gap);
   }
 

@@ -3,15 +3,28 @@
 const dirty = new Set();
 let asked = false;
 
-function flush() {
+function flush(now) {
   asked = false;
-  const now = [...dirty];
-  dirty.clear();
-  for (const surface of now) surface.paint();
+  for (const surface of [...dirty]) {
+    if (now - surface.painted < surface.restMs) continue;
+    dirty.delete(surface);
+    surface.painted = now;
+    surface.paint();
+  }
+  if (dirty.size) ask();
+}
+
+function ask() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(flush);
 }
 
 export class Surface {
-  constructor(canvas, draw) {
+  // restMs: the least time between two paintings, for what the eye need not follow at full rate.
+  constructor(canvas, draw, restMs = 0) {
+    this.restMs = restMs;
+    this.painted = -Infinity;
     this.canvas = canvas;
     this.draw = draw;
     this.context = canvas.getContext("2d");
@@ -33,16 +46,15 @@ export class Surface {
     this.width = box.width;
     this.height = box.height;
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
+    size = NaN;
     this.layout?.();
+    this.painted = -Infinity;
     this.touch();
   }
 
   touch() {
     dirty.add(this);
-    if (!asked) {
-      asked = true;
-      requestAnimationFrame(flush);
-    }
+    ask();
   }
 
   paint() {
@@ -54,8 +66,11 @@ export class Surface {
 
 // Size of 1rem in pixels, so that canvas text grows with the page.
 export function rem() {
-  return parseFloat(getComputedStyle(document.documentElement).fontSize);
+  if (Number.isNaN(size)) size = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  return size;
 }
+
+let size = NaN;
 
 export function font(size, weight = 400) {
   return `${weight} ${(size * rem()).toFixed(1)}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;

@@ -10,7 +10,7 @@ const FAINT_EDGES = 700;
 export class Circuit {
   constructor(canvas) {
     this.wires = new OffscreenCanvas(1, 1);
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
+    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
     this.surface.layout = () => this.place();
     this.plan = null;
     this.neurons = null;

@@ -17,9 +17,11 @@ function meter(id, centred) {
   const element = $(id);
   const [fill, needle] = element.querySelectorAll(".fill, .needle");
   const output = element.querySelector("output");
+  let last = null;
   return (value, expert) => {
     fill.style.transform = `scaleX(${known(value) ? value : 0})`;
-    if (needle) {
+    if (needle && !Object.is(expert, last)) {
+      last = expert;
       needle.style.visibility = known(expert) ? "visible" : "hidden";
       needle.style.left = `${centred ? 50 + 50 * expert : 100 * expert}%`;
     }

@@ -11,7 +11,7 @@ function ramp(v) {
   return RAMP[i].map((c, k) => c + (RAMP[i + 1][k] - c) * (x - i));
 }
 
-const TABLE = Array.from({ length: 256 }, (_, v) => [...ramp(v / 255), Math.min(205, v * 1.1)]);
+const TABLE = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (_, v) => [...ramp(v / 255), Math.min(205, v * 1.1)]).flat()).buffer);
 
 export class FrameView {
   constructor(canvas) {
@@ -19,23 +19,25 @@ export class FrameView {
     this.heat = new OffscreenCanvas(1, 1);
     this.frame = null;
     this.overlay = false;
-    this.hasHeat = false;
+    this.saliency = null;
   }
 
   show(frame, saliency) {
     this.frame = frame;
-    if (saliency) this.keep(saliency);
+    this.saliency = saliency ?? this.saliency;
+    if (this.overlay && saliency) this.keep(saliency);
     this.surface.touch();
   }
 
   setOverlay(on) {
     this.overlay = on;
+    if (on && this.saliency) this.keep(this.saliency);
     this.surface.touch();
   }
 
   clear() {
     this.frame = null;
-    this.hasHeat = false;
+    this.saliency = null;
     this.surface.touch();
   }
 
@@ -43,9 +45,9 @@ export class FrameView {
     if (this.heat.width !== width || this.heat.height !== height) this.heat = new OffscreenCanvas(width, height);
     const context = this.heat.getContext("2d");
     const image = context.createImageData(width, height);
-    for (let i = 0; i < data.length; i++) image.data.set(TABLE[data[i]], 4 * i);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let i = 0; i < data.length; i++) pixels[i] = TABLE[data[i]];
     context.putImageData(image, 0, 0);
-    this.hasHeat = true;
   }
 
   draw(context, width, height) {
@@ -56,7 +58,7 @@ export class FrameView {
     const box = [(width - w) / 2, (height - h) / 2, w, h];
     context.imageSmoothingEnabled = this.frame.width > 320;
     context.drawImage(this.frame, ...box);
-    if (this.overlay && this.hasHeat) {
+    if (this.overlay && this.saliency) {
       context.imageSmoothingEnabled = true;
       context.drawImage(this.heat, ...box);
     }

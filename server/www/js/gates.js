@@ -13,7 +13,7 @@ const PANELS = [
 export class Gates {
   constructor(canvas) {
     this.ranges = {};
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
+    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
     this.neurons = null;
     this.head = 0;
   }

@@ -28,7 +28,7 @@ export class WhyView {
   }
 
   say(text) {
-    $("circuit-note").hidden = !text;
+    if ($("circuit-note").hidden !== !text) $("circuit-note").hidden = !text;
     put($("circuit-note"), text);
   }
 
