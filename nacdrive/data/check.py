@@ -11,7 +11,14 @@ import numpy as np
 
 from nacdrive.data.episode import Episode
 from nacdrive.data.episode_file import NotAnEpisodeError, from_parquet
-from nacdrive.data.manifest import MANIFEST, EpisodeInfo, read_manifest, size_problem, write_manifest
+from nacdrive.data.manifest import (
+    MANIFEST,
+    EpisodeInfo,
+    read_manifest,
+    size_problem,
+    unlisted_episodes,
+    write_manifest,
+)
 from nacdrive.data.writer import set_aside
 
 
@@ -44,6 +51,8 @@ def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda pa
     manifest, listed = read_manifest(folder)
     sound: list[EpisodeInfo] = []
     problems: list[Problem] = []
+    # A crash may have kept an episode from being listed; it is sound if its content is.
+    listed += unlisted_episodes(folder, manifest["source"], listed)
     for info in listed:
         why = episode_problem(info, manifest["source"])
         if why is None:
@@ -54,7 +63,7 @@ def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda pa
     known = {info.path for info in listed} | {folder / MANIFEST}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path not in known and not path.name.startswith(".") and path.suffix != ".md":
-            problems.append(Problem(path, unlisted_problem(path)))
+            problems.append(Problem(path, "is foreign: no episode of this recording"))
     return CheckResult(sound, sorted(problems, key=lambda problem: problem.path.name))
 
 
@@ -104,12 +113,3 @@ def content_problem(episode: Episode) -> str | None:
     if logits is not None and not (np.isfinite(logits).all() and (episode.expert_choice < logits.shape[1]).all()):
         return "has labels that do not fit their logits"
     return None
-
-
-def unlisted_problem(path: Path) -> str:
-    """Why a file that ``recording.json`` does not know is no part of the recording."""
-    try:
-        episode = from_parquet(path.read_bytes())
-    except NotAnEpisodeError:
-        return "is foreign: no episode of this recording"
-    return f"is an episode (seed {episode.seed}) that {MANIFEST} does not list: 'nacdrive record --resume' adds it"

@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 PNG_LEVEL = 4
-"""zlib level. CarRacing frames: 2.77 kB in 0.25 ms at 1, 2.34 in 0.31 at 4, 2.22 in 0.43 at 6, 2.08 in 2.7 at 9."""
+PNG_STRATEGY = 3
+"""zlib level and strategy (3: run lengths). On CarRacing frames run lengths are the fastest and nearly the smallest:
+2.42 kB in 0.25 ms, against 2.53 kB in 0.35 ms for the default strategy at level 4 and 2.41 kB in 0.50 ms at level 6."""
 
 
-def encode_png(frame: NDArray[np.uint8], level: int = PNG_LEVEL) -> bytes:
+def encode_png(frame: NDArray[np.uint8]) -> bytes:
     """PNG bytes of one RGB frame, uint8 [height, width, 3]; lossless."""
     if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
         raise ValueError(f"a frame is uint8 [height, width, 3], not {frame.dtype} {list(frame.shape)}")
     buffer = BytesIO()
-    Image.fromarray(frame).save(buffer, format="PNG", compress_level=level)
+    Image.fromarray(frame).save(buffer, format="PNG", compress_level=PNG_LEVEL, compress_type=PNG_STRATEGY)
     return buffer.getvalue()
 
 

@@ -12,10 +12,11 @@ from nacdrive.base.errors import UserError
 from nacdrive.base.files import read_json, write_json
 from nacdrive.base.runs import package_versions
 from nacdrive.data.episode import Episode
-from nacdrive.data.episode_file import SCHEMA_VERSION, UNITS
+from nacdrive.data.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeError, from_parquet
 
 MANIFEST = "recording.json"
 KIND = "nacdrive recording"
+EPISODE_GLOB = "episode-*.parquet"
 
 
 @dataclass(frozen=True)
@@ -139,3 +140,20 @@ def size_problem(info: EpisodeInfo) -> str | None:
     if size > info.size_bytes:
         return f"has been altered since it was recorded ({size} bytes instead of {info.size_bytes})"
     return None
+
+
+def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) -> list[EpisodeInfo]:
+    """Episodes that were renamed into place just before a crash kept them from being listed; nothing foreign."""
+    known = {info.path.name for info in listed}
+    found = []
+    for path in sorted(folder.glob(EPISODE_GLOB)):
+        if path.name in known:
+            continue
+        data = path.read_bytes()
+        try:
+            episode = from_parquet(data)
+        except NotAnEpisodeError:
+            continue
+        if episode.source == source:
+            found.append(EpisodeInfo.of(path, episode, data))
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.base.errors import UserError
 from nacdrive.data.episode import Episode
 from nacdrive.data.episode_file import NotAnEpisodeError, from_parquet
-from nacdrive.data.manifest import EpisodeInfo, read_manifest, size_problem
+from nacdrive.data.manifest import EpisodeInfo, read_manifest, size_problem, unlisted_episodes
 from nacdrive.data.writer import RecordingWriter
 
 __all__ = ["DamagedEpisode", "Episode", "EpisodeInfo", "Recording", "RecordingWriter", "load_episode"]
@@ -44,7 +44,8 @@ class Recording:
     def open(cls, folder: Path | str, *, source: str | None = None) -> Recording:
         """Open a recording; ``source`` is what it must have been recorded in, such as ``carracing``.
 
-        Warns of damaged files and goes on with the others. Checksums are compared when an episode is loaded.
+        Warns of damaged files and goes on with the others. An episode that a crash kept from being listed counts.
+        Checksums are compared when an episode is loaded.
 
         Raises:
             UserError: if there is no recording with at least one usable episode, or it is of another source.
@@ -61,6 +62,7 @@ class Recording:
                 usable.append(info)
             else:
                 damaged.append(DamagedEpisode(info.path, why))
+        usable = sorted(usable + unlisted_episodes(folder, meta["source"], listed), key=lambda info: info.seed)
         if damaged:
             names = "; ".join(f"{item.path.name} {item.why}" for item in damaged)
             warnings.warn(f"{folder}: {names}. Going on with the other {len(usable)} episodes.", stacklevel=2)

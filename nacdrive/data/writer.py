@@ -12,10 +12,18 @@ from typing import Any
 from nacdrive.base.errors import UserError
 from nacdrive.base.files import PARTIAL_SUFFIX, atomic_path, result_folder
 from nacdrive.data.episode import Episode
-from nacdrive.data.episode_file import NotAnEpisodeError, from_parquet, to_parquet
-from nacdrive.data.manifest import MANIFEST, EpisodeInfo, new_manifest, read_manifest, size_problem, write_manifest
+from nacdrive.data.episode_file import to_parquet
+from nacdrive.data.manifest import (
+    EPISODE_GLOB,
+    MANIFEST,
+    EpisodeInfo,
+    new_manifest,
+    read_manifest,
+    size_problem,
+    unlisted_episodes,
+    write_manifest,
+)
 
-EPISODE_GLOB = "episode-*.parquet"
 SET_ASIDE = "damaged"
 """Folder inside a recording for files that ``recordings check --set-aside`` has moved away."""
 
@@ -129,16 +137,8 @@ class RecordingWriter:
 
     def adopt_unlisted(self) -> None:
         """List episodes that were renamed into place just before a stop; leave alone what is not ours."""
-        for path in sorted(self.folder.glob(EPISODE_GLOB)):
-            if path.name in self._episodes:
-                continue
-            data = path.read_bytes()
-            try:
-                episode = from_parquet(data)
-            except NotAnEpisodeError:
-                continue
-            if episode.source == self._manifest["source"]:
-                self._episodes[path.name] = EpisodeInfo.of(path, episode, data)
+        for info in unlisted_episodes(self.folder, self._manifest["source"], self._episodes.values()):
+            self._episodes[info.path.name] = info
         self._save()
 
 

@@ -14,7 +14,8 @@ from nacdrive.data.images import encode_png
 from nacdrive.driving.loop import Observer, World, ending
 
 REPORT_EVERY = 20
-"""Recorded frames between two reports of progress."""
+"""Recorded frames between two reports of progress. They are encoded together: with the encoder's code and tables in the
+processor's cache this takes about half the time that it takes between two frames of the simulator."""
 
 
 class Teacher(Protocol):
@@ -54,13 +55,14 @@ def record_episode(
     frame, info = world.reset(seed=seed)
     at_wheel = expert.new_episode(world)
     frames: list[bytes] = []
+    seen: list[NDArray[np.uint8]] = []
     actions: list[Action] = []
     times, speeds, rewards = [], [], []
     done = terminated = False
     while not done:
-        if len(frames) % hold == 0:
+        if len(actions) % hold == 0:
             action = decided(at_wheel.observe(frame))
-        frames.append(encode_png(frame))
+        seen.append(frame)
         actions.append(action)
         times.append(float(info["t_s"]))
         speeds.append(float(info["speed_mps"]))
@@ -68,9 +70,10 @@ def record_episode(
         frame, reward, terminated, truncated, info = world.step(action.choice)
         rewards.append(float(reward))
         done = terminated or truncated
-        if len(frames) % REPORT_EVERY == 0:
-            on_frames(REPORT_EVERY)
-    on_frames(len(frames) % REPORT_EVERY)
+        if done or len(seen) == REPORT_EVERY:
+            frames += map(encode_png, seen)
+            on_frames(len(seen))
+            seen.clear()
     choices = np.array([action.choice for action in actions])
     return Episode(
         frames=frames,

@@ -179,6 +179,12 @@ def test_resume_adds_an_episode_that_a_crash_left_unlisted(recording_folder: Pat
     assert not list(recording_folder.glob("*.partial")) + list(recording_folder.glob(".*.partial"))
 
 
+def test_an_episode_that_a_crash_left_unlisted_is_read_without_resuming(tmp_path: Path) -> None:
+    begin(tmp_path / "r")
+    (tmp_path / "r" / "episode-3000009.parquet").write_bytes(to_parquet(make_episode(3_000_009)))
+    assert Recording.open(tmp_path / "r").load(0).seed == 3_000_009
+
+
 def test_resume_sets_a_truncated_file_aside(recording_folder: Path) -> None:
     path = recording_folder / SECOND
     path.write_bytes(b"PAR1")

@@ -22,7 +22,7 @@ SEED = 3_000_000
 
 
 def config(out: Path, **options: object) -> RecordConfig:
-    short = {"expert": "geometric", "episodes": 3, "max_frames": 80, "workers": 2, "out": out}
+    short = {"expert": "geometric", "episodes": 3, "max_frames": 60, "workers": 2, "out": out}
     return RecordConfig(**short | options)  # type: ignore[arg-type]
 
 
@@ -43,10 +43,10 @@ def test_episodes_are_what_was_driven(uninterrupted: Path) -> None:
     assert [info.seed for info in recording.episodes] == list(range(SEED, SEED + 10))
     assert recording.meta["fps"] == 12.5
     episode = recording.load(2)
-    assert np.allclose(episode.t_s, np.arange(20) * 0.08)
+    assert np.allclose(episode.t_s, np.arange(15) * 0.08)
     assert np.array_equal(episode.choice, episode.expert_choice)
     assert episode.speed_mps[0] < episode.speed_mps[-1]
-    env = make_carracing(max_frames=80)
+    env = make_carracing(max_frames=60)
     frame, info = env.reset(seed=SEED + 2)
     driven = episode.decoded()
     total = 0.0
@@ -72,7 +72,7 @@ def test_progress_counts_every_frame_and_episode(tmp_path: Path) -> None:
     result = record_episodes(config(tmp_path / "r"), outcomes.append, steps.append)
     assert sorted(outcome.seed for outcome in outcomes) == [SEED, SEED + 1, SEED + 2]
     assert (steps[-1].kept, steps[-1].asked, steps[-1].driving) == (3, 3, 0)
-    assert steps[-1].frames == result.frames == 60
+    assert steps[-1].frames == result.frames == 45
 
 
 def test_every_frame_records_fifty_a_second_of_the_same_drive(uninterrupted: Path, tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_every_frame_records_fifty_a_second_of_the_same_drive(uninterrupted: Pat
     fine, coarse = Recording.open(tmp_path / "r"), Recording.open(uninterrupted).load(0)
     assert fine.meta["fps"] == 50
     episode = fine.load(0)
-    assert len(episode) == 80
-    assert np.allclose(episode.t_s, np.arange(80) / 50)
+    assert len(episode) == 60
+    assert np.allclose(episode.t_s, np.arange(60) / 50)
     assert episode.frames[::4] == coarse.frames
     assert np.array_equal(episode.choice, np.repeat(coarse.choice, 4))
-    assert episode.reward.reshape(20, 4).sum(axis=1) == pytest.approx(coarse.reward, abs=1e-5)
+    assert episode.reward.reshape(15, 4).sum(axis=1) == pytest.approx(coarse.reward, abs=1e-5)
     assert episode.episode_return == pytest.approx(coarse.episode_return)
 
 
@@ -118,12 +118,12 @@ def test_resume_drives_only_what_is_missing(uninterrupted: Path, tmp_path: Path)
 
 def test_resume_with_other_options_is_refused(tmp_path: Path) -> None:
     record_episodes(config(tmp_path / "r", episodes=1, max_frames=8))
-    with pytest.raises(UserError, match="max_frames 8 instead of 80"):
+    with pytest.raises(UserError, match="max_frames 8 instead of 60"):
         record_episodes(config(tmp_path / "r", resume=True))
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
-    command = ["record", "--expert", "geometric", "--episodes", "10", "--max-frames", "80", "--workers", "2"]
+    command = ["record", "--expert", "geometric", "--episodes", "10", "--max-frames", "60", "--workers", "2"]
     return subprocess.Popen(
         [Path(sys.executable).with_name("nacdrive"), *command, "--out", str(out), *more],
         stderr=subprocess.PIPE,
@@ -146,7 +146,7 @@ def processes_of(session: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for left-over processes in /proc")
-@pytest.mark.parametrize("delay_s", [0.0, 0.15, 0.3])
+@pytest.mark.parametrize("delay_s", [0.0, 0.2])
 def test_sigkill_loses_at_most_what_was_under_way_and_resume_gives_the_same_recording(
     uninterrupted: Path, tmp_path: Path, delay_s: float
 ) -> None:
@@ -157,7 +157,7 @@ def test_sigkill_loses_at_most_what_was_under_way_and_resume_gives_the_same_reco
     process.kill()
     process.communicate()
     whole = Recording.open(out)
-    assert all(len(whole.load(i)) == 20 for i in range(len(whole)))
+    assert all(len(whole.load(i)) == 15 for i in range(len(whole)))
     wait_for(lambda: not processes_of(process.pid))
     record_episodes(config(out, episodes=10, resume=True))
     assert contents(out) == contents(uninterrupted)
@@ -168,7 +168,7 @@ def test_ctrl_c_keeps_complete_episodes_and_says_how_to_go_on(uninterrupted: Pat
     process = start(out)
     wait_for(lambda: process.poll() is not None or any(out.glob("episode-*.parquet")))
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "episodes are complete and kept in" in said
     assert "Traceback" not in said
@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_complete_episodes_and_says_how_to_go_on(uninterrupted: Pat
     assert contents(out) == contents(uninterrupted)
 
 
-def wait_for(condition: object, seconds: float = 30) -> None:
+def wait_for(condition: object, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "waited too long"
