@@ -1,0 +1,132 @@
+"""Decision latency of the closed loop on one core: how long a policy takes from a frame to an action.
+
+    OMP_NUM_THREADS=1 python benchmarks/latency.py [--episodes 2] [--write docs/results/latency.md]
+
+Every policy drives whole official CarRacing episodes through ``drive_episode``, the simulator's drawing between two
+decisions included, so that caches are as cold as in life. Latency does not depend on what the weights have learnt:
+the weights are fresh ones of the shipped size. Two clocks: the wall's, which other jobs of the machine slow down,
+and the CPU's, which they hardly touch. The first ten decisions (allocations) are left out. Exit code 1 if the 99th
+percentile of CPU time of a window of 1 or 16 frames reaches 20 ms for a NAC policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nacdrive.base.control import Action
+from nacdrive.base.files import write_text
+from nacdrive.base.runs import package_versions
+from nacdrive.driving.loop import drive_episode
+from nacdrive.policies import Policy, PolicyConfig
+from nacdrive.sims.carracing import BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.sims.seeds import EXPERT_VALIDATION
+
+MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "mha")
+WINDOWS = (1, 16)
+WARM_UP = 10
+LIMIT_MS = 20.0
+
+
+@dataclass
+class Clocked:
+    """A policy with two stop watches."""
+
+    policy: Policy
+    wall_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+
+    def reset(self) -> None:
+        self.policy.reset()
+
+    def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        action = self.policy.step(frame, t_s, speed_mps)
+        self.cpu_ms.append((time.thread_time() - cpu) * 1e3)
+        self.wall_ms.append((time.perf_counter() - wall) * 1e3)
+        return action
+
+    def neurons(self) -> Mapping[str, NDArray[np.float32]]:
+        return {}
+
+
+def measure(model: str, window: int, episodes: int) -> Clocked:
+    torch.manual_seed(0)
+    actions = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
+    clocked = Clocked(Policy.new(PolicyConfig(task="carracing", model=model, actions=actions, window=window), model))
+    world = make_carracing(repeat=clocked.policy.repeat)
+    for episode in range(episodes):
+        drive_episode(world, clocked, EXPERT_VALIDATION.start + episode)
+    world.close()
+    return clocked
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Decision latency of the closed loop on one core.")
+    parser.add_argument("--episodes", type=int, default=2)
+    parser.add_argument("--write", type=Path, help="write the table to this markdown file, too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+    rows, slow = [], []
+    for model in MODELS:
+        for window in WINDOWS:
+            clocked = measure(model, window, options.episodes)
+            cpu, wall = (np.array(clock[WARM_UP:]) for clock in (clocked.cpu_ms, clocked.wall_ms))
+            numbers = [np.median(cpu), np.percentile(cpu, 99), np.median(wall), np.percentile(wall, 99)]
+            rows.append(f"| {model} | {window} | {len(cpu)} | " + " | ".join(f"{n:.2f}" for n in numbers) + " |")
+            print(rows[-1], flush=True)
+            if model.startswith("nac") and numbers[1] >= LIMIT_MS:
+                slow.append(f"{model} with {window} frames: {numbers[1]:.1f} ms")
+
+    versions = package_versions()
+    load = f", load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else ""
+    text = "\n".join(
+        [
+            "# Decision latency",
+            "",
+            "From a frame to an action inside the closed loop on official CarRacing, one core, in milliseconds. "
+            "A decision is due every 80 ms.",
+            "",
+            "| policy | window | decisions | CPU median | CPU p99 | wall median | wall p99 |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            f"Command: `OMP_NUM_THREADS=1 python benchmarks/latency.py --episodes {options.episodes}`. "
+            f"Machine: {platform.system()} {platform.machine()}, {processor()}{load}. The CPU columns leave out the time "
+            "in which another job had the core; the wall columns include it. "
+            f"Versions: Python {versions['python']}, torch {versions['torch']}, numpy {versions['numpy']}, "
+            f"gymnasium {versions['gymnasium']}, nacdrive {versions['nacdrive']}.",
+            "",
+        ]
+    )
+    if options.write:
+        write_text(options.write, text)
+    if slow:
+        print(f"99th percentile at or above {LIMIT_MS:.0f} ms: {'; '.join(slow)}", file=sys.stderr)
+    return 1 if slow else 0
+
+
+def processor() -> str:
+    """Name of the processor where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
