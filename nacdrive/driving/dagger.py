@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -16,15 +16,14 @@ import numpy as np
 
 from nacdrive.base.control import Action
 from nacdrive.base.errors import UserError
-from nacdrive.base.runs import seed_everything
 from nacdrive.data.episode import Episode
 from nacdrive.data.images import encode_png
 from nacdrive.data.writer import RecordingWriter
 from nacdrive.driving.crew import end_with_parent
 from nacdrive.driving.loop import Driver, Observer, World, ending
 from nacdrive.driving.record_episode import decided, stacked
-from nacdrive.experts import Expert, load_expert
-from nacdrive.policies import Policy, load_policy
+from nacdrive.experts import load_expert
+from nacdrive.policies import load_policy
 from nacdrive.sims.carracing import make_carracing
 from nacdrive.sims.lazy_carracing import FPS
 from nacdrive.sims.seeds import PUPIL_RECORDING
@@ -54,11 +53,14 @@ class Practice:
     """Share of decisions that the expert drives."""
     seed: int
     """Seeds who drives when, and which tracks are driven."""
+    max_frames: int = 1000
+    """Simulated frames after which an episode ends."""
 
     @property
     def tracks(self) -> range:
         """Seeds of the tracks."""
-        first = FIRST_SEED + (self.seed * 101 + self.round) % 400 * SEEDS_PER_ROUND
+        slot = self.seed % 20 * 25 + (self.round - 1) % 25
+        first = FIRST_SEED + slot * SEEDS_PER_ROUND
         return range(first, first + self.episodes)
 
 
@@ -88,13 +90,22 @@ def practise(
     missing = [track for track in practice.tracks if track not in there]
     if not missing:
         return
+    for episode in drive_tracks(practice, missing, workers):
+        writer.add(episode)
+        on_episode(episode)
+
+
+def drive_tracks(practice: Practice, tracks: list[int], workers: int) -> Iterator[Episode]:
+    """Drive ``tracks`` in processes of their own, or here if there is but one, and yield each when it is done."""
+    if workers <= 1:
+        pair = Pair(practice)
+        yield from map(pair.drive, tracks)
+        return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(missing)), context, start_worker, (practice,))
+    pool = ProcessPoolExecutor(min(workers, len(tracks)), context, start_worker, (practice,))
     try:
-        for future in as_completed([pool.submit(drive_track, track) for track in missing]):
-            episode = future.result()
-            writer.add(episode)
-            on_episode(episode)
+        for future in as_completed([pool.submit(drive_track, track) for track in tracks]):
+            yield future.result()
     except BrokenProcessPool as error:
         raise UserError(
             "a driving process died, probably for lack of memory: what is complete is kept, "
@@ -104,34 +115,43 @@ def practise(
         pool.shutdown(cancel_futures=True)
 
 
-_practice: Practice
-_expert: Expert
-_policy: Policy
+class Pair:
+    """A pupil and its teacher in one process."""
+
+    def __init__(self, practice: Practice) -> None:
+        self.practice, self.expert = practice, load_expert(practice.expert)
+        self.policy = load_policy(practice.policy)
+
+    def drive(self, track: int) -> Episode:
+        """One episode on ``track``; it depends on the practice and the track alone."""
+        practice, policy = self.practice, self.policy
+        world = make_carracing(repeat=policy.repeat, max_frames=practice.max_frames)
+        try:
+            rng = np.random.default_rng([practice.seed, practice.round, track])
+            begin = self.expert.new_episode
+            return drive_together(world, policy, begin, track, practice.beta, rng, source=policy.task, name=policy.name)
+        finally:
+            world.close()
+
+
+_pair: Pair
 
 
 def start_worker(practice: Practice) -> None:
     """Make this process ready to drive."""
-    global _practice, _expert, _policy
+    global _pair
     import torch
 
     torch.set_num_threads(1)
     # Ctrl-C reaches every process of the terminal: the main one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
-    seed_everything(practice.seed)
-    _practice, _expert, _policy = practice, load_expert(practice.expert), load_policy(practice.policy)
+    _pair = Pair(practice)
 
 
 def drive_track(track: int) -> Episode:
     """Drive one track in a worker."""
-    world = make_carracing(repeat=_policy.repeat)
-    try:
-        rng = np.random.default_rng([_practice.seed, _practice.round, track])
-        return drive_together(
-            world, _policy, _expert.new_episode, track, _practice.beta, rng, source=_policy.task, name=_policy.name
-        )
-    finally:
-        world.close()
+    return _pair.drive(track)
 
 
 def drive_together(

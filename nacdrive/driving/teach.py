@@ -92,6 +92,7 @@ def drive_round(config: TrainConfig, folder: Path, round_: int, watcher: Watcher
         episodes=config.dagger_episodes,
         beta=config.beta * 0.5 ** (round_ - 1),
         seed=config.seed,
+        max_frames=config.max_frames,
     )
     practise(practice, recording, config.parallel, lambda episode: watcher.on_episode(round_, episode))
     return load_task(config.task).load([recording])

@@ -44,8 +44,10 @@ class TrainConfig(FitConfig):
     """Share of the first round in which the expert has the wheel; halved with each further round."""
     expert: str = "ppo"
     """Who labels in DAgger: ppo, geometric, or the path of an exported PPO policy."""
+    max_frames: int = 1000
+    """Simulated frames (50 a second) after which an episode of DAgger ends; 1000 is the official limit."""
     workers: int = 0
-    """Environments driven in parallel in DAgger; 0 means one per core."""
+    """Environments driven in parallel in DAgger, each in a process of its own; 0 means one per core."""
     device: str = "cpu"
     """cpu or cuda."""
     out: Path | None = None

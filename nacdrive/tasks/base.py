@@ -58,7 +58,7 @@ class Task(Protocol):
         """Weight of each class, mean 1 over the samples."""
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """A batch as it might also have been."""
+        """A batch as it might also have been; ``batch`` is in CPU memory and stays as it is."""
 
     def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
         """Weighted sum of the losses and sum of the weights, over the steps that are no padding."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -98,14 +99,16 @@ class CarRacing:
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
         """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames."""
-        frames = batch["frames"].clone()
-        B = frames.shape[0]
+        frames = batch["frames"]
+        B, T, H, W, C = frames.shape
         shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (B, 2), generator=generator).tolist()
-        gain = torch.empty(B, 1, 1, 1, 1).uniform_(0.8, 1.2, generator=generator)
-        offset = torch.empty(B, 1, 1, 1, 1).uniform_(-15, 15, generator=generator)
-        for scene, shift in zip(frames[:, :, : INSTRUMENTS[0]], shifts, strict=True):
-            move(scene, *shift)
-        lit = frames.float().mul_(gain.to(frames.device)).add_(offset.to(frames.device)).clamp_(0, 255)
+        gain = torch.empty(B, 1).uniform_(0.8, 1.2, generator=generator)
+        offset = torch.empty(B, 1).uniform_(-15, 15, generator=generator)
+        tables = (gain * torch.arange(256) + offset).clamp(0, 255).to(torch.uint8).numpy()
+        lit = torch.empty_like(frames)
+        for new, old, table, shift in zip(lit, frames, tables, shifts, strict=True):
+            cv2.LUT(old.view(T * H, W * C).numpy(), table, dst=new.view(T * H, W * C).numpy())
+            move(new[:, : INSTRUMENTS[0]], *shift)
         return {**batch, "frames": lit}
 
     def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:

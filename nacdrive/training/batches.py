@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from torch import Tensor
 
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample
@@ -54,14 +53,13 @@ class Batches:
         samples: sequences with the same fields.
         chunk: steps per sequence of a batch.
         size: sequences per batch.
-        device: where batches are wanted.
     """
 
-    def __init__(self, samples: Sequence[Sample], chunk: int, size: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, samples: Sequence[Sample], chunk: int, size: int) -> None:
         self.names = [sample.name for sample in samples]
         self.lengths = [len(sample) for sample in samples]
         self.starts = [0, *torch.tensor(self.lengths).cumsum(0).tolist()]
-        self.chunk, self.size, self.device = chunk, size, torch.device(device)
+        self.chunk, self.size = chunk, size
         self.fields = {name: torch.cat([s.fields[name] for s in samples]) for name in samples[0].fields}
 
     @property
@@ -93,19 +91,18 @@ class Batches:
         return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
 
     def load(self, chunks: Sequence[Chunk]) -> Batch:
-        """Fields [B, T, ...] of ``chunks`` on the device, and ``padding`` [B, T]; T is the longest of them."""
+        """Fields [B, T, ...] of ``chunks`` and ``padding`` [B, T], in CPU memory; T is the longest of them."""
         T = max(chunk.stop - chunk.start for chunk in chunks)
         first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
         length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
         offsets = torch.arange(T).unsqueeze(0)
         rows = first + torch.minimum(offsets, length - 1)
-        batch: Batch = {name: self._take(field, rows) for name, field in self.fields.items()}
-        batch["padding"] = (offsets >= length).to(self.device)
+        flat = rows.flatten()
+        batch: Batch = {
+            name: field.index_select(0, flat).view(*rows.shape, *field.shape[1:]) for name, field in self.fields.items()
+        }
+        batch["padding"] = offsets >= length
         return batch
-
-    def _take(self, field: Tensor, rows: Tensor) -> Tensor:
-        taken = field.index_select(0, rows.flatten()).view(*rows.shape, *field.shape[1:])
-        return taken.to(self.device, non_blocking=True)
 
     def describe(self, chunks: Sequence[Chunk]) -> str:
         """Which steps of which samples, for a message."""

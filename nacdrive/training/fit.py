@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample, Task
-from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.base import Batch, LossOptions
 from nacdrive.training.batches import Batches, Chunk, seeded, split
 from nacdrive.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
@@ -91,8 +91,8 @@ class Fitting:
         self.network, self.task, self.config, self.device = network.to(device), task, config, device
         self.path = checkpoint_path(folder, round_)
         train, valid = split(samples, config.valid_share, config.seed)
-        self.train = Batches(train, config.chunk, config.batch, device)
-        self.valid = Batches(valid, max(map(len, valid)), 1, device) if valid else None
+        self.train = Batches(train, config.chunk, config.batch)
+        self.valid = Batches(valid, max(map(len, valid)), 1) if valid else None
         self.weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
@@ -148,6 +148,7 @@ class Fitting:
         batch = self.train.load(chunks)
         if config.augment:
             batch = self.task.augment(batch, generator)
+        batch = self.moved(batch)
         self.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -177,7 +178,7 @@ class Fitting:
         self.network.eval()
         losses = weights = correct = 0.0
         for chunks in self.valid.epoch(None, 0):
-            batch = self.valid.load(chunks)
+            batch = self.moved(self.valid.load(chunks))
             with self.autocast():
                 scores = self.network(batch["frames"], batch["t"], batch["padding"])
             total, weight = self.task.loss(scores, batch, self.weights, self.options)
@@ -198,6 +199,10 @@ class Fitting:
             # Never quite 0, so that the last steps still count.
             return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
         return config.learning_rate * (self.progress.factor if config.schedule == "plateau" else 1.0)
+
+    def moved(self, batch: Batch) -> Batch:
+        """The batch on the device; frames travel as bytes."""
+        return batch if self.device.type == "cpu" else {name: x.to(self.device) for name, x in batch.items()}
 
     def autocast(self) -> torch.autocast | nullcontext[None]:
         """bfloat16 where it was asked for, or on CUDA."""
