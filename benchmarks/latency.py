@@ -107,8 +107,8 @@ def main() -> int:
             *rows,
             "",
             f"Command: `OMP_NUM_THREADS=1 python benchmarks/latency.py --episodes {options.episodes}`. "
-            f"Machine: {platform.system()} {platform.machine()}, {processor()}{load}. The CPU columns leave out the time "
-            "in which another job had the core; the wall columns include it. "
+            f"Machine: {platform.system()} {platform.machine()}, {processor()}{load}. The CPU columns leave out the "
+            "time in which another job had the core; the wall columns include it. "
             f"Versions: Python {versions['python']}, torch {versions['torch']}, numpy {versions['numpy']}, "
             f"gymnasium {versions['gymnasium']}, nacdrive {versions['nacdrive']}.",
             "",
