@@ -17,6 +17,8 @@ VERBS = {
     "train": "train a policy on recordings",
     "drive": "drive with a policy and watch it in a browser",
     "eval": "drive many unseen seeds: metrics, report, videos",
+    "replay": "watch recorded episodes again, beside a policy or another run",
+    "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
     "recordings": "info, check, merge: look after recorded episodes",
     "expert": "train, eval, export: the PPO expert",
     "doctor": "what works on this machine, and how to mend what does not",
