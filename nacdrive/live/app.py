@@ -1,8 +1,7 @@
-"""The page's HTTP face: the files of ``server/www`` and the stream, nothing else."""
+"""The page's HTTP face: the files of ``server/www`` and the stream of a drive, nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Response, abort, request, send_from_directory
@@ -14,10 +13,9 @@ from nacdrive.live.stage import Stage
 from nacdrive.live.viewer import attend
 
 
-def build_app(stage: Stage, guard: Guard, hello: Callable[[], dict[str, Any]]) -> Flask:
-    """The Flask application of one live page."""
+def base_app(guard: Guard, mode: str) -> Flask:
+    """An application that serves the page's files to whom ``guard`` lets in; ``mode`` tells the page what it shows."""
     app = Flask("nacdrive.live", static_folder=None)
-    encoder = Encoder()
     www = shipped("www")
 
     @app.before_request
@@ -43,13 +41,22 @@ def build_app(stage: Stage, guard: Guard, hello: Callable[[], dict[str, Any]]) -
 
     @app.get("/what")
     def what() -> dict[str, str]:
-        return {"mode": "live"}
+        return {"mode": mode}
+
+    return app
+
+
+def live_app(stage: Stage, guard: Guard, hello: dict[str, Any]) -> Flask:
+    """The application of a running drive: the page and the stream."""
+    app = base_app(guard, "live")
+    encoder = Encoder()
 
     @app.route("/stream", websocket=True)
     def stream() -> Response:
         if request.headers.get("Origin") is None:
             abort(403, "The stream is for this page only.")
-        attend(request.environ, stage, encoder, hello())
+        with stage.viewer():
+            attend(request.environ, stage, encoder, hello)
         return Hijacked()
 
     return app

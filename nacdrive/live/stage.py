@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any
@@ -67,11 +69,28 @@ class Stage:
         self._missed = 0
         self._clock_offset = 0.0
         self._closed = False
+        self._viewers = 0
 
     @property
     def closed(self) -> bool:
         """True once the run is over: viewers say goodbye."""
         return self._closed
+
+    @property
+    def viewers(self) -> int:
+        """How many are watching now."""
+        return self._viewers
+
+    @contextmanager
+    def viewer(self) -> Iterator[None]:
+        """Counts one viewer for as long as it stays."""
+        with self._changed:
+            self._viewers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._viewers -= 1
 
     def publish(self, tick: Tick) -> None:
         """Make ``tick`` the newest; returns at once, whatever the viewers do."""

@@ -89,7 +89,7 @@ export class Attention {
       const picture = this.film.get(this.seq - (keys - 1 - key));
       const wide = Math.max(1, Math.min(each, strip) - 2);
       const x = start + key * each + (each - wide) / 2;
-      if (picture) c.drawImage(picture, x, top + 2, wide, strip - 2);
+      if (picture?.width) c.drawImage(picture, x, top + 2, wide, strip - 2);
       else {
         c.fillStyle = colours.sunk;
         c.fillRect(x, top + 2, wide, strip - 2);

@@ -51,7 +51,8 @@ export class FrameView {
   }
 
   draw(context, width, height) {
-    if (!this.frame) return;
+    // A bitmap that was closed meanwhile has no width.
+    if (!this.frame?.width) return;
     const scale = Math.min(width / this.frame.width, height / this.frame.height);
     const w = this.frame.width * scale;
     const h = this.frame.height * scale;

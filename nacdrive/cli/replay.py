@@ -1,0 +1,99 @@
+"""``nacdrive replay``: recorded episodes on the live page, with a player under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from nacdrive.base.errors import UserError
+
+if TYPE_CHECKING:
+    from nacdrive.live.shelf import ReplayRun
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Watch recorded episodes again: play, pause, seek, step, compare two runs on one time axis."""
+
+    recordings: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of recordings; with two, their runs can be laid over each other."""
+    model: str | None = None
+    """A policy that looks at the recorded frames: its decisions and neurons stand beside the recorded expert."""
+    saliency_every: int = 4
+    """With --model: decisions between two Grad-CAM maps; 0 for none."""
+    video: Path | None = None
+    """Write one episode as mp4 here instead of opening a page."""
+    episode: int = 0
+    """With --video: which episode, from 0."""
+    host: str = "127.0.0.1"
+    """Address that the page is served on; another than this machine's own asks viewers for a token."""
+    port: int = 8090
+    """Port that the page is served on; 0 takes a free one."""
+
+    def __post_init__(self) -> None:
+        if not self.recordings:
+            raise UserError("name a recording to replay, such as recordings/carracing-sample.")
+        if self.saliency_every < 0:
+            raise UserError(f"--saliency-every is {self.saliency_every}: give 0 (never) or a number of decisions.")
+
+
+CONFIG = ReplayConfig
+
+
+def run(config: ReplayConfig) -> int:
+    """Serve the page until Ctrl-C, or write the video."""
+    from nacdrive.live.replay import ReplayServer, film
+
+    runs = [opened(folder, config) for folder in config.recordings]
+    if config.video is not None:
+        first = runs[0]
+        if not 0 <= config.episode < len(first.labels):
+            raise UserError(f"--episode is {config.episode}: this recording has episodes 0 to {len(first.labels) - 1}.")
+        film(first.load(config.episode), config.video, first.name)
+        print(f"video: {config.video}")
+        return 0
+    server = ReplayServer(runs, config.host, config.port)
+    print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.stop()
+    return 0
+
+
+def opened(folder: Path, config: ReplayConfig) -> ReplayRun:
+    """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
+    from nacdrive.data.recording import Recording
+    from nacdrive.live.recorded import recorded_ticks
+    from nacdrive.live.shelf import EpisodeLabel, ReplayRun
+    from nacdrive.sims.carracing import ACTIONS
+
+    recording = Recording.open(folder)
+    source = str(recording.meta["source"])
+    labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
+    choices = ACTIONS if source == "carracing" else ()
+    if config.model is None:
+        return ReplayRun(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices)
+
+    import torch
+
+    from nacdrive.base.places import find_model
+    from nacdrive.explain import retrace
+    from nacdrive.policies import load_policy
+
+    torch.set_num_threads(1)
+    policy = load_policy(find_model(config.model, source), expect_task=source)
+    every = config.saliency_every
+    return ReplayRun(
+        f"{policy.name} on {folder.name}",
+        labels,
+        lambda i: retrace(policy, recording.load(i), number=i, saliency_every=every),
+        choices,
+        policy.circuit(),
+    )

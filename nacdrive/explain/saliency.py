@@ -1,0 +1,69 @@
+"""Grad-CAM of a policy's last convolution (Selvaraju et al. 2017): where it looks when it decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from captum.attr import LayerAttribution, LayerGradCam
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.base.errors import UserError
+from nacdrive.policies.policy import Policy
+
+
+class GradCam:
+    """Saliency of a policy's present frame: call it right after ``policy.step``.
+
+    The frames before it in the window count with the features they had; the gradient runs through the present frame.
+
+    Raises:
+        UserError: if the policy has no convolution.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        layer = getattr(policy, "last_conv", None)
+        if layer is None:
+            raise UserError(f"{policy.name} has no convolution to look into: saliency needs one.")
+        self.policy = policy
+        self._cam = LayerGradCam(self._scores, layer)
+        self._past: Tensor | None = None
+        self._times: Tensor | None = None
+
+    def __call__(self, frame: NDArray[np.uint8] | None = None, choice: int | None = None) -> NDArray[np.float32]:
+        """Saliency [height, width] in 0 .. 1 of the newest frame for ``choice``, by default the one that is taken.
+
+        ``frame`` is not needed: the policy remembers it; the argument is there for the closed loop, which passes it.
+        """
+        frames, times = self.policy.recent()
+        network, device = self.policy.network, self.policy.device
+        images = torch.from_numpy(frames).to(device)
+        self._times = torch.from_numpy(times).to(device).unsqueeze(0)
+        with torch.no_grad():
+            self._past = network.features(images[:-1]) if len(images) > 1 else None
+        newest = images[-1:].float()
+        if choice is None:
+            with torch.no_grad():
+                choice = int(self._scores(newest).argmax())
+        # relu_attributions: only what speaks for the choice, as in the paper's figures.
+        cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
+        map_ = LayerAttribution.interpolate(cam, tuple(newest.shape[1:3]), interpolate_mode="bilinear")[0, 0]
+        return scaled(map_.detach().float().cpu().numpy())
+
+    def _scores(self, newest: Tensor) -> Tensor:
+        """[1, height, width, 3] floats of 0 .. 255 -> scores of the choices [1, choices]."""
+        network = self.policy.network
+        features = network.features(newest)
+        if self._past is not None:
+            features = torch.cat([self._past, features])
+        sequence: Tensor = network.sequence(features.unsqueeze(0), self._times, None)
+        scores: Tensor = network.head(sequence[:, -1])
+        return scores
+
+
+def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``map_`` divided by its maximum; all zeros stay zeros (nothing spoke for the choice)."""
+    top = float(map_.max())
+    return (map_ / top if top > 0 else np.zeros_like(map_)).astype(np.float32)

@@ -1,0 +1,96 @@
+"""An application on a port, in the background: shared by the live page and the replay."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+from flask import Flask
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from nacdrive.base.errors import UserError
+from nacdrive.live.guard import Guard
+
+WILDCARDS = ("0.0.0.0", "::", "")
+
+
+class Serving:
+    """Starts and stops; a context manager."""
+
+    def __init__(self, host: str, port: int, app: Flask, guard: Guard) -> None:
+        self.host, self.port = host, port
+        self._app, self._guard = app, guard
+        self._server: BaseWSGIServer | None = None
+        self._thread = Thread()
+
+    def start(self) -> str:
+        """Begin to serve in the background and return the address to open.
+
+        Raises:
+            UserError: if the port is in use or the address is not this machine's.
+        """
+        listener = listen(self.host, self.port)
+        self.port = listener.getsockname()[1]
+        self._server = make_server(
+            self.host, self.port, self._app, threaded=True, request_handler=QuietHandler, fd=listener.fileno()
+        )
+        listener.close()
+        name = socket.gethostname() if self.host in WILDCARDS else self.host
+        self._guard.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-live", daemon=True)
+        self._thread.start()
+        return self._guard.url()
+
+    def stop(self) -> None:
+        """Free the port."""
+        if self._server is not None:
+            self._server.shutdown()
+            # The thread closes the listening socket as its last deed; only then is the port free.
+            self._thread.join()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        """Start serving."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop serving."""
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The address to open."""
+        return self._guard.url()
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Answers without a line per request on the terminal, where the drive's own output is."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, or one sentence about why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(64)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise UserError(f"port {port} is in use: stop what uses it, or give another one with --port.") from error
+        if isinstance(error, OSError) and error.errno == errno.EACCES:
+            raise UserError(f"port {port} needs administrator rights: give one above 1023 with --port.") from error
+        raise UserError(f"cannot serve the page on {host}:{port} ({error}): check --host and --port.") from error
+    return listener
