@@ -133,7 +133,7 @@ def measure() -> Section:
                 [f"{share:.0%}", name, float(error.mean()), float(error.max()), float(gap.max()), theorem, wide]
             )
     section.say("Stronger variation, the same for phi and omega, and two bounds at the window's end (M = phi0/omega0):")
-    section.table(["variation", "regime", "mean (%)", "max (%)", "max |a - frozen|", "Theorem 3", "range bound"], rows)
+    section.table(["variation", "regime", "mean (%)", "max (%)", "max abs. error", "Theorem 3", "range bound"], rows)
     section.figures["frozen"] = picture()
     return section
 

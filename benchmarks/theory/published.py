@@ -96,6 +96,25 @@ def never_selected(length: int = 62) -> int:
     return length - 1 - max(seen)
 
 
+def padded_weight_here() -> float:
+    """The same for this layer."""
+    torch.manual_seed(0)
+    layer = NAC(64, 4, topk=8)
+    padding = (torch.arange(64) >= 32).unsqueeze(0)
+    with torch.no_grad():
+        states = layer.neuron_states(torch.randn(1, 64, 64), key_padding_mask=padding)
+    return float((states["weights"] * (states["keys"] >= 32)).sum(-1).mean())
+
+
+def never_selected_here(length: int = 62) -> int:
+    """The same for this layer's partition: how many of the last keys no query selects, over some random inputs."""
+    torch.manual_seed(0)
+    layer = NAC(64, 4, topk=8, selection="sqrt")
+    with torch.no_grad():
+        last = max(int(layer.neuron_states(torch.randn(1, length, 64))["keys"].max()) for _ in range(20))
+    return length - 1 - last
+
+
 def measure(seeds: int = 5) -> Section:
     section = Section("This layer beside torch-nac 0.0.2")
     if not installed():
@@ -122,8 +141,10 @@ def measure(seeds: int = 5) -> Section:
     section.say("Effective keys of 8 in torch-nac (all parameters N(0, 1)); 8 = uniform, the keys' content has no say:")
     section.table(["mode", "effective keys of 8"], rows)
     section.say(
-        f"Mask: with keys 32-63 of 64 masked, torch-nac gives them {padded_weight():.0%} of the weight (here: 0). "
-        f"Tail: of 62 keys the last {never_selected()} can never be selected (here: all can)."
+        f"Mask: with keys 32-63 of 64 masked, torch-nac gives them {padded_weight():.0%} of the weight, "
+        f"this layer {padded_weight_here():.0%}. "
+        f"Tail: of 62 keys the last {never_selected()} are never selected; here the last "
+        f"{never_selected_here()} of 62."
     )
     figure, (axis,) = canvas(1, width=5.2, height=3.0)
     ours, theirs = gates_of_ours(0), gates_of_published(0, True)
@@ -131,7 +152,7 @@ def measure(seeds: int = 5) -> Section:
     axis.scatter(
         theirs.phi.flatten(), theirs.omega.flatten(), s=60, color=RED, marker="X", label="torch-nac, 2048 pairs"
     )
-    axis.set(title="gates of every selected pair", xlabel="φ", ylabel="ω (1/s)")
+    axis.set(title="gates of every selected pair", xlabel="φ (1/s)", ylabel="ω (1/s)")
     axis.legend(loc="upper right")
     section.figures["published"] = figure
     return section

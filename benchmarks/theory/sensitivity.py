@@ -81,7 +81,7 @@ def measure(draws: int = 20_000, seed: int = 0) -> Section:
     for name, i in (("exact ∂/∂φ, t = 0.5 s", 0), ("exact |∂/∂ω|, t = 0.5 s", 1)):
         law = trajectory_sensitivities(0.7 * torch.ones_like(omegas), omegas, half, torch.zeros_like(omegas))[i]
         size.loglog(omegas, np.abs(law), linestyle="--", label=name)
-    size.set(title="size over ω, φ = 0.7", xlabel="ω (1/s)", ylabel="sensitivity", ylim=(1e-4, 1e6))
+    size.set(title="size over ω, φ = 0.7", xlabel="ω (1/s)", ylabel="sensitivity (s)", ylim=(1e-4, 1e6))
     size.legend()
     section.figures["sensitivity"] = figure
     return section
