@@ -45,8 +45,18 @@ class Progress:
     """Wall time of this round, interruptions left out."""
 
 
+@dataclass
+class Weights:
+    """Weights that are kept beside those under training."""
+
+    mean: dict[str, Tensor]
+    """Running mean of the parameters."""
+    best: dict[str, Tensor] | None = None
+    """State of the network at the lowest validation loss, with the mean of the parameters; None before the first."""
+
+
 def save_checkpoint(
-    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, best: dict[str, Tensor] | None, progress: Progress
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, weights: Weights, progress: Progress
 ) -> None:
     """Write a checkpoint atomically."""
     content = {
@@ -55,7 +65,8 @@ def save_checkpoint(
         "progress": asdict(progress),
         "network": network.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "best": best,
+        "mean": weights.mean,
+        "best": weights.best,
     }
     with atomic_path(path) as partial:
         torch.save(content, partial)
@@ -63,7 +74,7 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
-) -> tuple[Progress, dict[str, Tensor] | None]:
+) -> tuple[Progress, Weights]:
     """Put network and optimizer back where they were.
 
     Raises:
@@ -75,7 +86,7 @@ def load_checkpoint(
             raise ValueError(f"it is a '{content['kind']}' of version {content['version']}")
         network.load_state_dict(content["network"])
         optimizer.load_state_dict(content["optimizer"])
-        return Progress(**content["progress"]), content["best"]
+        return Progress(**content["progress"]), Weights(content["mean"], content["best"])
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(

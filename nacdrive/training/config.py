@@ -30,6 +30,8 @@ class FitConfig:
     """Epochs without a lower validation loss after which the training stops; 0 = never."""
     valid_share: float = 0.1
     """Share of the episodes kept for validation; at least one where there are two."""
+    average: float = 0.99
+    """Decay per step of the running mean of the weights that is validated and kept; 0 = the weights themselves."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     soft: float = 0.5
@@ -49,7 +51,7 @@ class FitConfig:
         for name in ("epochs", "batch", "chunk", "checkpoint_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
-        for name in ("valid_share", "soft"):
+        for name in ("valid_share", "soft", "average"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must lie in 0 .. 1.")
         if self.learning_rate <= 0:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
 from nacdrive.training.batches import Batches, Chunk, seeded, split
-from nacdrive.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
 
@@ -96,9 +97,10 @@ class Fitting:
         self.weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
-        self.progress, self.best = Progress(round=round_), None
+        self.progress = Progress(round=round_)
+        self.kept = Weights({name: p.detach().clone() for name, p in network.named_parameters()})
         if self.path.exists():
-            self.progress, self.best = load_checkpoint(self.path, network, self.optimizer, device)
+            self.progress, self.kept = load_checkpoint(self.path, network, self.optimizer, device)
         self.log = MetricsLog(folder, round_, self.progress.epoch)
         self.began = time.perf_counter() - self.progress.seconds
 
@@ -111,8 +113,8 @@ class Fitting:
                 self.epoch(on_step)
         finally:
             self.log.close()
-        if self.best is not None:
-            self.network.load_state_dict(self.best)
+        if self.kept.best is not None:
+            self.network.load_state_dict(self.kept.best)
         return FitResult(self.progress, self.train.steps, self.valid.steps if self.valid else 0)
 
     def finished(self) -> bool:
@@ -165,32 +167,46 @@ class Fitting:
                 f"go on from it with --resume and a lower --learning-rate than {config.learning_rate:g}."
             )
         self.optimizer.step()
+        self.update_mean()
         return float(total.detach()), float(weight)
 
-    @torch.inference_mode()
+    @torch.no_grad()
+    def update_mean(self) -> None:
+        """Move the running mean towards the weights; faster at first, when there is little to average."""
+        steps = self.progress.total_steps
+        decay = min(self.config.average, (1 + steps) / (10 + steps))
+        for name, parameter in self.network.named_parameters():
+            self.kept.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
+
+    @torch.no_grad()
     def judge(self) -> dict[str, float]:
         """Loss and accuracy on the validation samples; remembers the best weights."""
         p, config = self.progress, self.config
         if self.valid is None:
             p.best_epoch = p.epoch
-            self.best = None
+            self.kept.best = self.mean_state()
             return {}
         self.network.eval()
         losses = weights = correct = 0.0
         for chunks in self.valid.epoch(None, 0):
             batch = self.moved(self.valid.load(chunks))
             with self.autocast():
-                scores = self.network(batch["frames"], batch["t"], batch["padding"])
+                inputs = (batch["frames"], batch["t"], batch["padding"])
+                scores = functional_call(self.network, self.kept.mean, inputs)
             total, weight = self.task.loss(scores, batch, self.weights, self.options)
             losses, weights = losses + float(total), weights + float(weight)
             correct += float(self.task.correct(scores, batch))
         loss, accuracy = losses / max(weights, 1e-6), correct / self.valid.steps
         if loss < p.best_loss:
             p.best_loss, p.best_epoch, p.best_accuracy = loss, p.epoch, accuracy
-            self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+            self.kept.best = self.mean_state()
         elif config.schedule == "plateau" and (p.epoch - p.best_epoch) % 2 == 0:
             p.factor *= 0.9
         return {"valid_loss": loss, "valid_accuracy": accuracy}
+
+    def mean_state(self) -> dict[str, Tensor]:
+        """State of the network with the mean of the parameters."""
+        return {name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.kept.mean}.items()}
 
     def learning_rate(self, share: float) -> float:
         """The rate after ``share`` of all epochs (0 .. 1)."""
@@ -212,7 +228,7 @@ class Fitting:
     def save(self) -> None:
         """Write a checkpoint."""
         self.progress.seconds = time.perf_counter() - self.began
-        save_checkpoint(self.path, self.network, self.optimizer, self.best, self.progress)
+        save_checkpoint(self.path, self.network, self.optimizer, self.kept, self.progress)
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:

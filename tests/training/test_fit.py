@@ -113,6 +113,19 @@ def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, sam
     fitting.log.close()
 
 
+def test_the_running_mean_is_what_is_validated_and_kept(network, task, samples, config, tmp_path):
+    plain = dataclasses.replace(config, average=0.0)
+    fitting = Fitting(network, task, samples, plain, tmp_path, 0, torch.device("cpu"))
+    fitting.epoch(lambda update: None)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(fitting.kept.mean[name], parameter)
+    fitting.config = config
+    fitting.epoch(lambda update: None)
+    assert any(not torch.equal(fitting.kept.mean[name], p) for name, p in network.named_parameters())
+    assert all(torch.equal(fitting.kept.best[name], value) for name, value in fitting.kept.mean.items())
+    fitting.log.close()
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_mixed_precision_on_cuda_learns(network, task, samples, config, tmp_path):

@@ -1,0 +1,116 @@
+"""Ship a trained policy: copy it to agents/carracing/ with its training log and a model card made from the numbers.
+
+nacdrive train --task carracing --model nac-steady --data recordings/carracing-expert --dagger 3
+nacdrive eval --model runs/carracing-nac-steady/nac_steady.pt
+python benchmarks/carracing_card.py --run runs/carracing-nac-steady --eval runs/eval-nac_steady
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nacdrive.base.files import read_json, write_text
+from nacdrive.base.places import shipped
+from nacdrive.policies import load_policy
+from nacdrive.training.log import read_rows
+
+CARD = """# {file}
+
+A CarRacing-v3 policy: three convolutions (10-20-30), dropout 0.2, {model} (64-d, 16 heads) over the last {window}
+frames with their times, dense 64-5. {parameters:,} parameters. It sees the official 96x96x3 frame{blind} and chooses
+one of five actions every {repeat} frames ({hz:g} times a simulated second).
+
+| | |
+|---|---|
+| return over {tracks} unseen tracks (seeds {first} to {last}) | **{mean:.1f}** ± {std:.1f}, least {least:.1f} |
+| 95 % interval of the mean | {low:.1f} to {high:.1f} |
+| the expert on the same tracks | {expert_mean:.1f} ± {expert_std:.1f}, least {expert_least:.1f} |
+| expert fraction | **{fraction:.1%}**, 95 % interval {fraction_low:.1%} to {fraction_high:.1%} |
+| laps finished | {laps} of {tracks} |
+| offline: decides as the expert, in {valid_frames} frames of episodes kept aside | {accuracy:.1%} |
+| decides as the expert while driving itself | {agreement} |
+| learnt from | {train_frames} frames; {episodes} episodes altogether |
+| wall time of the training | {minutes:.1f} minutes on {machine} |
+| seed | {seed} |
+
+Trained with
+
+    {train_command}
+
+and judged with
+
+    {eval_command}
+
+on nacdrive {nacdrive}, torch {torch}, gymnasium {gymnasium}. The log of the training is [{log}]({log}), one row per
+epoch and round (round 0: the recordings alone; round k: with the frames of k rounds of DAgger). Tracks that were
+recorded or practised on begin at seed 3000000, tracks that policies are judged on at 4000000
+(`nacdrive/sims/seeds.py`).
+"""
+
+
+def card(run: Path, evaluation: Path, machine: str) -> tuple[str, Path]:
+    """The text of the card, and the model file it is about."""
+    model_file = run / f"{read_json(run / 'run.json')['config']['model'].replace('-', '_')}.pt"
+    policy, metrics = load_policy(model_file), read_json(evaluation / "metrics.json")
+    meta, result, expert = policy.meta, metrics["return"], metrics["expert_return"]
+    seeds = [row["seed"] for row in metrics["episodes"]]
+    agreement = metrics["expert_agreement"]
+    values: dict[str, Any] = {
+        "file": model_file.name,
+        "model": policy.config.model,
+        "window": policy.config.window,
+        "blind": "" if policy.config.masked_rows is None else " without the rows of instruments",
+        "repeat": policy.repeat,
+        "hz": 1 / policy.config.gap_s,
+        "parameters": sum(p.numel() for p in policy.network.parameters()),
+        "tracks": len(seeds),
+        "first": min(seeds),
+        "last": max(seeds),
+        "mean": result["mean"],
+        "std": result["std"],
+        "low": result["interval95"][0],
+        "high": result["interval95"][1],
+        "least": result["min"],
+        "expert_mean": expert["mean"],
+        "expert_std": expert["std"],
+        "expert_least": expert["min"],
+        "fraction": metrics["expert_fraction"]["value"],
+        "fraction_low": metrics["expert_fraction"]["interval95"][0],
+        "fraction_high": metrics["expert_fraction"]["interval95"][1],
+        "laps": metrics["finished_laps"],
+        "accuracy": meta["valid_accuracy"],
+        "agreement": "unknown" if agreement is None else f"{agreement:.1%} of the frames",
+        "valid_frames": meta["valid_frames"],
+        "train_frames": meta["train_frames"],
+        "episodes": meta["episodes"],
+        "minutes": meta["session_s"] / 60,
+        "machine": machine,
+        "seed": meta["config"]["seed"],
+        "train_command": meta["command"],
+        "eval_command": metrics["run"]["command"],
+        "log": f"{model_file.stem}.metrics.jsonl",
+        **{name: meta["versions"][name] for name in ("nacdrive", "torch", "gymnasium")},
+    }
+    return CARD.format(**values), model_file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=Path, required=True, help="folder of nacdrive train")
+    parser.add_argument("--eval", type=Path, required=True, help="folder of nacdrive eval")
+    parser.add_argument("--machine", default="one core of two")
+    options = parser.parse_args()
+    text, model_file = card(options.run, options.eval, options.machine)
+    target = shipped("agents") / "carracing"
+    write_text(target / f"{model_file.stem}.md", text)
+    shutil.copyfile(model_file, target / model_file.name)
+    rows = read_rows(options.run / "metrics.jsonl")
+    shutil.copyfile(options.run / "metrics.jsonl", target / f"{model_file.stem}.metrics.jsonl")
+    print(f"{target / model_file.name}: card and log of {len(rows)} epochs beside it")
+
+
+if __name__ == "__main__":
+    main()
