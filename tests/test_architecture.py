@@ -38,8 +38,10 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
+    # The GPU kernels are written in triton; nothing imports them before a GPU is used (tests/nac/test_triton.py).
+    kernels = {PACKAGE / "nac/triton_forward.py", PACKAGE / "nac/triton_backward.py"}
     foreign = set()
-    for path in (PACKAGE / "nac").glob("*.py"):
+    for path in set((PACKAGE / "nac").glob("*.py")) - kernels:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import):
                 foreign.update(alias.name.split(".")[0] for alias in node.names)

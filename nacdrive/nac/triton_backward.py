@@ -4,7 +4,8 @@ A program owns tiles of queries of one head, as in the forward pass. What belong
 and stored; what belongs to a key is added atomically, since several queries share a key; gradients of the weights
 stay in registers over all tiles of the program and leave it once, as one partial sum per program.
 
-Checked in Triton's interpreter and compiled to machine code for sm_80 and sm_90; it was not timed on a GPU.
+Checked in Triton's interpreter and compiled to machine code for sm_80 and sm_90; it was not timed on a GPU. Above 32
+neurons per layer the compiler spills registers here (1.6 to 3.6 KiB per thread): the first thing to measure.
 """
 
 # Triton types and compiles these functions itself, from annotations mypy cannot read.
@@ -24,12 +25,12 @@ from nacdrive.nac.triton_forward import (
     dot,
     euler_step,
     first_layer,
-    key_range,
     keys_of,
     linear_motor,
     logit_of,
     queries_of,
     slope,
+    slot_range,
     softplus,
     weights_of,
 )
@@ -64,7 +65,8 @@ def logit_slopes(phi, omega, t, MODE: tl.constexpr, STEPS: tl.constexpr, STEP: t
             total = 1.0 + r * total
         by_h = phi * (total - h * omega * by_r)
         by_omega = -phi * h * h * by_r
-        capped = h * omega >= 1.0  # the step is 1/omega there
+        # The same comparison as in the minimum: where it chose 1/omega, the step moves with omega and not with t.
+        capped = 1.0 / omega < (STEP if STEP > 0 else t / STEPS)
         by_omega = tl.where(capped, by_omega - by_h / (omega * omega), by_omega)
         by_t = t * 0.0
         if STEP <= 0:
@@ -93,12 +95,12 @@ def add_to_keys(
 @triton.jit
 def backward_kernel(
     zq, zk, tq, tk, v, stamps, w2, b2, wr, br, w3, b3, scale,
-    index, index_head, index_row, allowed, allowed_head, allowed_row, position, padding,
+    index, index_head, index_row, position, padding,
     top, total, dy, delta,
     dzq, dzk, dtq, dtk, dv, dstamps, dw2, db2, dwr, dbr, dw3, db3, dscale,
-    N, M, QUERIES, KEYS, window, tiles, per_sequence,
-    I: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
-    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
+    N, M, QUERIES, KEYS, slots, window, tiles, span, tiles_per_span,
+    IW: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
+    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr, PADDED: tl.constexpr, LINEAR: tl.constexpr, INTER: tl.constexpr, R: tl.constexpr,
     ACT: tl.constexpr, PHI: tl.constexpr, MODE: tl.constexpr, STEPS: tl.constexpr, STEP: tl.constexpr,
     EPS: tl.constexpr, TIME: tl.constexpr, DELTA: tl.constexpr, SCALED: tl.constexpr, LOW: tl.constexpr,
@@ -111,9 +113,15 @@ def backward_kernel(
     h = tl.program_id(1).to(tl.int64)
     part = h * tl.num_programs(0) + tl.program_id(0)
     if not LINEAR:
-        m2, v2, mr, vr, of_phi, of_omega, b_phi, b_omega = weights_of(h, w2, b2, wr, br, w3, b3, I, IP, C, CP, INTER, R)
-        sum_phi = sum_omega = sum_2 = sum_r = tl.zeros([CP], tl.float32)
-        sum_b_phi = sum_b_omega = 0.0
+        m2, v2, mr, vr, of_phi, of_omega, b_phi, b_omega = weights_of(
+            h, w2, b2, wr, br, w3, b3, IW, IP, C, CP, INTER, R
+        )
+        sum_phi = tl.zeros([CP], tl.float32)
+        sum_omega = tl.zeros([CP], tl.float32)
+        sum_2 = tl.zeros([CP], tl.float32)
+        sum_r = tl.zeros([CP], tl.float32)
+        sum_b_phi = 0.0
+        sum_b_omega = 0.0
         if INTER:
             sum_w2 = tl.zeros([IP, CP], tl.float32)
         if R > 1:
@@ -125,9 +133,10 @@ def backward_kernel(
     d = tl.arange(0, DP)
     depth = (d < D)[None, :]
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
-        sequence, row_q, there = queries_of(tile, QUERIES, per_sequence, BQ, BK)
+        row_q, there = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ * BK) // BK, BQ)
         q_at = h * N + row_q
-        low, high = key_range(sequence, tile, QUERIES, per_sequence, KEYS, window, position, BQ, BK, CAUSAL, WINDOWED)
+        row, real = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ), BQ)
+        low, high = slot_range(row, real, slots, window, position, BK, INDEXED, CAUSAL, WINDOWED)
         stamp = tl.load(stamps + row_q, mask=there, other=0.0)
         of_q = tl.load(tq + q_at, mask=there, other=0.0)
         largest = tl.load(top + q_at, mask=there, other=0.0)
@@ -143,9 +152,8 @@ def backward_kernel(
             to_zq = tl.zeros([BQ, IP], tl.float32)
         for first in range(low, high, BK):
             row_k, seen = keys_of(
-                h, sequence, row_q, there, first, KEYS, window, index, index_head, index_row,
-                allowed, allowed_head, allowed_row, position, padding,
-                BQ, BK, INDEXED, MASKED, CAUSAL, WINDOWED, PADDED,
+                h, row_q, there, first, slots, KEYS, QUERIES, window, index, index_head, index_row, position, padding,
+                BQ, BK, INDEXED, CAUSAL, WINDOWED, PADDED,
             )  # fmt: skip
             k_at = h * M + row_k
 
@@ -154,7 +162,7 @@ def backward_kernel(
                 content = linear_motor(zq, zk, q_at, k_at, there, seen, 0)
                 rate = linear_motor(zq, zk, q_at, k_at, there, seen, 1)
             else:
-                z = first_layer(zq, zk, q_at, k_at, there, seen, I, IP)
+                z = first_layer(zq, zk, q_at, k_at, there, seen, IW, IP)
                 s = z
                 if INTER:
                     s = dot(act(z, ACT), m2, LOW, PRECISION) + v2[None, :]
@@ -225,11 +233,8 @@ def backward_kernel(
                     sum_w2 += dot(tl.trans(act(z, ACT)), to_s, LOW, PRECISION)
                     to_z = dot(to_s, tl.trans(m2), LOW, PRECISION) * slope(z, ACT)
                 to_zq += tl.sum(tl.reshape(to_z, [BQ, BK, IP]), 1)
-                add_to_keys(dzk, k_at, to_z, seen, I, IP, BQ, BK, INDEXED)
+                add_to_keys(dzk, k_at, to_z, seen, IW, IP, BQ, BK, INDEXED)
 
-        i = (tile % per_sequence) * BQ + tl.arange(0, BQ)
-        row = (sequence * QUERIES + i).to(tl.int64)
-        real = i < QUERIES
         tl.store(dtq + h * N + row, to_tq, mask=real)
         tl.store(dstamps + h * N + row, to_stamp, mask=real)
         if LINEAR:
@@ -237,8 +242,8 @@ def backward_kernel(
             tl.store(dzq + (h * N + row) * 2 + 1, to_omega, mask=real)
         else:
             column = tl.arange(0, IP)
-            at = (h * N + row)[:, None] * I + column[None, :]
-            tl.store(dzq + at, to_zq, mask=real[:, None] & (column < I)[None, :])
+            at = (h * N + row)[:, None] * IW + column[None, :]
+            tl.store(dzq + at, to_zq, mask=real[:, None] & (column < IW)[None, :])
 
     if SCALED:
         tl.store(dscale + part, sum_scale)
@@ -250,8 +255,8 @@ def backward_kernel(
         tl.store(dw3 + (part * C + columns) * 2, sum_phi, mask=wide)
         tl.store(dw3 + (part * C + columns) * 2 + 1, sum_omega, mask=wide)
         if INTER:
-            at = part * I * C + rows[:, None] * C + columns[None, :]
-            tl.store(dw2 + at, sum_w2, mask=(rows < I)[:, None] & wide[None, :])
+            at = part * IW * C + rows[:, None] * C + columns[None, :]
+            tl.store(dw2 + at, sum_w2, mask=(rows < IW)[:, None] & wide[None, :])
             tl.store(db2 + part * C + columns, sum_2, mask=wide)
         if R > 1:
             at = part * C * C + columns[:, None] * C + columns[None, :]

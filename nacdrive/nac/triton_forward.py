@@ -113,64 +113,65 @@ def logit_of(phi, omega, t, MODE: tl.constexpr, STEPS: tl.constexpr, STEP: tl.co
 
 
 @triton.jit
-def queries_of(tile, QUERIES, per_sequence, BQ: tl.constexpr, BK: tl.constexpr):
-    """For the pairs of a tile: sequence, row of the query among all queries, and whether there is such a query."""
-    sequence = tile // per_sequence
-    i = (tile % per_sequence) * BQ + tl.arange(0, BQ * BK) // BK
-    return sequence, (sequence * QUERIES + i).to(tl.int64), i < QUERIES
+def queries_of(tile, span, tiles_per_span, offset, BQ: tl.constexpr):
+    """Row among all queries of each query ``offset`` of a tile, and whether there is such a query.
+
+    Queries are tiled span by span: pairwise, a span is one sequence, whose queries share their keys.
+    """
+    i = (tile % tiles_per_span) * BQ + offset
+    return ((tile // tiles_per_span) * span + i).to(tl.int64), i < span
 
 
 @triton.jit
 def keys_of(
-    h, sequence, row_q, there, first, KEYS, window,
-    index, index_head, index_row, allowed, allowed_head, allowed_row, position, padding,
-    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, MASKED: tl.constexpr,
+    h, row_q, there, first, slots, KEYS, QUERIES, window, index, index_head, index_row, position, padding,
+    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """For the pairs of a tile and a key block: row of the key among all keys, and whether the query may see it."""
-    j = first + tl.arange(0, BQ * BK) % BK
-    seen = there & (j < KEYS)
+    slot = first + tl.arange(0, BQ * BK) % BK
+    seen = there & (slot < slots)
     if INDEXED:
-        row_k = tl.load(index + h * index_head + row_q * index_row + j, mask=seen, other=0)
-        if MASKED:
-            seen = seen & (tl.load(allowed + h * allowed_head + row_q * allowed_row + j, mask=seen, other=0) != 0)
+        key = tl.load(index + h * index_head + row_q * index_row + slot, mask=seen, other=-1)
     else:
-        row_k = (sequence * KEYS + j).to(tl.int64)
-        if CAUSAL:
-            at = tl.load(position + row_q, mask=there, other=-1)
-            seen = seen & (j <= at)
-            if WINDOWED:
-                seen = seen & (j > at - window)
-        if PADDED:
-            seen = seen & (tl.load(padding + row_k, mask=seen, other=1) == 0)
+        key = slot.to(tl.int64)
+    row_k = row_q // QUERIES * KEYS + tl.maximum(key, 0)
+    if INDEXED:
+        seen = seen & (key >= 0)
+    if CAUSAL:
+        at = tl.load(position + row_q, mask=there, other=-1)
+        seen = seen & (key <= at)
+        if WINDOWED:
+            seen = seen & (key > at - window)
+    if PADDED:
+        seen = seen & (tl.load(padding + row_k, mask=seen, other=1) == 0)
     return row_k, seen
 
 
 @triton.jit
-def key_range(
-    sequence, tile, QUERIES, per_sequence, KEYS, window, position,
-    BQ: tl.constexpr, BK: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
+def slot_range(
+    row, real, slots, window, position,
+    BK: tl.constexpr, INDEXED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
 ):  # fmt: skip
-    """First key (a multiple of ``BK``) and end of the keys that any query of the tile may see."""
-    low = 0
-    high = KEYS
-    if CAUSAL:
-        i = (tile % per_sequence) * BQ + tl.arange(0, BQ)
-        at = tl.load(position + sequence * QUERIES + i, mask=i < QUERIES, other=-1)
-        high = tl.minimum(KEYS, tl.max(at, 0).to(tl.int32) + 1)
+    """First slot (a multiple of ``BK``) and end of the slots that hold keys which some query of the tile may see."""
+    low = slots * 0
+    high = slots
+    if CAUSAL and not INDEXED:
+        at = tl.load(position + row, mask=real, other=-1)
+        high = tl.minimum(slots, tl.max(at, 0).to(tl.int32) + 1)
         if WINDOWED:
-            nearest = tl.min(tl.where(i < QUERIES, at, KEYS), 0).to(tl.int32)
+            nearest = tl.min(tl.where(real, at, slots), 0).to(tl.int32)
             low = tl.maximum(0, nearest - window + 1) // BK * BK
     return low, high
 
 
 @triton.jit
-def first_layer(zq, zk, q_at, k_at, there, seen, I: tl.constexpr, IP: tl.constexpr):
+def first_layer(zq, zk, q_at, k_at, there, seen, IW: tl.constexpr, IP: tl.constexpr):
     """z = zq + zk of the pairs, ``[BQ * BK, IP]``."""
     column = tl.arange(0, IP)
-    width = column < I
-    of_q = tl.load(zq + q_at[:, None] * I + column[None, :], mask=there[:, None] & width[None, :], other=0.0)
-    of_k = tl.load(zk + k_at[:, None] * I + column[None, :], mask=seen[:, None] & width[None, :], other=0.0)
+    width = column < IW
+    of_q = tl.load(zq + q_at[:, None] * IW + column[None, :], mask=there[:, None] & width[None, :], other=0.0)
+    of_k = tl.load(zk + k_at[:, None] * IW + column[None, :], mask=seen[:, None] & width[None, :], other=0.0)
     return of_q + of_k
 
 
@@ -187,17 +188,19 @@ def command(s, br, wr, COUNT: tl.constexpr, ACT: tl.constexpr, LOW: tl.constexpr
 
 @triton.jit
 def weights_of(
-    h, w2, b2, wr, br, w3, b3, I: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
+    h, w2, b2, wr, br, w3, b3, IW: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
     INTER: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
     """The backbone's weights of one head, padded with zeros; what a circuit lacks is a zero that nobody reads."""
     i, c = tl.arange(0, IP), tl.arange(0, CP)
     wide = c < C
-    m2 = mr = tl.zeros([16, 16], tl.float32)
-    v2 = vr = tl.zeros([CP], tl.float32)
+    m2 = tl.zeros([16, 16], tl.float32)
+    mr = m2
+    v2 = tl.zeros([CP], tl.float32)
+    vr = v2
     if INTER:
-        at = h * I * C + i[:, None] * C + c[None, :]
-        m2 = tl.load(w2 + at, mask=(i < I)[:, None] & wide[None, :], other=0.0)
+        at = h * IW * C + i[:, None] * C + c[None, :]
+        m2 = tl.load(w2 + at, mask=(i < IW)[:, None] & wide[None, :], other=0.0)
         v2 = tl.load(b2 + h * C + c, mask=wide, other=0.0)
     if R > 1:
         mr = tl.load(wr + h * C * C + c[:, None] * C + c[None, :], mask=wide[:, None] & wide[None, :], other=0.0)
@@ -218,11 +221,11 @@ def linear_motor(zq, zk, q_at, k_at, there, seen, NEURON: tl.constexpr):
 @triton.jit
 def forward_kernel(
     zq, zk, tq, tk, v, stamps, w2, b2, wr, br, w3, b3, scale,
-    index, index_head, index_row, allowed, allowed_head, allowed_row, position, padding,
+    index, index_head, index_row, position, padding,
     y, top, total,
-    N, M, QUERIES, KEYS, window, tiles, per_sequence,
-    I: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
-    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
+    N, M, QUERIES, KEYS, slots, window, tiles, span, tiles_per_span,
+    IW: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
+    BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr, PADDED: tl.constexpr, LINEAR: tl.constexpr, INTER: tl.constexpr, R: tl.constexpr,
     ACT: tl.constexpr, PHI: tl.constexpr, MODE: tl.constexpr, STEPS: tl.constexpr, STEP: tl.constexpr,
     EPS: tl.constexpr, TIME: tl.constexpr, DELTA: tl.constexpr, SCALED: tl.constexpr, LOW: tl.constexpr,
@@ -234,15 +237,18 @@ def forward_kernel(
     """
     h = tl.program_id(1).to(tl.int64)
     if not LINEAR:
-        m2, v2, mr, vr, of_phi, of_omega, b_phi, b_omega = weights_of(h, w2, b2, wr, br, w3, b3, I, IP, C, CP, INTER, R)
+        m2, v2, mr, vr, of_phi, of_omega, b_phi, b_omega = weights_of(
+            h, w2, b2, wr, br, w3, b3, IW, IP, C, CP, INTER, R
+        )
     factor = 1.0
     if SCALED:
         factor = tl.load(scale)
     d = tl.arange(0, DP)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
-        sequence, row_q, there = queries_of(tile, QUERIES, per_sequence, BQ, BK)
+        row_q, there = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ * BK) // BK, BQ)
         q_at = h * N + row_q
-        low, high = key_range(sequence, tile, QUERIES, per_sequence, KEYS, window, position, BQ, BK, CAUSAL, WINDOWED)
+        row, real = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ), BQ)
+        low, high = slot_range(row, real, slots, window, position, BK, INDEXED, CAUSAL, WINDOWED)
         stamp = tl.load(stamps + row_q, mask=there, other=0.0)
         of_q = tl.load(tq + q_at, mask=there, other=0.0)
         largest = tl.full([BQ], float("-inf"), tl.float32)
@@ -250,16 +256,15 @@ def forward_kernel(
         mean = tl.zeros([BQ, DP], tl.float32)
         for first in range(low, high, BK):
             row_k, seen = keys_of(
-                h, sequence, row_q, there, first, KEYS, window, index, index_head, index_row,
-                allowed, allowed_head, allowed_row, position, padding,
-                BQ, BK, INDEXED, MASKED, CAUSAL, WINDOWED, PADDED,
+                h, row_q, there, first, slots, KEYS, QUERIES, window, index, index_head, index_row, position, padding,
+                BQ, BK, INDEXED, CAUSAL, WINDOWED, PADDED,
             )  # fmt: skip
             k_at = h * M + row_k
             if LINEAR:
                 content = linear_motor(zq, zk, q_at, k_at, there, seen, 0)
                 rate = linear_motor(zq, zk, q_at, k_at, there, seen, 1)
             else:
-                s = first_layer(zq, zk, q_at, k_at, there, seen, I, IP)
+                s = first_layer(zq, zk, q_at, k_at, there, seen, IW, IP)
                 if INTER:
                     s = dot(act(s, ACT), m2, LOW, PRECISION) + v2[None, :]
                 _, c = command(s, vr, mr, R - 1, ACT, LOW, PRECISION)
@@ -284,9 +289,7 @@ def forward_kernel(
 
         empty = denominator == 0.0
         denominator = tl.where(empty, 1.0, denominator)
-        i = (tile % per_sequence) * BQ + tl.arange(0, BQ)
-        out = h * N + (sequence * QUERIES + i).to(tl.int64)
-        real = i < QUERIES
+        out = h * N + row
         tl.store(y + out[:, None] * D + d[None, :], mean / denominator[:, None], mask=real[:, None] & (d < D)[None, :])
         tl.store(top + out, tl.where(empty, 0.0, largest), mask=real)
         tl.store(total + out, denominator, mask=real)

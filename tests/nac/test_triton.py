@@ -1,0 +1,175 @@
+"""The GPU kernels: results in Triton's interpreter, machine code without a GPU, and the choice between the paths."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton_cases
+from triton_cases import Case
+
+from nacdrive.nac import NAC, triton_pairs
+from nacdrive.nac.dynamics import Euler
+from nacdrive.nac.pairs import Job, Tokens, chunked_pairs
+
+CASES = triton_cases.all_cases()
+HERE = Path(__file__).parent
+needs_triton = pytest.mark.skipif(not triton_pairs.available(), reason="triton is not installed")
+# bfloat16 keeps 8 bits of the products' factors.
+TOLERANCE = {False: 2e-5, True: 5e-2}
+
+
+def program(name: str, cache: Path, **environment: str) -> Any:
+    """What a program of this folder prints, as JSON. Of its own, because triton decides on import how it runs."""
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, str(HERE / f"{name}.py")],
+        env=os.environ | {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = program("triton_cases", tmp_path_factory.mktemp("cache"), TRITON_INTERPRET="1")
+    return found
+
+
+@needs_triton
+@pytest.mark.parametrize("case", [c for c in CASES if not c.low], ids=str)
+def test_output_and_gradients_equal_autograd_in_float64(case: Case, interpreted: dict[str, dict[str, float]]) -> None:
+    errors = interpreted[str(case)]
+    assert errors.keys() >= {"y", "zq", "zk", "tq", "tk", "v", "stamps"}
+    assert max(errors.values()) < 2e-5, errors
+
+
+@needs_triton
+@pytest.mark.slow
+def test_kernels_compile_to_machine_code_without_a_gpu(tmp_path: Path) -> None:
+    # The interpreter accepts what the compiler refuses: narrow products, sizes that are not powers of two, mixed types.
+    built = program("triton_compiled", tmp_path, TRITON_INTERPRET="0")
+    assert built
+    for name, shared in built.items():
+        assert 0 < shared <= 99 * 1024, f"{name} takes {shared} bytes of shared memory, more than the smallest GPU has"
+
+
+def test_importing_the_room_needs_no_triton() -> None:
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import torch\n"
+        "from nacdrive.nac import NAC, triton_pairs\n"
+        "assert not triton_pairs.available()\n"
+        "NAC(8, 2)(torch.randn(1, 4, 8))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def pairs(dtype: torch.dtype = torch.float32, **changes: Any) -> tuple[Tokens, Any, Job]:
+    tokens, w, _, job = triton_cases.build(Case(), "cpu", dtype)
+    return tokens, w, job._replace(**changes)
+
+
+@pytest.fixture
+def any_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_pairs, "available", lambda: True)
+    monkeypatch.setattr(triton_pairs, "_runs_on", lambda device, shared: True)
+
+
+@pytest.mark.usefixtures("any_device")
+class TestSupport:
+    def test_default_is_supported(self) -> None:
+        assert triton_pairs.supported(*pairs())
+
+    def test_float64_is_not(self) -> None:
+        assert not triton_pairs.supported(*pairs(torch.float64))
+
+    def test_dropout_is_not(self) -> None:
+        assert not triton_pairs.supported(*pairs(dropout=0.1))
+
+    def test_adaptive_euler_is_not(self) -> None:
+        tokens, w, job = pairs()
+        options = type(job.options)(Euler(adaptive=True), "sigmoid", "time", 1.0, 1e-3)
+        assert not triton_pairs.supported(tokens, w, job._replace(options=options))
+
+    def test_many_unfolds_are_not(self) -> None:
+        tokens, w, job = pairs()
+        assert not triton_pairs.supported(tokens, w._replace(unfolds=5), job)
+
+    @pytest.mark.parametrize(
+        ("width", "low", "good"), [(64, False, True), (65, False, False), (65, True, True), (129, True, False)]
+    )
+    def test_width_is_limited_by_shared_memory(self, width: int, low: bool, good: bool) -> None:
+        tokens, w, job = pairs(low=low)
+        wide = tokens._replace(zq=torch.zeros(2, 14, width))
+        assert triton_pairs.supported(wide, w, job) is good
+
+    def test_deterministic_algorithms_are_not(self) -> None:
+        torch.use_deterministic_algorithms(True)
+        try:
+            assert not triton_pairs.supported(*pairs())
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    def test_a_cpu_never_takes_the_kernel(self) -> None:
+        assert not triton_pairs.wins(*pairs())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_triton
+class TestOnGpu:
+    @pytest.mark.parametrize("case", CASES, ids=str)
+    def test_output_and_gradients_equal_autograd_in_float64(self, case: Case) -> None:
+        errors = triton_cases.errors(case, "cuda")
+        assert max(errors.values()) < TOLERANCE[case.low], errors
+
+    @pytest.mark.parametrize("topk", [8, None], ids=["topk", "pairwise"])
+    @pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
+    def test_layer_takes_the_kernel_and_equals_the_chunked_path(
+        self, topk: int | None, low: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        torch.manual_seed(0)
+        layer = NAC(32, 4, topk=topk).cuda()
+        x = torch.randn(2, 100, 32, device="cuda")
+        taken = []
+        kernel = triton_pairs.triton_pairs
+
+        def spy(*a: Any) -> torch.Tensor:
+            taken.append(True)
+            return kernel(*a)
+
+        monkeypatch.setattr(triton_pairs, "triton_pairs", spy)
+
+        def outcome(least: int | None) -> list[torch.Tensor]:
+            monkeypatch.setattr(triton_pairs, "LEAST_PAIRS", least)
+            layer.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16, enabled=low):
+                y = layer(x, is_causal=True)
+            y.float().square().sum().backward()
+            return [y.float(), *(p.grad for p in layer.parameters() if p.grad is not None)]
+
+        wanted = outcome(None)
+        assert not taken
+        got = outcome(0)
+        assert taken
+        for a, b in zip(got, wanted, strict=True):
+            assert (a - b).abs().max() <= (5e-2 if low else 1e-4) * b.abs().max().clamp(min=1)
+
+    def test_chunked_path_agrees_at_size(self) -> None:
+        tokens, w, scale, job = triton_cases.build(Case(steps=300), "cuda", torch.float32)
+        full = triton_cases.expanded(w, 2)
+        torch.testing.assert_close(
+            triton_pairs.triton_pairs(tokens, full, scale, job),
+            chunked_pairs(tokens, full, scale, job),
+            rtol=1e-4,
+            atol=1e-5,
+        )
