@@ -327,6 +327,7 @@ class NAC(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor] | None]:
         # Logits and softmax stay in float32: half precision cannot hold phi/omega as omega nears eps.
         wide = torch.promote_types(q.dtype, torch.float32)
+        low = q.dtype != wide
         # In one piece, or every chunk of pairs would copy them.
         q, k, v = q.to(wide), k.to(wide).contiguous(), v.to(wide).contiguous()
         with torch.no_grad():
@@ -334,7 +335,7 @@ class NAC(nn.Module):
             flat = None if index is None else index.flatten(1, 2)
         w = self._folded(wide)
         tokens = self._tokens(q, k, v, stamps.to(wide), w)
-        job = Job(flat, rules, k.shape[2], self.options, self.dropout if self.training else 0.0)
+        job = Job(flat, rules, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
         if not detailed:
             return pair_attention(tokens, w, self.logit_scale, job), None
         found = all_pairs(tokens, w, self.logit_scale, job)

@@ -139,6 +139,7 @@ class Job(NamedTuple):
     keys: int
     options: PairOptions
     dropout: float  # 0 outside training
+    low: bool = False  # bfloat16 products where a kernel has them; logits and softmax are always float32
 
     def rows(self, heads: int, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         """For queries ``first`` to ``last``: rows ``[H, q, n]`` of tables ``[H * M, ...]``, and which are allowed."""
@@ -201,6 +202,11 @@ def pair_attention(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) ->
     """
     n = job.keys if job.index is None else job.index.shape[-1]
     pairs = tokens.zq.shape[0] * tokens.zq.shape[1] * n
+    if tokens.zq.is_cuda:
+        from nacdrive.nac import triton_pairs
+
+        if triton_pairs.wins(tokens, w, job):
+            return triton_pairs.triton_pairs(tokens, w, scale, job)
     if pairs <= PAIRS_AT_ONCE or torch.compiler.is_compiling():
         return all_pairs(tokens, w, scale, job).y
     return chunked_pairs(tokens, w, scale, job)
