@@ -98,12 +98,12 @@ def triton_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> T
 def _runs_on(device: torch.device, shared: int) -> bool:
     if device.type != "cuda":
         return _interpreted()
-    gpu = torch.cuda.get_device_properties(device)
-    return (
-        torch.version.hip is None
-        and (gpu.major, gpu.minor) >= OLDEST
-        and int(gpu.shared_memory_per_block_optin) >= shared
-    )
+    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < OLDEST:
+        return False
+    from triton.runtime import driver
+
+    number = torch.cuda.current_device() if device.index is None else device.index
+    return bool(driver.active.utils.get_device_properties(number)["max_shared_mem"] >= shared)
 
 
 def _interpreted() -> bool:
@@ -166,7 +166,7 @@ def plan(tokens: Tokens, w: Folded, scaled: bool, job: Job, processors: int) -> 
         "span": span,
         "tiles_per_span": tiles_per_span,
     }
-    constants = {
+    constants: dict[str, int | float | str | bool] = {
         "IW": inter,
         "IP": ip,
         "C": layers[-1],
@@ -205,7 +205,8 @@ class _TritonPairs(torch.autograd.Function):
 
         tokens = Tokens(*(x.contiguous() for x in tensors[:6] if x is not None))
         halves: Any = (tokens.zq, tokens.zk, tokens.tq)  # the three that the folded backbone needs no more
-        w = Folded(*halves, *(None if x is None else x.contiguous() for x in tensors[6:]), act, unfolds)
+        parts: Any = (*halves, *(None if x is None else x.contiguous() for x in tensors[6:]), act, unfolds)
+        w = Folded(*parts)
         launch = plan(tokens, w, scale is not None, job, _processors(tokens.zq.device))
         heads, queries, _ = tokens.zq.shape
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
@@ -227,7 +228,8 @@ class _TritonPairs(torch.autograd.Function):
         scale, *tensors = ctx.saved_tensors
         tokens, (y, top, total) = Tokens(*tensors[:6]), tensors[12:]
         halves: Any = (tokens.zq, tokens.zk, tokens.tq)
-        w = Folded(*halves, *tensors[6:12], ctx.act, ctx.unfolds)
+        parts: Any = (*halves, *tensors[6:12], ctx.act, ctx.unfolds)
+        w = Folded(*parts)
         launch: Plan = ctx.launch
         programs, heads = launch.grid
         gy = gy.to(torch.float32).contiguous()
