@@ -14,6 +14,7 @@ from typing import Any
 from nacdrive.base.errors import UserError
 
 PARTIAL_SUFFIX = ".partial"
+RESULT_MARKER = ".nacdrive-result"
 
 
 @contextmanager
@@ -65,17 +66,25 @@ def read_json(path: Path) -> Any:
 def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> Path:
     """Make ``path`` ready to hold a result; a folder that holds something is kept unless told otherwise.
 
+    A marker file tells nacdrive's own folders: no other folder is ever deleted, whatever ``--overwrite`` says.
+
     Raises:
-        UserError: if the folder holds files and neither ``overwrite`` nor ``resume`` is given, or both are.
+        UserError: if the folder holds files and neither ``overwrite`` nor ``resume`` is given, or both are, or if it
+            is to be overwritten and nacdrive did not make it.
     """
     if overwrite and resume:
         raise UserError("--overwrite and --resume contradict each other: give one of them.")
     if path.exists() and not path.is_dir():
         raise UserError(f"{path} is a file: give the name of a folder.")
     if path.is_dir() and any(path.iterdir()):
+        if overwrite and not (path / RESULT_MARKER).exists():
+            raise UserError(
+                f"{path} holds files that nacdrive did not make, which it will not delete: give another --out."
+            )
         if overwrite:
             shutil.rmtree(path)
         elif not resume:
             raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
     path.mkdir(parents=True, exist_ok=True)
+    (path / RESULT_MARKER).touch()
     return path

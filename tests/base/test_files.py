@@ -45,6 +45,7 @@ def test_damaged_json_names_the_file(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_result_folder_is_never_overwritten_without_being_told(tmp_path: Path) -> None:
+    result_folder(tmp_path)
     (tmp_path / "old").write_text("precious")
     with pytest.raises(UserError, match="already holds a result"):
         result_folder(tmp_path)
@@ -54,6 +55,13 @@ def test_a_result_folder_is_never_overwritten_without_being_told(tmp_path: Path)
         result_folder(tmp_path, resume=True, overwrite=True)
     result_folder(tmp_path, overwrite=True)
     assert not (tmp_path / "old").exists()
+
+
+def test_a_folder_of_somebody_else_is_never_deleted(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match="did not make"):
+        result_folder(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
 def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
