@@ -4,6 +4,7 @@ import { EpisodeStore } from "./episode_store.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { put } from "./does_view.js";
+import { download } from "./snapshot.js";
 
 const $ = (id) => document.getElementById(id);
 const WINDOW = 16;
@@ -27,7 +28,7 @@ export async function startReplay(board) {
     speed: (x) => { head.speed = x; },
     pick,
     compare,
-    video: () => { location.href = `${store.base}/video.mp4`; },
+    video: () => store && download(`${store.base}/video.mp4`),
   });
   bar.list(runs);
 

@@ -2,7 +2,7 @@
 
 import { colours } from "./theme.js";
 
-const TEXT = "h2, .title, .pill, .verb, .sure, .agree span, .meter span, .meter output, .choice span, .choice output, .numbers dt, .numbers dd, .where dt, .where dd, .events li span, .top h1";
+const BOXES = ".card, .track, .fill, .pill, .choice .mark, .agree .mark, .needle, .heads [aria-pressed=true]";
 
 export function snapshot() {
   const scale = devicePixelRatio || 1;
@@ -14,12 +14,14 @@ export function snapshot() {
   c.translate(scrollX, scrollY);
   c.fillStyle = colours.bg;
   c.fillRect(-scrollX, -scrollY, canvas.width, canvas.height);
-  for (const box of document.querySelectorAll(".card, .track, .fill, .pill, .choice .mark, .agree .mark, .needle")) paintBox(c, box);
+  for (const box of document.querySelectorAll(BOXES)) paintBox(c, box);
   for (const source of document.querySelectorAll("canvas")) {
     const r = source.getBoundingClientRect();
     if (r.width) c.drawImage(source, r.x, r.y, r.width, r.height);
   }
-  for (const element of document.querySelectorAll(TEXT)) paintText(c, element);
+  for (const line of document.querySelectorAll(".legend .line")) paintLine(c, line);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) paintText(c, walker.currentNode);
   return canvas;
 }
 
@@ -40,31 +42,51 @@ function paintBox(c, box) {
   c.fill();
 }
 
-function paintText(c, element) {
-  const clip = element.closest(".events")?.getBoundingClientRect();
-  for (const node of element.childNodes) {
-    const holder = node.nodeType === Node.TEXT_NODE ? element : node.matches?.("b, small, span") ? node : null;
-    if (!holder || !node.textContent.trim() || (holder !== element && holder.matches(TEXT))) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    const r = range.getBoundingClientRect();
-    if (!r.width || (clip && (r.y < clip.y || r.bottom > clip.bottom))) continue;
-    const style = getComputedStyle(holder);
-    c.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-    c.fillStyle = style.color;
-    c.textBaseline = "middle";
-    c.fillText(node.textContent.trim(), r.x, r.y + r.height / 2);
-  }
+function paintLine(c, line) {
+  const style = getComputedStyle(line);
+  const r = line.getBoundingClientRect();
+  if (!r.width) return;
+  c.save();
+  c.strokeStyle = style.borderTopColor;
+  c.lineWidth = parseFloat(style.borderTopWidth);
+  c.setLineDash(style.borderTopStyle === "dashed" ? [c.lineWidth * 3, c.lineWidth * 2] : []);
+  c.beginPath();
+  c.moveTo(r.x, r.y + r.height / 2);
+  c.lineTo(r.right, r.y + r.height / 2);
+  c.stroke();
+  c.restore();
+}
+
+// What can be seen of a piece of text; controls and what has scrolled out of sight are left out.
+function paintText(c, node) {
+  const holder = node.parentElement;
+  if (!node.data.trim() || !holder.closest(".top, .card") || holder.closest(".switch, .top button, noscript")) return;
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const r = range.getBoundingClientRect();
+  const clip = holder.closest(".events")?.getBoundingClientRect();
+  if (!r.width || (clip && (r.y < clip.y || r.bottom > clip.bottom))) return;
+  const style = getComputedStyle(holder);
+  c.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+  c.fillStyle = style.color;
+  c.textBaseline = "middle";
+  c.fillText(node.data.trim(), r.x, r.y + r.height / 2);
 }
 
 export function savePng() {
   snapshot().toBlob((blob) => save(blob, `nacdrive-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.png`));
 }
 
-export function save(blob, name) {
+function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  download(address, name);
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+// Saves what lies at an address; an empty name keeps the server's.
+export function download(address, name = "") {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
+  link.href = address;
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

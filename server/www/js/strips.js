@@ -72,8 +72,8 @@ export class Strips {
 
   draw(c, width, height) {
     const u = rem();
-    this.left = 5.1 * u;
-    this.right = width - 5.9 * u;
+    this.left = 5.9 * u;
+    this.right = width - 6.4 * u;
     const bottom = height - 1.5 * u;
     const each = bottom / STRIPS.length;
     const view = this.view;

@@ -1,0 +1,144 @@
+"""``nacdrive explain``: figures of what a policy looks at, what its neurons do, and how they are wired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacdrive.base.errors import UserError
+
+if TYPE_CHECKING:
+    from nacdrive.data.recording import Recording
+    from nacdrive.driving.tick import Tick
+    from nacdrive.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class SaliencyConfig:
+    """Grad-CAM of the last convolution over recorded frames: where the policy looks."""
+
+    model: str = "nac_steady.pt"
+    """The policy: a file, or the name of a shipped one."""
+    data: Path = Path("recordings/carracing-sample")
+    """Folder of a recording."""
+    episode: int = 0
+    """Which episode of the recording, from 0."""
+    frames: int = 8
+    """How many frames to show, spread evenly over the episode."""
+    out: Path = Path("saliency.png")
+    """The figure."""
+
+
+@dataclass(frozen=True)
+class NeuronsConfig:
+    """Neuron states of one head over an episode, and whether they tell left from right."""
+
+    model: str = "nac_steady.pt"
+    """The policy: a file, or the name of a shipped one."""
+    data: Path = Path("recordings/carracing-sample")
+    """Folder of a recording."""
+    episode: int = 0
+    """Which episode of the recording is drawn, from 0; sides are compared over all of them."""
+    head: int = 0
+    """Which head, from 1; 0 takes the one whose omega tells left from right best."""
+    out: Path = Path("neurons.png")
+    """The figure."""
+
+
+@dataclass(frozen=True)
+class WiringConfig:
+    """The circuit of a policy's NAC layer: neurons and synapses."""
+
+    model: str = "nac_steady.pt"
+    """The policy: a file, or the name of a shipped one."""
+    out: Path = Path("wiring.png")
+    """The figure."""
+
+
+def saliency(config: SaliencyConfig) -> int:
+    """Draw frames and what the policy looks at in them."""
+    import numpy as np
+
+    from nacdrive.explain.figures import saliency_figure, save
+    from nacdrive.explain.trace import retrace
+
+    if config.frames < 1:
+        raise UserError(f"--frames is {config.frames}: it must be at least 1.")
+    check_target(config.out)
+    policy, recording = opened(config.model, config.data, config.episode)
+    ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
+    chosen = np.unique(np.linspace(0, len(ticks) - 1, config.frames).round().astype(int))
+    figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: where it looks (Grad-CAM, last convolution)")
+    save(figure, config.out)
+    print(f"figure: {config.out}")
+    return 0
+
+
+def neurons(config: NeuronsConfig) -> int:
+    """Draw every neuron group over time and say what tells left from right."""
+    from nacdrive.explain.figures import neurons_figure, save
+    from nacdrive.explain.sides import report, separations
+    from nacdrive.explain.trace import Trace, retrace
+
+    check_target(config.out)
+    policy, recording = opened(config.model, config.data, config.episode)
+    episodes: list[Sequence[Tick]] = [retrace(policy, recording.load(i), number=i) for i in range(len(recording))]
+    Trace.of(episodes[0], 0)  # a policy without such neurons is refused here, in one sentence
+    found = separations(episodes)
+    head = config.head - 1
+    if config.head == 0:
+        head = next((one.head for one in found if one.name == "omega"), 0)
+    trace = Trace.of(episodes[config.episode], head)
+    save(neurons_figure(trace, f"{policy.name}, head {head + 1}, track {episodes[config.episode][0].seed}"), config.out)
+    print(report(found))
+    print(f"figure: {config.out}")
+    return 0
+
+
+def wiring(config: WiringConfig) -> int:
+    """Draw the circuit."""
+    from nacdrive.base.places import find_model
+    from nacdrive.explain.figures import save
+    from nacdrive.explain.wiring import wiring_figure
+    from nacdrive.policies import load_policy
+
+    check_target(config.out)
+    policy = load_policy(find_model(config.model, "carracing"))
+    circuit = policy.circuit()
+    if circuit is None:
+        raise UserError(f"{policy.name} has no NAC layer, so there is no wiring to show: give a nac_* model.")
+    save(wiring_figure(circuit, policy.name), config.out)
+    print(f"figure: {config.out}")
+    return 0
+
+
+def opened(model: str, data: Path, episode: int) -> tuple[Policy, Recording]:
+    """The policy and the recording that it is to look at."""
+    import torch
+
+    from nacdrive.base.places import find_model
+    from nacdrive.data.recording import Recording
+    from nacdrive.policies import load_policy
+
+    torch.set_num_threads(1)
+    recording = Recording.open(data)
+    source = str(recording.meta["source"])
+    policy = load_policy(find_model(model, source), expect_task=source)
+    if not 0 <= episode < len(recording):
+        raise UserError(f"--episode is {episode}: {data} has episodes 0 to {len(recording) - 1}.")
+    return policy, recording
+
+
+def check_target(out: Path) -> None:
+    """Figures are PNG files."""
+    if out.suffix != ".png":
+        raise UserError(f"--out is {out}: figures are written as .png, give a name such as {out.with_suffix('.png')}.")
+
+
+VERBS = {
+    "saliency": (SaliencyConfig, saliency),
+    "neurons": (NeuronsConfig, neurons),
+    "wiring": (WiringConfig, wiring),
+}
