@@ -63,10 +63,11 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not readable as JSON ({error}): it is damaged or another kind of file.") from error
 
 
-def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> Path:
+def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, mark: bool = True) -> Path:
     """Make ``path`` ready to hold a result; a folder that holds something is kept unless told otherwise.
 
     A marker file tells nacdrive's own folders: no other folder is ever deleted, whatever ``--overwrite`` says.
+    ``mark=False`` is for what knows its own folders by other means and deletes them itself.
 
     Raises:
         UserError: if the folder holds files and neither ``overwrite`` nor ``resume`` is given, or both are, or if it
@@ -86,5 +87,6 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) 
         elif not resume:
             raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
     path.mkdir(parents=True, exist_ok=True)
-    (path / RESULT_MARKER).touch()
+    if mark:
+        (path / RESULT_MARKER).touch()
     return path

@@ -63,7 +63,7 @@ class RecordingWriter:
         exists = (self.folder / MANIFEST).exists()
         if resume and not exists and self.folder.is_dir() and any(self.folder.iterdir()):
             raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
-        result_folder(self.folder, overwrite=overwrite, resume=resume)
+        result_folder(self.folder, overwrite=overwrite, resume=resume, mark=False)
         manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {})
         listed: list[EpisodeInfo] = []
         if exists and resume:
