@@ -9,6 +9,7 @@ from nacdrive.base.errors import UserError
 from nacdrive.cli.main import dispatch
 
 
+@pytest.mark.slow
 def test_eval_prints_versions_interval_and_worst_and_writes_videos(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
