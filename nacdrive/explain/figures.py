@@ -88,5 +88,6 @@ def neuron_map(axis: Axes, trace: Trace, name: str) -> None:
 def label(axis: Axes, text: str) -> None:
     """A name at the left of a strip."""
     axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
+    axis.yaxis.set_label_coords(-0.075, 0.5)
     axis.tick_params(labelsize=8, colors=GREY)
     axis.spines[["top", "right"]].set_visible(False)
