@@ -29,7 +29,7 @@ svg{width:100%;height:auto;display:block;margin-top:12px}
 svg text{fill:var(--dim);font:12px system-ui,sans-serif}
 .grid{stroke:var(--line);fill:none}.gap{stroke:var(--line);stroke-width:2}.dot{fill:var(--own)}
 .ring{fill:var(--ground);stroke:var(--expert);stroke-width:2}
-.thin{fill:none;stroke:var(--own);opacity:.28}.mean{fill:none;stroke:var(--own);stroke-width:3}
+.thin{fill:none;stroke:var(--own);opacity:.45}.mean{fill:none;stroke:var(--own);stroke-width:3}
 .mean-expert{fill:none;stroke:var(--expert);stroke-width:2;stroke-dasharray:6 5}
 .key{display:inline-block;width:10px;height:10px;border-radius:50%;margin:0 6px 0 0}
 .key.own{background:var(--own)}.key.expert{border:2px solid var(--expert)}.keys span{margin-right:20px}
@@ -105,7 +105,7 @@ def tiles(metrics: dict[str, Any]) -> str:
         cells.append((f"{share['value']:.1%}", "of the expert's return", between(share["interval95"], ".1%")))
     if expert is not None:
         cells.append((spread(expert), "mean return of the expert", between(expert["interval95"], ".0f")))
-    slowest = f"slowest 1 %: {metrics['decision_ms_p99']:.1f} ms"
+    slowest = f"slowest 1 % of an episode: {metrics['decision_ms_p99']:.1f} ms"
     cells += [
         (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished, every tile visited", ""),
         (f"{metrics['tiles_visited']:.1%}", "of the road's tiles visited", ""),
