@@ -14,6 +14,7 @@ from typing import Any
 
 from nacdrive.base.files import read_json, write_text
 from nacdrive.base.places import shipped
+from nacdrive.data.recording import Recording
 from nacdrive.policies import load_policy
 from nacdrive.training.log import read_rows
 
@@ -32,7 +33,8 @@ one of five actions every {repeat} frames ({hz:g} times a simulated second).
 | laps finished | {laps} of {tracks} |
 | offline: decides as the expert, in {valid_frames} frames of episodes kept aside | {accuracy:.1%} |
 | decides as the expert while driving itself | {agreement} |
-| learnt from | {train_frames} frames; {episodes} episodes altogether |
+| recorded | {recorded} |
+| learnt from | {train_frames} frames; {episodes} episodes altogether, those of DAgger included |
 | wall time of the training | {minutes:.1f} minutes on {machine} |
 | seed | {seed} |
 
@@ -84,6 +86,7 @@ def card(run: Path, evaluation: Path, machine: str) -> tuple[str, Path]:
         "accuracy": meta["valid_accuracy"],
         "agreement": "unknown" if agreement is None else f"{agreement:.1%} of the frames",
         "valid_frames": meta["valid_frames"],
+        "recorded": "; ".join(recorded(Path(folder)) for folder in meta["config"]["data"]),
         "train_frames": meta["train_frames"],
         "episodes": meta["episodes"],
         "minutes": meta["session_s"] / 60,
@@ -95,6 +98,17 @@ def card(run: Path, evaluation: Path, machine: str) -> tuple[str, Path]:
         **{name: meta["versions"][name] for name in ("nacdrive", "torch", "gymnasium")},
     }
     return CARD.format(**values), model_file
+
+
+def recorded(folder: Path) -> str:
+    """What a recording holds, in a line."""
+    recording = Recording.open(folder)
+    returns = [info.episode_return for info in recording.episodes]
+    seeds = [info.seed for info in recording.episodes]
+    return (
+        f"{len(recording)} episodes of {recording.meta['expert']} (seeds {min(seeds)} to {max(seeds)}), "
+        f"{sum(info.steps for info in recording.episodes)} frames, return {sum(returns) / len(returns):.1f} on average"
+    )
 
 
 def main() -> None:
