@@ -14,7 +14,7 @@ demo: $(INSTALLED)
 	$(BIN)/nacdrive demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
