@@ -7,13 +7,12 @@ from importlib import import_module
 from typing import Any
 
 from nacdrive.base.errors import unknown_name
+from nacdrive.nac import VARIANTS
 from nacdrive.sequence.contract import SequenceLayer
 
 # name -> (module, options that the name stands for)
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "nac-exact": ("nacdrive.sequence.nac", {"mode": "exact"}),
-    "nac-euler": ("nacdrive.sequence.nac", {"mode": "euler"}),
-    "nac-steady": ("nacdrive.sequence.nac", {"mode": "steady"}),
+    **{name: ("nacdrive.sequence.nac", options) for name, options in VARIANTS.items()},
     "lstm": ("nacdrive.sequence.lstm", {}),
     "mha": ("nacdrive.sequence.mha", {}),
 }
