@@ -71,7 +71,7 @@ class Folded(NamedTuple):
 
     tanh(z) = 2 sigmoid(2z) - 1 is folded into weights and biases, because torch's sigmoid is several times
     faster than its tanh. ``w2 is None``: the first layer is already the recurrent one (a circuit without
-    inter neurons). ``w3 is None``: zq + zk are the motor neurons (linear activation).
+    inter neurons). ``w3 is None``: zq + zk are the motor neurons (linear activation). S = U = C unless pruned.
     """
 
     wq: Tensor  # [H, D, I]
@@ -79,12 +79,37 @@ class Folded(NamedTuple):
     b1: Tensor  # [H, I]
     w2: Tensor | None  # [H, I, C]
     b2: Tensor | None  # [H, C]
-    wr: Tensor | None  # [H, C, C]
-    br: Tensor | None  # [H, C]; acts together with wr
+    wr: Tensor | None  # [H, S, U]
+    br: Tensor | None  # [H, U]; acts together with wr
     w3: Tensor | None  # [H, C, 2]
     b3: Tensor | None  # [H, 2]
     act: str
     unfolds: int
+    first_source: int = 0
+
+    @property
+    def sources(self) -> slice:
+        """The S command neurons with recurrent synapses; the first U have their targets."""
+        assert self.wr is not None
+        return slice(self.first_source, self.first_source + self.wr.shape[1])
+
+
+class Order(NamedTuple):
+    """Neurons that a folded backbone keeps, one past the last standing for a zero that fills up; None keeps all."""
+
+    inter: Tensor | None = None
+    command: Tensor | None = None
+    source: Tensor | None = None  # those of ``command`` with recurrent synapses
+    target: Tensor | None = None  # those of ``command`` that these lead to
+    first_source: int = 0
+
+
+def _placed(x: Tensor, dim: int, order: Tensor | None) -> Tensor:
+    """The neurons of ``order`` along ``dim``."""
+    missing = 1 if order is not None else _padded(x.shape[dim]) - x.shape[dim]
+    if missing:
+        x = F.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, missing))
+    return x if order is None else x.index_select(dim, order)
 
 
 def _padded(width: int) -> int:
@@ -109,6 +134,7 @@ class Backbone(nn.Module):
             raise ValueError(f"wiring has {wiring.motors} motor neurons; the backbone needs 2 (phi and omega)")
         self.activation = activation
         self.unfolds = unfolds
+        self._pruned: tuple[object, Order] | None = None  # made by ``_order``, never saved
         inner = torch.from_numpy(wiring.adjacency)
         outer = torch.from_numpy(wiring.sensory_adjacency)
         motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
@@ -152,8 +178,14 @@ class Backbone(nn.Module):
             if group == "command" and self.command is not None:
                 self.command.mask[:, chosen] = False
 
-    def fold(self, heads: int) -> Folded:
-        """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable)."""
+    def fold(self, heads: int, prune: bool = False) -> Folded:
+        """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable).
+
+        Args:
+            heads: number of heads.
+            prune: order the neurons so that those without a say in the result, and recurrent synapses that do not
+                exist, are left out of the products. For the kernels on a CPU; the result is the same.
+        """
 
         def weight(synapses: Synapses) -> Tensor:
             return synapses.effective().expand(heads, -1, -1)
@@ -176,20 +208,67 @@ class Backbone(nn.Module):
             if wr is not None:
                 wr, br = 4 * wr, -2 * wr.sum(1)
             w3, b3 = 2 * w3, b3 - w3.sum(1)
+        order = self._order() if prune else Order()
         if w2 is not None and b2 is not None:
-            inters, commands = _padded(w2.shape[1]) - w2.shape[1], _padded(w2.shape[2]) - w2.shape[2]
-            w1, b1 = F.pad(w1, (0, inters)), F.pad(b1, (0, inters))
-            w2, b2 = F.pad(w2, (0, commands, 0, inters)), F.pad(b2, (0, commands))
+            w1, b1 = _placed(w1, 2, order.inter), _placed(b1, 1, order.inter)
+            w2, b2 = _placed(_placed(w2, 1, order.inter), 2, order.command), _placed(b2, 1, order.command)
         else:
-            commands = _padded(w1.shape[2]) - w1.shape[2]
-            w1, b1 = F.pad(w1, (0, commands)), F.pad(b1, (0, commands))
+            w1, b1 = _placed(w1, 2, order.command), _placed(b1, 1, order.command)
+        if wr is not None and order.target is not None and len(order.target) == 0:
+            wr = br = None
         if wr is not None:
-            wr = F.pad(wr, (0, commands, 0, commands))
-            br = None if br is None else F.pad(br, (0, commands))
-        w3 = F.pad(w3, (0, 0, 0, commands))
+            wr = _placed(_placed(wr, 1, order.source), 2, order.target)
+            br = None if br is None else _placed(br, 1, order.target)
+        w3 = _placed(w3, 1, order.command)
         depth = w1.shape[1] // 2
         act = "silu" if self.activation == "silu" else "sigmoid"
-        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, self.unfolds)
+        unfolds = 1 if wr is None else self.unfolds
+        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, unfolds, order.first_source)
+
+    def _order(self) -> Order:
+        masks = [s.mask for s in (self.motor, self.command, self.inter) if s is not None]
+        # Every change in place raises a tensor's version; replacing it changes its address.
+        stamp = None if any(x.is_inference() for x in masks) else [(x.data_ptr(), x._version) for x in masks]
+        if self._pruned is None or stamp is None or self._pruned[0] != stamp:
+            self._pruned = (stamp, self._prune())
+        return self._pruned[1]
+
+    def _prune(self) -> Order:
+        """Keep the neurons from which synapses lead to a motor neuron within the unfolds."""
+        needed = self.motor.mask.any(1)
+        if not bool(needed.any()):
+            return Order()
+        updated = torch.zeros_like(needed)
+        source = torch.zeros_like(needed)
+        if self.command is not None:
+            loops = self.command.mask
+            for _ in range(self.unfolds - 1):
+                updated |= needed & loops.any(0)
+                source |= loops[:, updated].any(1)
+                needed |= source
+
+        nobody = len(needed)
+
+        def which(chosen: Tensor) -> list[int]:
+            return [int(i) for i in chosen.nonzero()]
+
+        def fill(size: int) -> list[int]:
+            return [nobody] * (_padded(size) - size)
+
+        # Targets and sources must each be one piece, so neurons that are both lie between the others.
+        before, both, after = which(updated & ~source), which(updated & source), which(source & ~updated)
+        target = fill(len(before) + len(both)) + before + both
+        sources = both + after + fill(len(both) + len(after))
+        command = target + sources[len(both) :] + which(needed & ~updated & ~source)
+        command += fill(len(command))
+        device = needed.device
+        inter = None
+        if self.inter is not None:
+            used = which(self.inter.mask[:, needed].any(1))
+            inter = used + [len(self.inter.mask)] * (_padded(len(used)) - len(used))
+        first = len(target) - len(both)
+        found = (None if x is None else torch.tensor(x, device=device) for x in (inter, command, sources, target))
+        return Order(*found, first)
 
     def _fold_linear(
         self, w1: Tensor, b1: Tensor, w2: Tensor | None, b2: Tensor | None, wr: Tensor | None, w3: Tensor, b3: Tensor

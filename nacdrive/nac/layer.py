@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from nacdrive.nac.checks import check_gaps, check_inputs, check_padding, check_times, one_of, require
 from nacdrive.nac.dynamics import Dynamics, as_dynamics
 from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
-from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs, pair_attention
+from nacdrive.nac.kernels import pair_attention
+from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs
 from nacdrive.nac.rewiring import Map, rewire
 from nacdrive.nac.selection import SELECTIONS, Rules, select
 from nacdrive.nac.stream import Prepared, State, stream_step
@@ -333,7 +334,8 @@ class NAC(nn.Module):
         with torch.no_grad():
             index = select(q.detach(), k.detach(), rules, self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
             flat = None if index is None else index.flatten(1, 2)
-        w = self._folded(wide)
+        prune = not detailed and q.device.type == "cpu" and not torch.compiler.is_compiling()
+        w = self._folded(wide, prune)
         tokens = self._tokens(q, k, v, stamps.to(wide), w)
         job = Job(flat, rules, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
         if not detailed:
@@ -341,8 +343,8 @@ class NAC(nn.Module):
         found = all_pairs(tokens, w, self.logit_scale, job)
         return found.y, self._details(q, k, v, found)
 
-    def _folded(self, dtype: torch.dtype) -> Folded:
-        folded = self.backbone.fold(self.num_heads)
+    def _folded(self, dtype: torch.dtype, prune: bool = False) -> Folded:
+        folded = self.backbone.fold(self.num_heads, prune)
         if folded.wq.dtype == dtype:
             return folded
         return Folded(*(x.to(dtype) if isinstance(x, Tensor) else x for x in folded))  # type: ignore[arg-type]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,19 +58,21 @@ def pair_logits(z: Tensor, w: Folded) -> tuple[Tensor, Tensor, Tensor]:
         inter = s = z
     if w.wr is None:
         command = act(s)
-    elif w.br is not None:
-        command = torch.sigmoid(s)  # a new tensor: s is still needed
+        return read_motor(command, w.w3, w.b3), inter, command
+    command = torch.sigmoid(s) if w.act == "sigmoid" else F.silu(s)  # a new tensor: s is still needed
+    sources, updated = w.sources, w.wr.shape[2]
+    whole = updated == s.shape[-1]
+    s = s if whole else s[..., :updated]
+    if w.br is not None:
         s = s.add_(w.br.unsqueeze(1)) if _overwritable(s) else s + w.br.unsqueeze(1)
-    else:
-        command = torch.sigmoid(s) if w.act == "sigmoid" else F.silu(s)
-    for r in range(w.unfolds - 1 if w.wr is not None else 0):
-        assert w.wr is not None
-        last = r == w.unfolds - 2 and _overwritable(s)
-        command = act(s.baddbmm_(command, w.wr) if last else torch.baddbmm(s, command, w.wr))
-    return _read_motor(command, w.w3, w.b3), inter, command
+    for _ in range(w.unfolds - 1):
+        new = act(torch.baddbmm(s, command[..., sources], w.wr))
+        command = new if whole else torch.cat([new, command[..., updated:]], -1)
+    return read_motor(command, w.w3, w.b3), inter, command
 
 
-def _read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
+def read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
+    """Motor neurons ``[H, 2, P]``."""
     # Transposed, a product with two columns is several times faster, and phi and omega each lie in one piece.
     return torch.baddbmm(b3.unsqueeze(2), w3.transpose(1, 2), command.transpose(1, 2))
 
@@ -141,6 +143,11 @@ class Job(NamedTuple):
     dropout: float  # 0 outside training
     low: bool = False  # bfloat16 products where a kernel has them; logits and softmax are always float32
 
+    @property
+    def keys_per_query(self) -> int:
+        """Pairs of a query per head."""
+        return self.keys if self.index is None else self.index.shape[-1]
+
     def rows(self, heads: int, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         """For queries ``first`` to ``last``: rows ``[H, q, n]`` of tables ``[H * M, ...]``, and which are allowed."""
         position = self.rules.position
@@ -170,7 +177,7 @@ def gate_argument(tokens: Tokens, rows: Tensor, first: int, last: int) -> Tensor
 
 
 class Pairs(NamedTuple):
-    """All that ``pair_attention`` computed on its way."""
+    """All that ``all_pairs`` computed on its way."""
 
     y: Tensor  # [H, N, D]
     attention: Attention
@@ -193,200 +200,3 @@ def all_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Pair
     y = (attention.mix.unsqueeze(2) @ gather_rows(tokens.v, rows)).squeeze(2)
     width = (heads, queries, n, -1)
     return Pairs(y, attention, rows % job.keys, allowed, inter.view(width), command.view(width))
-
-
-def pair_attention(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Tensor:
-    """Attention outputs ``[H, N, D]`` by the fastest way there is for these pairs.
-
-    This is the one place where a kernel is chosen.
-    """
-    n = job.keys if job.index is None else job.index.shape[-1]
-    pairs = tokens.zq.shape[0] * tokens.zq.shape[1] * n
-    if tokens.zq.is_cuda:
-        from nacdrive.nac import triton_pairs
-
-        if triton_pairs.wins(tokens, w, job):
-            return triton_pairs.triton_pairs(tokens, w, scale, job)
-    if pairs <= PAIRS_AT_ONCE or torch.compiler.is_compiling():
-        return all_pairs(tokens, w, scale, job).y
-    return chunked_pairs(tokens, w, scale, job)
-
-
-def chunked_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Tensor:
-    """The same as ``all_pairs`` in memory that does not grow with the number of pairs; gradients are recomputed."""
-    seed = int(torch.randint(1 << 62, ()).item()) if job.dropout else 0
-    y: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
-        job, w.act, w.unfolds, seed, scale, *tokens, *w[:9]
-    )
-    return y
-
-
-class _Chunked(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, job: Job, act: str, unfolds: int, seed: int, scale: Tensor | None, *tensors: Tensor | None
-    ) -> Tensor:
-        tokens, w = _unpack(tensors, act, unfolds)
-        heads, queries, _ = tokens.zq.shape
-        y = torch.empty(heads, queries, tokens.v.shape[-1], dtype=tokens.v.dtype, device=tokens.v.device)
-        values = tokens.v.reshape(-1, tokens.v.shape[-1])
-        for first, last in _chunks(tokens, job):
-            rows, allowed = job.rows(heads, first, last)
-            z = gather_rows(tokens.zk, rows).add_(tokens.zq[:, first:last].unsqueeze(2))
-            motor, _, _ = pair_logits(z.flatten(1, 2), w)
-            gate = gate_argument(tokens, rows, first, last)
-            a = attend(
-                motor.reshape(heads, 2, last - first, -1),
-                gate,
-                allowed,
-                scale,
-                _keep(gate, job, seed, first),
-                job.options,
-            )
-            n = rows.shape[-1]
-            bags = F.embedding_bag(rows.reshape(-1, n), values, per_sample_weights=a.mix.reshape(-1, n), mode="sum")
-            y[:, first:last] = bags.view(heads, last - first, -1)
-        ctx.save_for_backward(scale, *tensors)
-        ctx.job, ctx.act, ctx.unfolds, ctx.seed = job, act, unfolds, seed
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
-        # The caller may still be inside autocast, which would undo the float32 of the forward pass.
-        with torch.autocast(gy.device.type, enabled=False):
-            return _chunked_backward(ctx, gy)
-
-
-def _chunked_backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
-    scale, *tensors = ctx.saved_tensors
-    job = ctx.job
-    tokens, w = _unpack(tensors, ctx.act, ctx.unfolds)
-    heads = tokens.zq.shape[0]
-    sums = Tokens(*(x.new_zeros(x.shape) for x in tokens))  # not zeros_like: it copies odd strides
-    # Leaves of the small graph that is rebuilt for each chunk.
-    leaves = [None if x is None else x.detach().requires_grad_() for x in (scale, *w[:9])]
-    w = _folded(leaves[1:], ctx.act, ctx.unfolds)
-    used = [x for x in leaves[4:] if x is not None] + ([leaves[0]] if leaves[0] is not None else [])
-    totals = [torch.zeros_like(x) for x in used]
-    for first, last in _chunks(tokens, job):
-        rows, allowed = job.rows(heads, first, last)
-        stamps = tokens.stamps[first:last].unsqueeze(-1)
-        with torch.no_grad():
-            z = gather_rows(tokens.zk, rows).add_(tokens.zq[:, first:last].unsqueeze(2))
-            slope, offset = gather_rows(tokens.tk, rows).unbind(-1)
-            gate = stamps * slope + offset + tokens.tq[:, first:last].unsqueeze(-1)
-            gout = gy[:, first:last].unsqueeze(2)
-            gmix = (gather_rows(tokens.v, rows) * gout).sum(-1)
-        with torch.enable_grad():
-            z.requires_grad_()
-            gate.requires_grad_()
-            motor = _motor(z.flatten(1, 2), w).reshape(heads, 2, last - first, -1)
-            a = attend(motor, gate, allowed, leaves[0], _keep(gate, job, ctx.seed, first), job.options)
-        gz, gg, *rest = torch.autograd.grad(a.mix, [z, gate, *used], gmix, allow_unused=True, materialize_grads=True)
-        for total, part in zip(totals, rest, strict=True):
-            total.add_(part)
-        flat = rows.reshape(-1)
-        sums.zq[:, first:last] = gz.sum(2)
-        sums.tq[:, first:last] = gg.sum(2)
-        sums.stamps[first:last] = (gg * slope).sum((0, 2))
-        _add_rows(sums.zk, flat, gz)
-        _add_rows(sums.tk, flat, torch.stack([gg * stamps, gg], -1))
-        _add_rows(sums.v, flat, a.mix.detach().unsqueeze(-1) * gout)
-    found = iter(totals)
-    weights = [None if x is None else next(found) for x in leaves[4:]]
-    gscale = None if leaves[0] is None else next(found)
-    return (None, None, None, None, gscale, *sums, None, None, None, *weights)
-
-
-def _unpack(tensors: Sequence[Tensor | None], act: str, unfolds: int) -> tuple[Tokens, Folded]:
-    halves: Any = tensors[:6]
-    return Tokens(*halves), _folded(tensors[6:], act, unfolds)
-
-
-def _folded(weights: Sequence[Tensor | None], act: str, unfolds: int) -> Folded:
-    anything: Any = (*weights, act, unfolds)  # NamedTuple's types cannot say "nine of these, then two of those"
-    return Folded(*anything)
-
-
-def _chunks(tokens: Tokens, job: Job) -> list[tuple[int, int]]:
-    heads, queries, _ = tokens.zq.shape
-    n = job.keys if job.index is None else job.index.shape[-1]
-    step = max(1, PAIRS_AT_ONCE // (heads * n))
-    return [(first, min(first + step, queries)) for first in range(0, queries, step)]
-
-
-def _keep(gate: Tensor, job: Job, seed: int, first: int) -> Tensor | None:
-    """Dropout factors that come out the same when a chunk is computed again."""
-    if not job.dropout:
-        return None
-    generator = torch.Generator(device=gate.device).manual_seed((seed + first) % (1 << 63))
-    kept = torch.rand(gate.shape, generator=generator, device=gate.device, dtype=gate.dtype) >= job.dropout
-    return kept.to(gate.dtype) / (1 - job.dropout)
-
-
-def _add_rows(table: Tensor, flat: Tensor, rows: Tensor) -> None:
-    width = table.shape[-1]
-    table.view(-1, width).index_add_(0, flat, rows.reshape(-1, width))
-
-
-def _motor(z: Tensor, w: Folded) -> Tensor:
-    """Motor neurons with gradients; by hand where the circuit is the usual one, which saves passes over memory."""
-    if w.act == "sigmoid" and w.w2 is not None and w.w3 is not None:
-        motor: Tensor = _Circuit.apply(  # type: ignore[no-untyped-call]
-            z, w.w2, w.b2, w.wr, w.br, w.w3, w.b3, w.unfolds
-        )
-        return motor
-    return pair_logits(z, w)[0]
-
-
-class _Circuit(torch.autograd.Function):
-    """inter -> command (R times) -> motor with sigmoid neurons. It may overwrite nothing that it was given."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        z: Tensor,
-        w2: Tensor,
-        b2: Tensor,
-        wr: Tensor | None,
-        br: Tensor | None,
-        w3: Tensor,
-        b3: Tensor,
-        unfolds: int,
-    ) -> Tensor:
-        inter = torch.sigmoid(z)
-        s = torch.baddbmm(b2.unsqueeze(1), inter, w2)
-        commands = [torch.sigmoid(s)]
-        if wr is not None:
-            if br is not None:
-                s.add_(br.unsqueeze(1))
-            for r in range(unfolds - 1):
-                last = r == unfolds - 2
-                z = s.baddbmm_(commands[-1], wr) if last else torch.baddbmm(s, commands[-1], wr)
-                commands.append(z.sigmoid_())
-        ctx.save_for_backward(w2, wr, w3, inter, *commands)
-        ctx.biased = br is not None
-        return _read_motor(commands[-1], w3, b3)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gm: Tensor) -> tuple[Tensor | None, ...]:
-        w2, wr, w3, inter, *commands = ctx.saved_tensors
-        gw3, gb3 = (gm @ commands[-1]).transpose(1, 2), gm.sum(2)
-        gc = gm.transpose(1, 2) @ w3.transpose(1, 2)
-        gs_sum: Tensor | None = None
-        gwr = None if wr is None else torch.zeros_like(wr)
-        for r in range(len(commands) - 1, 0, -1):
-            assert wr is not None and gwr is not None
-            gs = torch.ops.aten.sigmoid_backward(gc, commands[r])
-            gwr += commands[r - 1].transpose(1, 2) @ gs
-            gc = gs @ wr.transpose(1, 2)
-            gs_sum = gs if gs_sum is None else gs_sum.add_(gs)
-        gbr = gs_sum.sum(1) if gs_sum is not None and ctx.biased else None
-        gs = torch.ops.aten.sigmoid_backward(gc, commands[0])
-        if gs_sum is not None:
-            gs = gs.add_(gs_sum)
-        gw2, gb2 = inter.transpose(1, 2) @ gs, gs.sum(1)
-        gz = torch.ops.aten.sigmoid_backward(gs @ w2.transpose(1, 2), inter)
-        return gz, gw2, gb2, gwr, gbr, gw3, gb3, None

@@ -16,7 +16,8 @@ from triton_cases import Case
 
 from nacdrive.nac import NAC, triton_pairs
 from nacdrive.nac.dynamics import Euler
-from nacdrive.nac.pairs import Job, Tokens, chunked_pairs
+from nacdrive.nac.chunked import chunked_pairs
+from nacdrive.nac.pairs import Job, Tokens
 
 CASES = triton_cases.all_cases()
 HERE = Path(__file__).parent
