@@ -180,7 +180,7 @@ def report(
         "on "
         f"{os.cpu_count()} cores ({platform.machine()}, load {os.getloadavg()[0]:.1f} at the end).",
         "",
-        "| watching | decide | neurons | saliency | publish | encode, send | loop / 80 ms | all / 80 ms | frames seen |",
+        "| watching | decide | neurons | saliency | publish | encode, send | loop / 80 ms | all / 80 ms | frames |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows:

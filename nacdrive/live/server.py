@@ -25,7 +25,6 @@ class LiveServer(Serving):
         port: int = 8090,
         title: str = "nacdrive",
         circuit: Mapping[str, Any] | None = None,
-        allow_control: bool = False,
         choices: Sequence[str] = (),
         announce: Callable[[str], None] = print,
     ) -> None:
@@ -33,7 +32,6 @@ class LiveServer(Serving):
         hello = {
             "title": title,
             "circuit": dict(circuit) if circuit is not None else None,
-            "allow_control": allow_control,
             "choices": list(choices),
         }
         guard = Guard(host, announce)

@@ -19,7 +19,8 @@ export function startLive(board) {
       board.state("waiting", "Waiting for the first frame …");
       board.curtain("Waiting for the first frame …");
     } else {
-      board.state(silent ? "waiting" : "live", silent ? "No new frames" : "Live");
+      const over = board.ring.at(board.ring.length - 1, "done") === 1;
+      board.state(silent ? "waiting" : "live", !silent ? "Live" : over ? "Episode over" : "No new frames");
       board.curtain("");
     }
   }

@@ -41,6 +41,8 @@ export async function startReplay(board) {
     const fresh = await new EpisodeStore(run, episode, columns).open();
     if (ticket !== asked) return;
     store = fresh;
+    put($("legend-a"), runs[run].circuit ? "policy" : "driven");
+    board.why.without = "Replay with --model to see what a policy's neurons do here.";
     board.describe({ title: `${title} · ${runs[run].name}`, circuit: runs[run].circuit, choices: runs[run].choices, columns }, 1);
     board.log.onPick = (event) => head.seek(event.clock_s);
     board.ring = store.ring;

@@ -17,6 +17,8 @@ export class WhyView {
     this.neurons = null;
     this.seq = 0;
     this.gap = NaN;
+    // What is said where a driver has no circuit.
+    this.without = "This driver has no neuronal attention circuit.";
   }
 
   setPlan(plan) {
@@ -24,7 +26,14 @@ export class WhyView {
     this.gates.clear();
     this.neurons = null;
     $("heads").replaceChildren();
-    this.say(plan ? "Waiting for the first neurons …" : "This driver has no neuronal attention circuit.");
+    this.planned = Boolean(plan);
+    this.say(plan ? "Waiting for the first neurons …" : this.without);
+    this.fold();
+  }
+
+  // Room is kept only for what can come.
+  fold() {
+    $("circuit").closest(".why").classList.toggle("empty", !this.planned && !this.neurons);
   }
 
   say(text) {
@@ -39,7 +48,8 @@ export class WhyView {
     if (neurons) {
       this.neurons = neurons;
       this.seq = seq;
-      this.say(neurons.has("phi") ? "" : "This driver has no neuronal attention circuit.");
+      this.say(neurons.has("phi") ? "" : this.without);
+      this.fold();
       if ($("heads").childElementCount !== neurons.heads) this.headButtons(neurons.heads);
     }
     this.refresh();
