@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from pathlib import Path
@@ -34,8 +35,20 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
         "meta": json.dumps(policy.meta if meta is None else meta),
         "tensors": {name: value.detach().cpu().contiguous() for name, value in policy.network.state_dict().items()},
     }
-    with atomic_path(Path(path)) as partial:
-        torch.save(content, partial)
+    write_tensors(Path(path), content)
+
+
+def write_tensors(path: Path, content: dict[str, Any]) -> None:
+    """Write what ``torch.load(weights_only=True)`` can read, atomically.
+
+    Raises:
+        UserError: if the disk is full; what ``path`` held before is kept.
+    """
+    # By way of memory: torch's own writer hides behind a RuntimeError that the disk is full.
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    with atomic_path(path) as partial:
+        partial.write_bytes(buffer.getvalue())
 
 
 def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> Policy:

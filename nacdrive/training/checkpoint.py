@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.base.errors import UserError
-from nacdrive.base.files import atomic_path
+from nacdrive.policies.files import write_tensors
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1
@@ -68,8 +68,7 @@ def save_checkpoint(
         "mean": weights.mean,
         "best": weights.best,
     }
-    with atomic_path(path) as partial:
-        torch.save(content, partial)
+    write_tensors(path, content)
 
 
 def load_checkpoint(

@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import errno
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,6 +103,19 @@ def test_a_damaged_checkpoint_is_told_in_one_sentence(network, task, samples, co
         torch.save({"a": 1}, path)
     with pytest.raises(UserError, match="no checkpoint that can be resumed"):
         fit(network, task, samples, config, tmp_path)
+
+
+def test_a_full_disk_is_told_and_the_checkpoint_before_is_kept(network, task, samples, config, tmp_path, monkeypatch):
+    fit(network, task, samples, config, tmp_path)
+    before = checkpoint_path(tmp_path, 0).read_bytes()
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match=r"no space left .* --resume"):
+        fit(network, task, samples, dataclasses.replace(config, epochs=9), tmp_path)
+    assert checkpoint_path(tmp_path, 0).read_bytes() == before
 
 
 def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, samples, config, tmp_path):
