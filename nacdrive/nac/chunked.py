@@ -147,6 +147,10 @@ class _Circuit:
         self.w = w
         self.table = tokens.zk.reshape(-1, tokens.zk.shape[-1])
         self.usual = w.act == "sigmoid" and w.w2 is not None and w.w3 is not None
+        if self.usual and w.w3 is not None:
+            # The motor neurons read the changed command neurons elsewhere.
+            changed = 0 if w.wr is None else w.wr.shape[2]
+            self.w3_of_command = F.pad(w.w3[:, changed:], (0, 0, changed, 0)).transpose(1, 2)
         self.buffers: dict[tuple[str, int, int], Tensor] = {}
 
     def buffer(self, name: str, size: int, width: int) -> Tensor:
@@ -168,8 +172,7 @@ class _Circuit:
         for a, b in self.chunks(rows):
             z = self._first_layer(rows[:, a:b], first + a)
             if self.usual:
-                assert self.w.w3 is not None and self.w.b3 is not None
-                found = read_motor(self._commands(z.sigmoid_(), keep=False)[-1], self.w.w3, self.w.b3)
+                found = self._read_motor(*self._commands(z.sigmoid_()))
             else:
                 with torch.no_grad():
                     found = pair_logits(z, self.w)[0]
@@ -183,30 +186,41 @@ class _Circuit:
         z.view(heads, queries, n, -1).add_(self.tokens.zq[:, first : first + queries].unsqueeze(2))
         return z
 
-    def _commands(self, inter: Tensor, keep: bool) -> list[Tensor]:
-        """Command neurons after each unfold, or after the last alone."""
+    def _commands(self, inter: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Command neurons after their first update, ``[H, P, C]``, and after each other those that change."""
         w = self.w
         assert w.w2 is not None and w.b2 is not None
         size, width = inter.shape[1], w.w2.shape[2]
         s = torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2, out=self.buffer("s", size, width))
-        found = [torch.sigmoid(s, out=self.buffer("c0", size, width))]
+        command = torch.sigmoid(s, out=self.buffer("command", size, width))
         if w.wr is None:
-            return found
+            return command, []
         updated = w.wr.shape[2]
         s = s[..., :updated]
         if w.br is not None:
             s.add_(w.br.unsqueeze(1))
+        changed: list[Tensor] = []
         for r in range(1, w.unfolds):
-            old = found[-1]
-            if r == w.unfolds - 1:
-                new = s.baddbmm_(old[..., w.sources], w.wr)
-            else:
-                new = torch.baddbmm(s, old[..., w.sources], w.wr, out=self.buffer("u", size, updated))
-            if keep:
-                found.append(self.buffer(f"c{r}", size, width))
-                found[-1][..., updated:] = old[..., updated:]
-            torch.sigmoid(new, out=found[-1][..., :updated])
-        return found
+            u = torch.baddbmm(s, self._sources(command, changed), w.wr, out=self.buffer(f"u{r}", size, updated))
+            changed.append(u.sigmoid_())  # a slice of ``command`` would be several times slower
+        return command, changed
+
+    def _sources(self, command: Tensor, changed: list[Tensor]) -> Tensor:
+        """What the recurrent synapses read, ``[H, P, S]``."""
+        if not changed:
+            return command[..., self.w.sources]
+        updated = changed[-1].shape[2]
+        return torch.cat([changed[-1][..., self.w.first_source :], command[..., updated : self.w.sources.stop]], 2)
+
+    def _read_motor(self, command: Tensor, changed: list[Tensor]) -> Tensor:
+        assert self.w.w3 is not None and self.w.b3 is not None
+        if not changed:
+            return read_motor(command, self.w.w3, self.w.b3)
+        u = changed[-1].shape[2]
+        motor = read_motor(changed[-1], self.w.w3[:, :u], self.w.b3)
+        if u < command.shape[2]:
+            motor.baddbmm_(self.w.w3[:, u:].transpose(1, 2), command[..., u:].transpose(1, 2))
+        return motor
 
     def backward(self, rows: Tensor, first: int, gmotor: Tensor, sums: Tokens, totals: list[Tensor | None]) -> None:
         """Add up the gradients of the first layer's halves and of the weights ``w[3:9]``."""
@@ -224,26 +238,35 @@ class _Circuit:
         assert w.w2 is not None and w.w3 is not None
         assert gw2 is not None and gb2 is not None and gw3 is not None and gb3 is not None
         inter = z.sigmoid_()
-        commands = self._commands(inter, keep=True)
-        size, width = commands[0].shape[1:]
-        gw3.transpose(1, 2).baddbmm_(gm, commands[-1])
+        command, changed = self._commands(inter)
+        _, size, width = command.shape
         gb3 += gm.sum(2)
-        gc = torch.bmm(gm.transpose(1, 2), w.w3.transpose(1, 2), out=self.buffer("gc", size, width))
-        later: Tensor | None = None  # gradient of s through all unfolds but the first
-        for r in range(len(commands) - 1, 0, -1):
+        gmt = gm.transpose(1, 2)
+        gc = torch.bmm(gmt, self.w3_of_command, out=self.buffer("gc", size, width))
+        gs_later: Tensor | None = None  # gradient of the sums through all updates but the first
+        if changed:
             assert w.wr is not None and gwr is not None
-            updated = w.wr.shape[2]
-            gu = self.buffer("gu" if later is None else "gv", size, updated)
-            sigmoid_backward(gc[..., :updated], commands[r][..., :updated], grad_input=gu)
-            gwr.baddbmm_(commands[r - 1][..., w.sources].transpose(1, 2), gu)
-            gc[..., :updated] = 0
-            gc[..., w.sources].baddbmm_(gu, w.wr.transpose(1, 2))
-            later = gu if later is None else later.add_(gu)
-        gs: Tensor = sigmoid_backward(gc, commands[0], grad_input=gc)
-        if later is not None:
+            u, first, stop = w.wr.shape[2], w.first_source, w.sources.stop
+            gw3[:, :u] += torch.bmm(gm, changed[-1]).transpose(1, 2)
+            gw3[:, u:] += torch.bmm(gm, command[..., u:]).transpose(1, 2)
+            gu = torch.bmm(gmt, w.w3[:, :u].transpose(1, 2), out=self.buffer("gu", size, u))
+            while changed:
+                sigmoid_backward(gu, changed.pop(), grad_input=gu)
+                gwr.baddbmm_(self._sources(command, changed).transpose(1, 2), gu)
+                gs_later = gu if gs_later is None else gs_later + gu
+                if not changed:
+                    gc[..., first:stop].baddbmm_(gu, w.wr.transpose(1, 2))
+                    break
+                gsource = gu @ w.wr.transpose(1, 2)
+                gc[..., u:stop] += gsource[..., u - first :]
+                gu = F.pad(gsource[..., : u - first], (first, 0))
+        else:
+            gw3 += torch.bmm(gm, command).transpose(1, 2)
+        gs: Tensor = sigmoid_backward(gc, command, grad_input=gc)
+        if gs_later is not None:
             if gbr is not None:
-                gbr += later.sum(1)
-            gs[..., : later.shape[2]] += later
+                gbr += gs_later.sum(1)
+            gs[..., : gs_later.shape[2]] += gs_later
         gw2.baddbmm_(inter.transpose(1, 2), gs)
         gb2 += gs.sum(1)
         gz = torch.bmm(gs, w.w2.transpose(1, 2), out=self.buffer("gz", size, inter.shape[2]))
