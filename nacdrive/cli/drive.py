@@ -50,6 +50,8 @@ class DriveConfig:
     """Pixels of the simulator: the official ones, or the quicker grey ones."""
     neurons_every: int = 1
     """Decisions between two readings of the neurons for the page; 0 reads none."""
+    saliency_every: int = 4
+    """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
     disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
@@ -62,8 +64,10 @@ class DriveConfig:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed < 0:
             raise UserError(f"--seed is {self.seed}: it must not be negative.")
-        if self.neurons_every < 0:
-            raise UserError(f"--neurons-every is {self.neurons_every}: give 0 (never) or a number of decisions.")
+        for name in ("neurons_every", "saliency_every"):
+            if getattr(self, name) < 0:
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{flag} is {getattr(self, name)}: give 0 (never) or a number of decisions.")
 
 
 CONFIG = DriveConfig
@@ -98,9 +102,15 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         )
         expert = None
     results = []
+    watched = not config.headless
+    look = None
+    if watched and config.saliency_every:
+        from nacdrive.explain.saliency import GradCam
+
+        look = GradCam(policy)
     with ExitStack() as watching:
         listeners: list[Listener] = []
-        if not config.headless:
+        if watched:
             page = LiveServer(
                 config.host, config.port, f"{policy.name} on CarRacing", policy.circuit(), choices=ACTIONS
             )
@@ -121,14 +131,16 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
                     listeners=listeners,
                     expert=expert.new_episode if expert is not None else None,
                     camera=Camera(config.disturbance) if config.disturbance.active else None,
-                    realtime=not (config.fast or config.headless),
-                    neurons_every=0 if config.headless else config.neurons_every,
+                    realtime=watched and not config.fast,
+                    neurons_every=config.neurons_every if watched else 0,
+                    saliency=look,
+                    saliency_every=max(config.saliency_every, 1),
                 )
                 print(sentence(result), flush=True)
                 results.append(result)
         if config.video is not None:
             print(f"video: {config.video}", flush=True)
-        if not config.headless and config.hold != "no" and (config.hold == "yes" or sys.stdin.isatty()):
+        if watched and config.hold != "no" and (config.hold == "yes" or sys.stdin.isatty()):
             hold()
     return results
 
