@@ -9,15 +9,12 @@ processes of their own that take every message and acknowledge it, as the page d
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import os
 import platform
-import struct
+import subprocess
+import sys
 import time
-from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,24 +43,31 @@ def some_policy() -> Policy:
         return Policy.new(PolicyConfig("carracing", "nac-steady", actions, window=16), "untrained nac-steady")
 
 
-def watch(port: int, leave: Event, frames: Any) -> None:
-    """A viewer: takes every message, acknowledges it, counts the frames."""
-    from simple_websocket import Client, ConnectionClosed
+WATCH = """
+import json, struct, sys, threading
+from simple_websocket import Client, ConnectionClosed
 
-    socket = Client(f"ws://127.0.0.1:{port}/stream", headers={"Origin": "http://127.0.0.1"})
-    seen = 0
+def watch(seen, number):
+    socket = Client(f"ws://127.0.0.1:{sys.argv[1]}/stream", headers={"Origin": "http://127.0.0.1"})
     try:
-        while not leave.is_set():
-            message = socket.receive(timeout=0.2)
+        while True:
+            message = socket.receive()
             if isinstance(message, bytes):
                 (length,) = struct.unpack_from("<I", message)
-                seen += "frame_seq" in json.loads(message[4 : 4 + length])
+                seen[number] += "frame_seq" in json.loads(message[4 : 4 + length])
                 socket.send("a")
-        # Its thread would keep this process from ending.
-        socket.close()
     except ConnectionClosed:
         pass
-    frames.put(seen)
+
+seen = [0] * int(sys.argv[2])
+viewers = [threading.Thread(target=watch, args=(seen, number)) for number in range(len(seen))]
+for viewer in viewers:
+    viewer.start()
+for viewer in viewers:
+    viewer.join()
+print(min(seen))
+"""
+"""Viewers in a process of their own: each takes every message, acknowledges it, and counts frames until the goodbye."""
 
 
 class Spent:
@@ -134,22 +138,19 @@ def drive(
 
 def measure(viewers: int, seconds: float, neurons: bool, saliency_every: int, policy: Policy) -> dict[str, float]:
     """One row of the table."""
-    context = multiprocessing.get_context("spawn")
+    audience = None
     with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS) as server:
-        leave, frames = context.Event(), context.Queue()
-        audience = [context.Process(target=watch, args=(server.port, leave, frames)) for _ in range(viewers)]
-        for viewer in audience:
-            viewer.start()
-        deadline = time.monotonic() + 60
-        while server.viewers < viewers and time.monotonic() < deadline:
-            time.sleep(0.1)
+        if viewers:
+            command = [sys.executable, "-c", WATCH, str(server.port), str(viewers)]
+            audience = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            deadline = time.monotonic() + 60
+            while server.viewers < viewers and time.monotonic() < deadline:
+                time.sleep(0.1)
         row = drive(policy, server, seconds, neurons, saliency_every)
         time.sleep(0.5)
-        leave.set()
-        seen = [frames.get(timeout=30) for _ in audience]
-        for viewer in audience:
-            viewer.join(10)
-    row["frames seen"] = min(seen) / row["decisions"] if seen else float("nan")
+    row["frames seen"] = float("nan")
+    if audience is not None:
+        row["frames seen"] = int(audience.communicate(timeout=60)[0]) / row["decisions"]
     return row
 
 
