@@ -44,7 +44,7 @@ def main() -> int:
     policy = Policy.new(task.policy_config(options.model, options.window, samples))
     with tempfile.TemporaryDirectory() as folder:
         config = FitConfig()
-        fitting = Fitting(policy.network, task, samples, config, Path(folder), 0, torch.device(options.device))
+        fitting = Fitting(policy.network, task, samples, [], config, Path(folder), 0, torch.device(options.device))
         # Only full batches, so that every step has as many frames.
         batches = [chunks for epoch in range(50) for chunks in fitting.train.epoch(epoch, 0)]
         full = [c for c in batches if len(c) == config.batch and all(x.stop - x.start == config.chunk for x in c)]

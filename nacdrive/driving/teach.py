@@ -19,6 +19,7 @@ from nacdrive.policies import Policy, load_policy, save_policy
 from nacdrive.policies.files import check_device
 from nacdrive.sequence import names
 from nacdrive.tasks import Sample, load_task
+from nacdrive.training.batches import split
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 RUN = "run.json"
@@ -49,26 +50,29 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
         raise unknown_name("model", config.model, names())
     device = check_device(config.device)
     task = load_task(config.task)
-    samples = task.load(config.data)
+    train, valid = split(task.load(config.data), config.valid_share, config.seed)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     claim(folder, config)
     began = time.perf_counter()
     for round_ in range(config.dagger + 1):
         done = round_path(folder, round_)
         if round_ > 0:
-            samples = samples + drive_round(config, folder, round_, watcher)
+            # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
+            driven = drive_round(config, folder, round_, watcher)
+            learn, keep = split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
+            train, valid = train + learn, valid + keep
         if done.exists():
             continue
         seed_everything(config.seed)
         if round_ == 0:
             policy = Policy.new(
-                task.policy_config(config.model, config.window, samples, instruments=config.instruments), config.model
+                task.policy_config(config.model, config.window, train, instruments=config.instruments), config.model
             )
         else:
             policy = load_policy(round_path(folder, round_ - 1))
-        result = learn_round(config, policy, samples, folder, round_, str(device), watcher)
+        result = learn_round(config, policy, train, valid, folder, round_, str(device), watcher)
         policy.network.to("cpu")
-        save_policy(policy, done, describe(config, result, samples, round_))
+        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
         checkpoint_path(folder, round_).unlink(missing_ok=True)
         watcher.on_round(round_, result)
     final = load_policy(round_path(folder, config.dagger))
@@ -99,21 +103,25 @@ def drive_round(config: TrainConfig, folder: Path, round_: int, watcher: Watcher
 
 
 def learn_round(
-    config: TrainConfig, policy: Policy, samples: list[Sample], folder: Path, round_: int, device: str, watcher: Watcher
+    config: TrainConfig,
+    policy: Policy,
+    train: list[Sample],
+    valid: list[Sample],
+    folder: Path,
+    round_: int,
+    device: str,
+    watcher: Watcher,
 ) -> FitResult:
-    """Fit the policy's network to all samples so far; the last round gets ``epochs``, the others ``dagger_epochs``."""
-    last = round_ == config.dagger
-    epochs = config.epochs if last else config.dagger_epochs
-    if round_ == 0:
-        epochs = config.epochs
-    options = dataclasses.replace(config, epochs=epochs)
+    """Fit the policy's network to all samples so far: ``epochs`` first and last, ``dagger_epochs`` in between."""
+    between = 0 < round_ < config.dagger
+    options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
     return fit(
-        policy.network, load_task(config.task), samples, options, folder,
+        policy.network, load_task(config.task), train, valid, options, folder,
         round_=round_, device=device, on_step=watcher.on_step,
     )  # fmt: skip
 
 
-def describe(config: TrainConfig, result: FitResult, samples: list[Sample], round_: int) -> dict[str, Any]:
+def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int) -> dict[str, Any]:
     """What a model file says of its training."""
     p = result.progress
     return {
@@ -124,7 +132,7 @@ def describe(config: TrainConfig, result: FitResult, samples: list[Sample], roun
         "valid_accuracy": p.best_accuracy,
         "train_frames": result.train_steps,
         "valid_frames": result.valid_steps,
-        "episodes": len(samples),
+        "episodes": episodes,
         "fit_s": round(p.seconds, 1),
     }
 

@@ -39,7 +39,7 @@ class TrainConfig(FitConfig):
     dagger_episodes: int = 12
     """Episodes driven in each round."""
     dagger_epochs: int = 8
-    """Most epochs after each round; after the last one, --epochs."""
+    """Most epochs after a round that is not the last; first and last, --epochs."""
     beta: float = 0.5
     """Share of the first round in which the expert has the wheel; halved with each further round."""
     expert: str = "ppo"

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
-from nacdrive.training.batches import Batches, Chunk, seeded, split
+from nacdrive.training.batches import Batches, Chunk, seeded
 from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
@@ -56,7 +56,8 @@ class FitResult:
 def fit(
     network: nn.Module,
     task: Task,
-    samples: Sequence[Sample],
+    train: Sequence[Sample],
+    valid: Sequence[Sample],
     config: FitConfig,
     folder: Path,
     *,
@@ -64,7 +65,7 @@ def fit(
     device: torch.device | str = "cpu",
     on_step: Callable[[FitUpdate], None] = lambda update: None,
 ) -> FitResult:
-    """Train ``network`` on ``samples`` until the validation loss stops falling.
+    """Train ``network`` on ``train`` until the loss on ``valid`` stops falling (never, if ``valid`` is empty).
 
     Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
     the data and the config alone.
@@ -72,7 +73,7 @@ def fit(
     Raises:
         UserError: if a loss is not finite (the last checkpoint is kept), or the checkpoint is damaged.
     """
-    fitting = Fitting(network, task, samples, config, folder, round_, torch.device(device))
+    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device))
     return fitting.run(on_step)
 
 
@@ -83,7 +84,8 @@ class Fitting:
         self,
         network: nn.Module,
         task: Task,
-        samples: Sequence[Sample],
+        train: Sequence[Sample],
+        valid: Sequence[Sample],
         config: FitConfig,
         folder: Path,
         round_: int,
@@ -91,7 +93,6 @@ class Fitting:
     ) -> None:
         self.network, self.task, self.config, self.device = network.to(device), task, config, device
         self.path = checkpoint_path(folder, round_)
-        train, valid = split(samples, config.valid_share, config.seed)
         self.train = Batches(train, config.chunk, config.batch)
         self.valid = Batches(valid, max(map(len, valid)), 1) if valid else None
         self.weights = task.class_weights(train, config.class_weights).to(device)

@@ -19,6 +19,7 @@ from nacdrive.driving.record_config import RecordConfig
 from nacdrive.driving.teach import Watcher, teach
 from nacdrive.driving.teach_config import TrainConfig
 from nacdrive.policies import load_policy
+from nacdrive.training.fit import fit
 from nacdrive.training.log import read_rows
 
 
@@ -86,6 +87,23 @@ def test_a_resumed_training_gives_the_numbers_of_an_uninterrupted_one(
     path = teach(dataclasses.replace(config, resume=True))
     assert numbers(tmp_path / "run") == numbers(whole.parent)
     assert same_weights(path, whole)
+
+
+def test_no_episode_is_learnt_from_in_one_round_and_validated_on_in_another(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def note(network, task, train, valid, *rest, **more):  # type: ignore[no-untyped-def]
+        rounds.append(({s.name for s in train}, {s.name for s in valid}))
+        return fit(network, task, train, valid, *rest, **more)
+
+    monkeypatch.setattr("nacdrive.driving.teach.fit", note)
+    teach(config_of(recording, tmp_path / "run", dagger=2, dagger_episodes=3))
+    learnt, kept = (set().union(*sides) for sides in zip(*rounds, strict=True))
+    assert len(rounds) == 3
+    assert len(learnt) + len(kept) == 9
+    assert not learnt & kept
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def folder_of(tmp_path, name):
 
 
 def test_a_fit_learns(network, task, samples, config, tmp_path):
-    result = fit(network, task, samples, dataclasses.replace(config, epochs=12), tmp_path)
+    result = fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12), tmp_path)
     rows = numbers(tmp_path)
     assert result.progress.best_accuracy > 0.9
     assert rows[-1]["valid_loss"] < rows[0]["valid_loss"]
@@ -39,7 +39,7 @@ def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
 ):
     config = dataclasses.replace(config, schedule=schedule)
     whole, broken = copy.deepcopy(network), copy.deepcopy(network)
-    fit(whole, task, samples, config, folder_of(tmp_path, "whole"))
+    fit(whole, task, samples[1:], samples[:1], config, folder_of(tmp_path, "whole"))
 
     def stop(update):
         if update.progress.total_steps == stop_after:
@@ -47,10 +47,10 @@ def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
 
     folder = folder_of(tmp_path, "broken")
     with pytest.raises(KeyboardInterrupt):
-        fit(broken, task, samples, config, folder, on_step=stop)
+        fit(broken, task, samples[1:], samples[:1], config, folder, on_step=stop)
     fresh = copy.deepcopy(network)
     torch.manual_seed(999)
-    fit(fresh, task, samples, config, folder)
+    fit(fresh, task, samples[1:], samples[:1], config, folder)
     for (name, one), two in zip(whole.state_dict().items(), fresh.state_dict().values(), strict=True):
         assert torch.equal(one, two), name
     assert numbers(tmp_path / "whole") == numbers(folder)
@@ -64,7 +64,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(netw
 
     network.__class__ = Poisoned
     with pytest.raises(UserError, match=r"epoch 0, step 3 \(episode-\d+ frames .*checkpoint-0\.pt.*--learning-rate"):
-        fit(network, task, samples, dataclasses.replace(config, checkpoint_steps=1), tmp_path)
+        fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, checkpoint_steps=1), tmp_path)
     kept = torch.load(checkpoint_path(tmp_path, 0), weights_only=True)
     assert kept["progress"]["step"] == 3
     assert all(torch.isfinite(value).all() for value in kept["network"].values())
@@ -72,41 +72,43 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(netw
 
 def test_training_stops_when_the_validation_loss_stops_falling(network, task, samples, config, tmp_path):
     still = dataclasses.replace(config, epochs=50, learning_rate=1e-30, patience=2, augment=False)
-    result = fit(network, task, samples, still, tmp_path)
+    result = fit(network, task, samples[1:], samples[:1], still, tmp_path)
     assert result.progress.epoch <= 4
 
 
 def test_the_best_epoch_is_kept_not_the_last(network, task, samples, config, tmp_path):
-    result = fit(network, task, samples, config, tmp_path)
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
     rows = numbers(tmp_path)
     assert result.progress.best_loss == min(row["valid_loss"] for row in rows)
-    fitting = Fitting(network, task, samples, config, folder_of(tmp_path, "again"), 0, torch.device("cpu"))
+    fitting = Fitting(
+        network, task, samples[1:], samples[:1], config, folder_of(tmp_path, "again"), 0, torch.device("cpu")
+    )
     assert fitting.judge()["valid_loss"] == pytest.approx(result.progress.best_loss)
     fitting.log.close()
 
 
 def test_rows_after_the_checkpoint_are_made_again_not_doubled(network, task, samples, config, tmp_path):
-    fit(network, task, samples, config, tmp_path)
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
     with (tmp_path / "metrics.jsonl").open("a") as handle:
         handle.write(json.dumps({"round": 0, "epoch": 3, "train_loss": 0.0}) + "\n" + '{"round": 0, "ep')
-    fit(network, task, samples, dataclasses.replace(config, epochs=5), tmp_path)
+    fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=5), tmp_path)
     assert [row["epoch"] for row in numbers(tmp_path)] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("what", ["truncated", "foreign"])
 def test_a_damaged_checkpoint_is_told_in_one_sentence(network, task, samples, config, tmp_path, what):
-    fit(network, task, samples, config, tmp_path)
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
     path = checkpoint_path(tmp_path, 0)
     if what == "truncated":
         path.write_bytes(path.read_bytes()[:1000])
     else:
         torch.save({"a": 1}, path)
     with pytest.raises(UserError, match="no checkpoint that can be resumed"):
-        fit(network, task, samples, config, tmp_path)
+        fit(network, task, samples[1:], samples[:1], config, tmp_path)
 
 
 def test_a_full_disk_is_told_and_the_checkpoint_before_is_kept(network, task, samples, config, tmp_path, monkeypatch):
-    fit(network, task, samples, config, tmp_path)
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
     before = checkpoint_path(tmp_path, 0).read_bytes()
 
     def full(self, data):
@@ -114,12 +116,12 @@ def test_a_full_disk_is_told_and_the_checkpoint_before_is_kept(network, task, sa
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UserError, match=r"no space left .* --resume"):
-        fit(network, task, samples, dataclasses.replace(config, epochs=9), tmp_path)
+        fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=9), tmp_path)
     assert checkpoint_path(tmp_path, 0).read_bytes() == before
 
 
 def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, samples, config, tmp_path):
-    fitting = Fitting(network, task, samples, config, tmp_path, 0, torch.device("cpu"))
+    fitting = Fitting(network, task, samples[1:], samples[:1], config, tmp_path, 0, torch.device("cpu"))
     assert fitting.learning_rate(0.0) == pytest.approx(config.learning_rate)
     assert fitting.learning_rate(1.0) == pytest.approx(0.02 * config.learning_rate)
     fitting.config = dataclasses.replace(config, schedule="plateau")
@@ -130,7 +132,7 @@ def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, sam
 
 def test_the_running_mean_is_what_is_validated_and_kept(network, task, samples, config, tmp_path):
     plain = dataclasses.replace(config, average=0.0)
-    fitting = Fitting(network, task, samples, plain, tmp_path, 0, torch.device("cpu"))
+    fitting = Fitting(network, task, samples[1:], samples[:1], plain, tmp_path, 0, torch.device("cpu"))
     fitting.epoch(lambda update: None)
     for name, parameter in network.named_parameters():
         assert torch.equal(fitting.kept.mean[name], parameter)
@@ -144,10 +146,14 @@ def test_the_running_mean_is_what_is_validated_and_kept(network, task, samples, 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_mixed_precision_on_cuda_learns(network, task, samples, config, tmp_path):
-    result = fit(network, task, samples, dataclasses.replace(config, epochs=12), tmp_path, device="cuda")
+    result = fit(
+        network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12), tmp_path, device="cuda"
+    )
     assert result.progress.best_accuracy > 0.9
 
 
 def test_bfloat16_learns_too(network, task, samples, config, tmp_path):
-    result = fit(network, task, samples, dataclasses.replace(config, epochs=12, precision="bfloat16"), tmp_path)
+    result = fit(
+        network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12, precision="bfloat16"), tmp_path
+    )
     assert result.progress.best_accuracy > 0.9
