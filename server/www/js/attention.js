@@ -46,7 +46,7 @@ export class Attention {
     const n = this.neurons;
     if (!n?.has("weights")) return;
     const keys = n.keys;
-    const each = (width - left) / Math.max(keys, 8);
+    const each = (width - left) / Math.max(keys, 4);
     const bars = 1.7 * u;
     const strip = Math.min(2.6 * u, each);
     const rows = bars + strip + 0.35 * u;

@@ -10,6 +10,8 @@ const PANELS = [
   { name: "logits", label: "logit", what: "attention", range: null },
 ];
 
+const FORGET = 0.03;
+
 export class Gates {
   constructor(canvas) {
     this.ranges = {};
@@ -77,11 +79,13 @@ export class Gates {
     });
   }
 
-  // An axis that grows with what has been seen and never shrinks, so that bars do not jump.
+  // An axis that grows at once and shrinks slowly: bars do not jump, and one outlier does not flatten them for good.
   grown(name, all) {
     const known = all.filter(Boolean);
     const [lo, hi] = this.ranges[name] ?? [0, 0.1];
-    this.ranges[name] = [Math.min(lo, ...known.map((s) => s.lo)), Math.max(hi, ...known.map((s) => s.hi))];
+    const least = Math.min(0, ...known.map((s) => s.lo));
+    const most = Math.max(0.1, ...known.map((s) => s.hi));
+    this.ranges[name] = [Math.min(least, lo + (least - lo) * FORGET), Math.max(most, hi + (most - hi) * FORGET)];
     return this.ranges[name];
   }
 }
