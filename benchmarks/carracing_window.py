@@ -1,11 +1,12 @@
 """Which window should a policy have? Closed-loop return, not offline accuracy, decides.
 
-    nacdrive record --episodes 16 --out recordings/window-study
-    python benchmarks/carracing_window.py --data recordings/window-study --windows 1 4 8 16
+    nacdrive record --episodes 20 --out recordings/window-study
+    nacdrive record --episodes 8 --seed 3002000 --out recordings/carracing-unseen
+    python benchmarks/carracing_window.py --data recordings/window-study --unseen recordings/carracing-unseen
 
 For each window: behaviour cloning on the recordings, then two rounds of DAgger, and after both the mean return over
-20 tracks that neither training nor the final judgement uses, beside the offline accuracy. Everything is kept in
---out, and what is there is not done again.
+20 tracks that neither training nor the final judgement uses, beside the accuracy on unseen episodes of the expert.
+Everything is kept in --out, and what is there is not done again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from carracing_card import agreement_on
 
 from nacdrive.driving.crew import Course, Job, drive_jobs
 from nacdrive.driving.rows import RowFile
@@ -41,11 +43,12 @@ def judge(policy: Path, tracks: int, workers: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--unseen", type=Path, required=True, help="recording that no training sees")
     parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 8, 16])
     parser.add_argument("--models", nargs="+", default=["nac-steady"])
     parser.add_argument("--blind", action="store_true", help="hide the instruments")
     parser.add_argument("--dagger", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--tracks", type=int, default=20)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--expert", default="ppo")
@@ -68,8 +71,9 @@ def main() -> None:
                 path = round_path(out, round_)
                 meta, result = load_policy(path).meta, judge(path, options.tracks, options.workers)
                 low, high = result["interval95"]
+                accuracy = agreement_on(load_policy(path), options.unseen)
                 print(
-                    f"| {model} | {window} | {seen} | {round_} | {meta['train_frames']} | {meta['valid_accuracy']:.1%} "
+                    f"| {model} | {window} | {seen} | {round_} | {meta['train_frames']} | {accuracy:.1%} "
                     f"| {result['mean']:.0f} [{low:.0f}, {high:.0f}] | {result['min']:.0f} |",
                     flush=True,
                 )
