@@ -80,7 +80,10 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     tokens, w = _unpack(tensors, ctx.act, ctx.unfolds, ctx.first_source)
     heads, queries, _ = tokens.zq.shape
     circuit = _Circuit(tokens, w)
-    sums = Tokens(*(x.new_zeros(x.shape) for x in tokens))  # not zeros_like: it copies odd strides
+    # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
+    zq, tq, stamped = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.stamps))
+    zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
+    sums = Tokens(zq, zk, tq, tk, v, stamped)
     totals = [None if x is None else x.new_zeros(x.shape) for x in w[3:9]]
     scale = None if scale is None else scale.detach().requires_grad_()
     gscale = None if scale is None else torch.zeros_like(scale)
@@ -214,13 +217,9 @@ class _Circuit:
 
     def _read_motor(self, command: Tensor, changed: list[Tensor]) -> Tensor:
         assert self.w.w3 is not None and self.w.b3 is not None
-        if not changed:
-            return read_motor(command, self.w.w3, self.w.b3)
-        u = changed[-1].shape[2]
-        motor = read_motor(changed[-1], self.w.w3[:, :u], self.w.b3)
-        if u < command.shape[2]:
-            motor.baddbmm_(self.w.w3[:, u:].transpose(1, 2), command[..., u:].transpose(1, 2))
-        return motor
+        if changed:
+            command[..., : changed[-1].shape[2]] = changed[-1]
+        return read_motor(command, self.w.w3, self.w.b3)
 
     def backward(self, rows: Tensor, first: int, gmotor: Tensor, sums: Tokens, totals: list[Tensor | None]) -> None:
         """Add up the gradients of the first layer's halves and of the weights ``w[3:9]``."""

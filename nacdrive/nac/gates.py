@@ -267,8 +267,8 @@ class Backbone(nn.Module):
             used = which(self.inter.mask[:, needed].any(1))
             inter = used + [len(self.inter.mask)] * (_padded(len(used)) - len(used))
         first = len(target) - len(both)
-        found = (None if x is None else torch.tensor(x, device=device) for x in (inter, command, sources, target))
-        return Order(*found, first)
+        kept = [None if x is None else torch.tensor(x, device=device) for x in (inter, command, sources, target)]
+        return Order(kept[0], kept[1], kept[2], kept[3], first)
 
     def _fold_linear(
         self, w1: Tensor, b1: Tensor, w2: Tensor | None, b2: Tensor | None, wr: Tensor | None, w3: Tensor, b3: Tensor

@@ -61,7 +61,11 @@ class Prepared(NamedTuple):
 def prepare(layer: NAC, dtype: torch.dtype) -> Prepared:
     """Mask and fold the weights: half of a step's time, so done once as long as they do not change."""
     recording = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    sources = [*layer.parameters(), *layer.buffers()]
+    # What ``_prepare`` reads. layer.parameters() would search for it longer than a step's products take.
+    b = layer.backbone
+    parts = (layer.q_gate, layer.k_gate, layer.v_gate, b.sensory, b.inter, b.command, b.motor, layer.time_gate)
+    tables = [table for part in parts if part is not None for table in (part._parameters, part._buffers)]
+    sources = [x for table in tables for x in table.values() if x is not None]
     if recording or any(x.is_inference() for x in sources):
         return _prepare(layer, dtype)
     # Every change in place raises a tensor's version; replacing it changes its address.
