@@ -50,7 +50,7 @@ class DriveConfig:
     """Pixels of the simulator: the official ones, or the quicker grey ones."""
     neurons_every: int = 1
     """Decisions between two readings of the neurons for the page; 0 reads none."""
-    saliency_every: int = 4
+    saliency_every: int = 8
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
