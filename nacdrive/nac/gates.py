@@ -264,10 +264,13 @@ class Backbone(nn.Module):
         device = needed.device
         inter = None
         if self.inter is not None:
-            used = which(self.inter.mask[:, needed].any(1))
+            used = which(self.inter.mask[:, needed].any(1)) or [len(self.inter.mask)]
             inter = used + [len(self.inter.mask)] * (_padded(len(used)) - len(used))
         first = len(target) - len(both)
-        kept = [None if x is None else torch.tensor(x, device=device) for x in (inter, command, sources, target)]
+        kept = [
+            None if x is None else torch.tensor(x, dtype=torch.int64, device=device)
+            for x in (inter, command, sources, target)
+        ]
         return Order(kept[0], kept[1], kept[2], kept[3], first)
 
     def _fold_linear(

@@ -1,0 +1,64 @@
+"""Products without absent synapses and idle neurons give what the whole circuit gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nacdrive.nac import NAC, pairs, random_wiring
+
+CIRCUITS = {
+    "sparse": {"sparsity": 0.9},
+    "half": {"sparsity": 0.5},
+    "dense": {"sparsity": 0.0},
+    "silu": {"activation": "silu", "sparsity": 0.9},
+    "drawn": {"wiring": random_wiring(16, 40, 33, 2, 0.95, recurrent=True)},
+}
+
+
+def outcomes(layer: NAC, x: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Output and gradients of ``forward`` and of the plain path, which takes every neuron."""
+    found = []
+    for plain in (False, True):
+        layer.zero_grad()
+        q = x.clone().requires_grad_()
+        y = layer(q, need_weights=True)[0] if plain else layer(q)
+        y.pow(2).sum().backward()
+        found.append([y.detach(), q.grad, *(p.grad for p in layer.parameters())])
+    return found[0], found[1]
+
+
+def check(layer: NAC) -> None:
+    x = torch.randn(2, 9, 32, dtype=torch.float64)
+    for pruned, whole in zip(*outcomes(layer, x), strict=True):
+        torch.testing.assert_close(pruned, whole, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 40], ids=["at-once", "chunked"])
+@pytest.mark.parametrize("unfolds", [1, 2, 3, 4])
+@pytest.mark.parametrize("options", CIRCUITS.values(), ids=CIRCUITS)
+def test_pruned_circuit_equals_the_whole(options: dict, unfolds: int, chunk: int, monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    check(NAC(32, 4, topk=3, unfolds=unfolds, **options).double())
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 40], ids=["at-once", "chunked"])
+def test_pruning_follows_the_masks(chunk: int, monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    layer = NAC(32, 4, topk=3, unfolds=3).double()
+    whole = {name: x.clone() for name, x in layer.state_dict().items()}
+    check(layer)
+    layer.mask_group("command", range(20))
+    check(layer)
+    layer.mask_group("inter")
+    check(layer)
+    layer.mask_group("command")  # now nothing leads to a motor neuron
+    check(layer)
+    layer.load_state_dict(whole)
+    check(layer)
+
+
+def test_half_of_the_recurrent_product_is_left_out() -> None:
+    folded = NAC(64, 4).backbone.fold(4, prune=True)
+    assert folded.wr is not None and folded.w3 is not None
+    assert folded.wr.shape[1] * folded.wr.shape[2] < folded.w3.shape[1] ** 2 / 2
