@@ -9,20 +9,23 @@ from pathlib import Path
 from nacdrive.base.errors import UserError
 from nacdrive.sims.seeds import PUPIL_TEST
 
+BATCH = 4
+"""Sequences per step: so few laps make too few steps an epoch with more."""
+
 
 @dataclass(frozen=True)
 class DemoConfig:
     """Record, train, drive and watch on CarRacing: the whole job in one command."""
 
-    episodes: int = 16
+    episodes: int = 8
     """Episodes of the expert to learn from."""
     model: str = "nac-steady"
     """Sequence layer of the policy: nac-steady, nac-exact, nac-euler, lstm or mha."""
-    epochs: int = 12
+    epochs: int = 24
     """Most passes over the recordings, first and after the last round of practice."""
     dagger: int = 2
     """Rounds of practice under the expert's eyes."""
-    dagger_episodes: int = 8
+    dagger_episodes: int = 6
     """Episodes driven in each round of practice."""
     seed: int = PUPIL_TEST.start
     """Seed of the track that is driven in the end; nothing was recorded or practised on it."""
@@ -82,6 +85,7 @@ def run(config: DemoConfig) -> int:
         model=config.model,
         data=(recording.out,),
         epochs=config.epochs,
+        batch=BATCH,
         dagger=config.dagger,
         dagger_episodes=config.dagger_episodes,
         dagger_epochs=max(1, config.epochs // 2),
