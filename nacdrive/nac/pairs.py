@@ -164,8 +164,9 @@ class Job(NamedTuple):
         else:
             index = self.index[:, first:last]
         allowed = None if self.rules.open else self.rules.allowed_flat(index, first)
-        if self.rules.window is not None:
-            index = index.clamp(min=0)
+        # -1 marks a slot without a key (before the window, or the padding of the partition's last block): it is not
+        # allowed above, and reads row 0 here only so that it reads something.
+        index = index.clamp(min=0)
         sequence = torch.arange(first, last, device=index.device).unsqueeze(-1) // position.shape[1]
         head = torch.arange(heads, device=index.device).view(-1, 1, 1) * (position.shape[0] * self.keys)
         return index + (sequence * self.keys + head), allowed

@@ -191,3 +191,16 @@ def test_one_token_makes_the_modes_equal() -> None:
         torch.manual_seed(0)
         outputs.append(NAC(16, 4, mode=mode)(x))
     assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("steps", "topk"), [(5, 4), (13, 8), (26, 8), (40, 8)])
+def test_an_early_query_may_find_fewer_keys_than_topk_in_its_blocks(steps: int, topk: int, padded: bool) -> None:
+    layer = NAC(8, 2, topk=topk, selection="sqrt").double()
+    x = torch.randn(2, steps, 8, dtype=torch.float64)
+    padding = torch.zeros(2, steps, dtype=torch.bool)
+    padding[1, -2:] = padded
+    y = layer(x, is_causal=True, key_padding_mask=padding)
+    # The first step has only itself to look at, whatever the partition holds.
+    torch.testing.assert_close(y[:, :1], layer(x[:, :1], is_causal=True))
+    assert torch.isfinite(y).all()
