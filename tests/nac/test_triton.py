@@ -15,8 +15,8 @@ import triton_cases
 from triton_cases import Case
 
 from nacdrive.nac import NAC, triton_pairs
-from nacdrive.nac.dynamics import Euler
 from nacdrive.nac.chunked import chunked_pairs
+from nacdrive.nac.dynamics import Euler
 from nacdrive.nac.pairs import Job, Tokens
 
 CASES = triton_cases.all_cases()
