@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -94,7 +95,7 @@ def checked_device(name: str) -> str:
     return name
 
 
-def run_train(config: TrainConfig) -> None:
+def run_train(config: TrainConfig) -> int:
     """Train, with a line of progress."""
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -115,17 +116,26 @@ def run_train(config: TrainConfig) -> None:
     )
     out = config.out or Path("runs") / f"expert-seed{config.seed}"
     columns = (BarColumn(), TextColumn("{task.percentage:.0f} %"), TextColumn("{task.description}"))
-    with Progress(*columns) as bar:
-        task = bar.add_task("starting the worker processes", total=settings.timesteps)
+    try:
+        with Progress(*columns) as bar:
+            task = bar.add_task("starting the worker processes", total=settings.timesteps)
 
-        def show(progress: Progress_) -> None:
-            bar.update(task, completed=progress.decisions, description=progress_text(progress))
-            if progress.evaluation is not None:
-                bar.console.print(evaluation_text(progress))
+            def show(progress: Progress_) -> None:
+                bar.update(task, completed=progress.decisions, description=progress_text(progress))
+                if progress.evaluation is not None:
+                    bar.console.print(evaluation_text(progress))
 
-        best = train(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
+            best = train(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; what was learnt until the last checkpoint (one every two minutes) is kept in {out}: "
+            "the same command with --resume goes on.",
+            file=sys.stderr,
+        )
+        return 130
     print(f"best policy: {best}\nSB3 model:   {best.with_suffix('.zip')}")
     print(f"next: nacdrive expert eval --expert {best} --episodes 100")
+    return 0
 
 
 if TYPE_CHECKING:
