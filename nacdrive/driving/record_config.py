@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.base.runs import usable_cores
 from nacdrive.sims.seeds import PUPIL_RECORDING, PUPIL_TEST
 
 ENVIRONMENTS = ("carracing",)
@@ -60,5 +60,4 @@ class RecordConfig:
     @property
     def parallel(self) -> int:
         """Environments that run at the same time."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(self.workers or cores, self.episodes)
+        return min(self.workers or usable_cores(), self.episodes)

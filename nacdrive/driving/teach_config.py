@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.base.runs import usable_cores
 from nacdrive.training.config import FitConfig
 
 TASKS = ("carracing",)
@@ -82,5 +82,4 @@ class TrainConfig(FitConfig):
     @property
     def parallel(self) -> int:
         """Environments that run at the same time."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, min(self.workers or cores, self.dagger_episodes))
+        return max(1, min(self.workers or usable_cores(), self.dagger_episodes))

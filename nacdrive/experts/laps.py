@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.base.control import Action
+from nacdrive.base.runs import start_method
 from nacdrive.experts.base import Expert
 from nacdrive.sims.carracing import Renderer, make_carracing
 
@@ -70,7 +71,7 @@ def evaluate(
             show(lap)
             laps.append(lap)
         return laps
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context(start_method())) as pool:
         futures = [pool.submit(one_lap, expert, seed, renderer, device) for seed in seeds]
         laps = []
         for future in futures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
+import signal
 from collections.abc import Sequence
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -14,6 +15,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from nacdrive.base.errors import UserError
+from nacdrive.base.runs import start_method
 from nacdrive.experts.preprocess import SIDE, STACK
 from nacdrive.experts.training_lap import Shaping, TrainingLap
 
@@ -27,13 +29,15 @@ def work(
     pipe: Connection, memory: Any, shape: tuple[int, ...], seed: int, envs: range, options: dict[str, Any]
 ) -> None:
     """Body of a worker: obey the pipe; observations go through shared memory."""
+    # Ctrl-C reaches every process of the terminal: the main one decides, and its end closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
     frames = np.frombuffer(memory, dtype=np.uint8).reshape(shape)
     laps = [TrainingLap(seed, index, **options) for index in envs]
     while True:
         try:
             order, value = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         answer: Any = None
         if order == STEP:
@@ -67,7 +71,7 @@ class LapWorkers(VecEnv):
 
     def __init__(self, n_envs: int, n_workers: int, seed: int, *, repeat: int = 4, continuous: bool = False) -> None:
         super().__init__(n_envs, OBSERVATIONS, CONTINUOUS if continuous else DISCRETE)
-        context = mp.get_context("forkserver")
+        context: Any = mp.get_context(start_method())
         shape = (n_envs, *OBSERVATIONS.shape)
         memory = context.RawArray("B", int(np.prod(shape)))
         self.frames = np.frombuffer(memory, dtype=np.uint8).reshape(shape)
