@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ABOUT
+from expert_cases import ABOUT
 
 from nacdrive.base.errors import UserError
 from nacdrive.experts.network import PolicyNet

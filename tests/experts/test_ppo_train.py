@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny
+from expert_cases import tiny
 
 from nacdrive.base.errors import UserError
 from nacdrive.experts import ppo_checkpoint, ppo_train

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import tiny
+from expert_cases import tiny
 from gymnasium import Env, spaces
 from stable_baselines3 import A2C, PPO
 
