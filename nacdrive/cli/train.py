@@ -21,7 +21,9 @@ def run(config: TrainConfig) -> int:
 
     from nacdrive.driving.teach import Watcher, teach
     from nacdrive.policies import load_policy
+    from nacdrive.tasks import load_task
 
+    measure = load_task(config.task).measure_name
     console = Console(stderr=True, highlight=False)
     columns = [
         SpinnerColumn(),
@@ -50,7 +52,7 @@ def run(config: TrainConfig) -> int:
                 p = result.progress
                 console.print(
                     f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, "
-                    f"validation loss {p.best_loss:.3f}, as the expert in {p.best_accuracy:.1%} of the frames"
+                    f"validation loss {p.best_loss:.3f}, {told(measure, p.best_measure)}"
                 )
                 returns.clear()
 
@@ -78,6 +80,13 @@ def run(config: TrainConfig) -> int:
     meta = load_policy(path).meta
     print(
         f"{path}: {meta['train_frames']} frames of {meta['episodes']} episodes, "
-        f"as the expert in {meta['valid_accuracy']:.1%} of {meta['valid_frames']} frames kept aside"
+        f"{told(measure, meta[f'valid_{measure}'])} ({meta['valid_frames']} frames kept aside)"
     )
     return 0
+
+
+def told(measure: str, value: float) -> str:
+    """A task's measure in words."""
+    if measure == "accuracy":
+        return f"as the expert in {value:.1%} of the frames"
+    return f"validation {measure.upper()} {value:.4f}"

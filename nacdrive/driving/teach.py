@@ -129,7 +129,7 @@ def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int)
         "round": round_,
         "best_epoch": p.best_epoch,
         "valid_loss": p.best_loss if p.best_epoch >= 0 and p.best_loss < float("inf") else None,
-        "valid_accuracy": p.best_accuracy,
+        f"valid_{load_task(config.task).measure_name}": p.best_measure,
         "train_frames": result.train_steps,
         "valid_frames": result.valid_steps,
         "episodes": episodes,

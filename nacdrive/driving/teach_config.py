@@ -14,8 +14,8 @@ from nacdrive.training.config import FitConfig
 
 TASKS = ("carracing",)
 FREE_TO_CHANGE = (
-    "epochs", "dagger", "learning_rate", "patience", "checkpoint_steps", "clip", "out", "resume", "overwrite",
-    "device", "workers",
+    "epochs", "dagger", "learning_rate", "patience", "valid_batch", "checkpoint_steps", "clip", "out", "resume",
+    "overwrite", "device", "workers",
 )  # fmt: skip
 """Options that a resumed training may have changed; with the others it would be another training."""
 

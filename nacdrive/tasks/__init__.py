@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 
 from nacdrive.base.errors import unknown_name
-from nacdrive.tasks.base import Sample, Task
+from nacdrive.tasks.base import DrivingTask, Sample, Task
 
-__all__ = ["TASKS", "Sample", "Task", "load_task"]
+__all__ = ["TASKS", "DrivingTask", "Sample", "Task", "load_task"]
 
 TASKS = {"carracing": "nacdrive.tasks.carracing"}
 
 
-def load_task(name: str) -> Task:
+def load_task(name: str) -> DrivingTask:
     """The task ``name``.
 
     Raises:
@@ -20,5 +20,5 @@ def load_task(name: str) -> Task:
     """
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
-    task: Task = import_module(TASKS[name]).TASK
+    task: DrivingTask = import_module(TASKS[name]).TASK
     return task

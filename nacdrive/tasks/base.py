@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from nacdrive.policies import PolicyConfig
 
 Batch = dict[str, Tensor]
-"""Named tensors [B, T, ...]; ``padding`` [B, T] is True where a step is padding."""
+"""Named tensors: fields [B, T, ...], labels [B, ...], and ``padding`` [B, T], True where a step is padding."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Sample:
     """For messages: where it came from."""
     fields: dict[str, Tensor]
     """Named tensors [steps, ...] of one length."""
+    labels: dict[str, Tensor] = field(default_factory=dict)
+    """Named tensors [...] that hold for the sequence as a whole, such as its class; such sequences are never cut."""
 
     def __len__(self) -> int:
         return len(next(iter(self.fields.values())))
@@ -40,9 +42,29 @@ class LossOptions:
 
 
 class Task(Protocol):
-    """A thing to learn."""
+    """A thing to learn: all that ``training.fit`` asks of it."""
 
     name: str
+    inputs: tuple[str, ...]
+    """Fields of a batch that the network is called with, in their order."""
+    measure_name: str
+    """What ``measure`` measures, such as ``accuracy`` or ``mae``: ``valid_NAME`` in the log."""
+
+    def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
+        """Weight of each class, mean 1 over the samples; handed on to ``loss``, which alone knows what it means."""
+
+    def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """A batch as it might also have been; ``batch`` is in CPU memory and stays as it is."""
+
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+        """Weighted sum of the losses and sum of the weights, over the steps that are no padding."""
+
+    def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What is told beside the loss: its sum, such as the number of right decisions, and over how many."""
+
+
+class DrivingTask(Task, Protocol):
+    """A task that is learnt from drives, for a policy."""
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """Read data, one sample per episode.
@@ -53,15 +75,3 @@ class Task(Protocol):
 
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """Architecture of the task's network around the sequence layer ``model``."""
-
-    def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
-        """Weight of each class, mean 1 over the samples."""
-
-    def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """A batch as it might also have been; ``batch`` is in CPU memory and stays as it is."""
-
-    def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-        """Weighted sum of the losses and sum of the weights, over the steps that are no padding."""
-
-    def correct(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Number of steps decided as the teacher would have."""

@@ -28,6 +28,8 @@ class CarRacing:
     """The task as it is learnt from recordings."""
 
     name = "carracing"
+    inputs = ("frames", "t", "padding")
+    measure_name = "accuracy"
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per episode: ``frames`` uint8 [N, 96, 96, 3], ``t`` [N] s, ``target`` [N], ``teacher`` [N, 5].
@@ -111,10 +113,10 @@ class CarRacing:
             move(new[:, : INSTRUMENTS[0]], *shift)
         return {**batch, "frames": lit}
 
-    def loss(self, scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
+    def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
         """Cross-entropy with the expert's choice, mixed with that against its whole distribution; scores [B, T, 5]."""
         known = ~batch["padding"] & (batch["target"] >= 0)
-        scores, target, teacher = scores[known].float(), batch["target"][known], batch["teacher"][known]
+        scores, target, teacher = outputs[known].float(), batch["target"][known], batch["teacher"][known]
         log_p = scores.log_softmax(dim=-1)
         hard = F.nll_loss(log_p, target, reduction="none")
         soft = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
@@ -122,9 +124,10 @@ class CarRacing:
         weight = weights[target]
         return (weight * torch.lerp(hard, soft, share)).sum(), weight.sum()
 
-    def correct(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Number of frames whose best score is the expert's choice."""
-        return ((scores.argmax(dim=-1) == batch["target"]) & ~batch["padding"]).sum()
+    def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Number of frames whose best score is the expert's choice, and of all frames."""
+        present = ~batch["padding"]
+        return ((outputs.argmax(dim=-1) == batch["target"]) & present).sum(), present.sum()
 
 
 def move(frames: Tensor, down: int, right: int) -> None:

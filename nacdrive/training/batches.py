@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol
 
 import torch
 
@@ -46,8 +47,30 @@ def seeded(*numbers: int) -> torch.Generator:
     return torch.Generator().manual_seed(mixed % 2**63)
 
 
+class BatchSource(Protocol):
+    """Where ``fit`` gets its batches; ``Batches`` is one, a task with data of another kind may bring its own.
+
+    What an epoch holds must follow from its number and the seed alone, or a training cannot be resumed.
+    """
+
+    @property
+    def steps(self) -> int:
+        """Steps that are learnt from in an epoch."""
+
+    def epoch(self, epoch: int | None, seed: int) -> Sequence[Any]:
+        """One key per batch of an epoch; ``None``: everything once, in order, for validation."""
+
+    def load(self, key: Any) -> Batch:
+        """The batch of ``key``, in CPU memory."""
+
+    def describe(self, key: Any) -> str:
+        """What is in the batch of ``key``, for a message."""
+
+
 class Batches:
     """All samples in a few large tensors, handed out as batches of consecutive steps.
+
+    Samples with labels are never cut: ``chunk`` does not bind them.
 
     Args:
         samples: sequences with the same fields.
@@ -59,7 +82,8 @@ class Batches:
         self.names = [sample.name for sample in samples]
         self.lengths = [len(sample) for sample in samples]
         self.starts = [0, *torch.tensor(self.lengths).cumsum(0).tolist()]
-        self.chunk, self.size = chunk, size
+        self.labels = {name: torch.stack([s.labels[name] for s in samples]) for name in samples[0].labels}
+        self.chunk, self.size = max(self.lengths) if self.labels else chunk, size
         self.fields = {name: torch.cat([s.fields[name] for s in samples]) for name in samples[0].fields}
 
     @property
@@ -91,7 +115,7 @@ class Batches:
         return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
 
     def load(self, chunks: Sequence[Chunk]) -> Batch:
-        """Fields [B, T, ...] of ``chunks`` and ``padding`` [B, T], in CPU memory; T is the longest of them."""
+        """Fields [B, T, ...], labels [B, ...] and ``padding`` [B, T], in CPU memory; T is the longest chunk's."""
         T = max(chunk.stop - chunk.start for chunk in chunks)
         first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
         length = torch.tensor([chunk.stop - chunk.start for chunk in chunks]).unsqueeze(1)
@@ -101,6 +125,8 @@ class Batches:
         batch: Batch = {
             name: field.index_select(0, flat).view(*rows.shape, *field.shape[1:]) for name, field in self.fields.items()
         }
+        of = torch.tensor([chunk.sample for chunk in chunks])
+        batch |= {name: label[of] for name, label in self.labels.items()}
         batch["padding"] = offsets >= length
         return batch
 

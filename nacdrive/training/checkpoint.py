@@ -15,6 +15,8 @@ from nacdrive.policies.files import write_tensors
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1
+OLD_NAMES = {"best_accuracy": "best_measure"}
+"""Numbers of ``Progress`` that older checkpoints know by another name."""
 
 
 @dataclass
@@ -39,8 +41,8 @@ class Progress:
     """Lowest validation loss so far."""
     best_epoch: int = -1
     """Epoch that reached it."""
-    best_accuracy: float = 0.0
-    """Share of validation steps decided as the teacher, at that epoch."""
+    best_measure: float = 0.0
+    """The task's measure on the validation part at that epoch, such as the share decided as the teacher."""
     seconds: float = 0.0
     """Wall time of this round, interruptions left out."""
 
@@ -85,7 +87,8 @@ def load_checkpoint(
             raise ValueError(f"it is a '{content['kind']}' of version {content['version']}")
         network.load_state_dict(content["network"])
         optimizer.load_state_dict(content["optimizer"])
-        return Progress(**content["progress"]), Weights(content["mean"], content["best"])
+        progress = {OLD_NAMES.get(name, name): value for name, value in content["progress"].items()}
+        return Progress(**progress), Weights(content["mean"], content["best"])
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(

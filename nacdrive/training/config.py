@@ -18,6 +18,8 @@ class FitConfig:
     """Sequences per step."""
     chunk: int = 16
     """Consecutive frames per sequence; the convolutions see each of them once."""
+    valid_batch: int = 1
+    """Sequences, uncut, per step of the validation."""
     learning_rate: float = 1e-3
     """Learning rate at the start."""
     optimizer: Literal["adamw", "adam"] = "adamw"
@@ -48,7 +50,7 @@ class FitConfig:
     """Seeds the split, the weights, the batches, the augmentation and dropout."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "chunk", "checkpoint_steps"):
+        for name in ("epochs", "batch", "chunk", "valid_batch", "checkpoint_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
         for name in ("valid_share", "soft", "average"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from torch.func import functional_call
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
-from nacdrive.training.batches import Batches, Chunk, seeded
+from nacdrive.training.batches import Batches, BatchSource, seeded
 from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
@@ -61,6 +62,7 @@ def fit(
     config: FitConfig,
     folder: Path,
     *,
+    sources: tuple[BatchSource, BatchSource | None] | None = None,
     round_: int = 0,
     device: torch.device | str = "cpu",
     on_step: Callable[[FitUpdate], None] = lambda update: None,
@@ -68,12 +70,12 @@ def fit(
     """Train ``network`` on ``train`` until the loss on ``valid`` stops falling (never, if ``valid`` is empty).
 
     Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
-    the data and the config alone.
+    the data and the config alone. ``sources`` hand out the batches of ``train`` and ``valid`` in place of ``Batches``.
 
     Raises:
         UserError: if a loss is not finite (the last checkpoint is kept), or the checkpoint is damaged.
     """
-    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device))
+    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device), sources)
     return fitting.run(on_step)
 
 
@@ -90,11 +92,14 @@ class Fitting:
         folder: Path,
         round_: int,
         device: torch.device,
+        sources: tuple[BatchSource, BatchSource | None] | None = None,
     ) -> None:
         self.network, self.task, self.config, self.device = network.to(device), task, config, device
         self.path = checkpoint_path(folder, round_)
-        self.train = Batches(train, config.chunk, config.batch)
-        self.valid = Batches(valid, max(map(len, valid)), 1) if valid else None
+        if sources is None:
+            whole = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
+            sources = Batches(train, config.chunk, config.batch), whole
+        self.train, self.valid = sources
         self.weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
@@ -143,12 +148,12 @@ class Fitting:
         self.log.add({**row, "seconds": round(time.perf_counter() - self.began, 2)})
         self.save()
 
-    def step(self, chunks: list[Chunk], step: int, rate: float) -> tuple[float, float]:
+    def step(self, key: Any, step: int, rate: float) -> tuple[float, float]:
         """One step of the optimizer; returns the weighted sum of losses and the sum of weights."""
         p, config = self.progress, self.config
         generator = seeded(config.seed, 2, p.round, p.epoch, step)
         torch.manual_seed(generator.initial_seed())
-        batch = self.train.load(chunks)
+        batch = self.train.load(key)
         if config.augment:
             batch = self.task.augment(batch, generator)
         batch = self.moved(batch)
@@ -157,14 +162,14 @@ class Fitting:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
-            scores = self.network(batch["frames"], batch["t"], batch["padding"])
-        total, weight = self.task.loss(scores, batch, self.weights, self.options)
+            outputs = self.network(*(batch[name] for name in self.task.inputs))
+        total, weight = self.task.loss(outputs, batch, self.weights, self.options)
         torch.autograd.backward(total / weight.clamp(min=1e-6))
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         if not bool(torch.isfinite(total) & torch.isfinite(norm)):
             raise UserError(
                 f"the loss is no longer a finite number at round {p.round}, epoch {p.epoch}, step {step} "
-                f"({self.train.describe(chunks)}): stopped; the last good checkpoint is {self.path}, "
+                f"({self.train.describe(key)}): stopped; the last good checkpoint is {self.path}, "
                 f"go on from it with --resume and a lower --learning-rate than {config.learning_rate:g}."
             )
         self.optimizer.step()
@@ -181,29 +186,30 @@ class Fitting:
 
     @torch.no_grad()
     def judge(self) -> dict[str, float]:
-        """Loss and accuracy on the validation samples; remembers the best weights."""
+        """Loss and measure on the validation samples; remembers the best weights."""
         p, config = self.progress, self.config
         if self.valid is None:
             p.best_epoch = p.epoch
             self.kept.best = self.mean_state()
             return {}
         self.network.eval()
-        losses = weights = correct = 0.0
-        for chunks in self.valid.epoch(None, 0):
-            batch = self.moved(self.valid.load(chunks))
+        losses = weights = measures = counts = 0.0
+        for key in self.valid.epoch(None, 0):
+            batch = self.moved(self.valid.load(key))
             with self.autocast():
-                inputs = (batch["frames"], batch["t"], batch["padding"])
-                scores = functional_call(self.network, self.kept.mean, inputs)
-            total, weight = self.task.loss(scores, batch, self.weights, self.options)
+                inputs = tuple(batch[name] for name in self.task.inputs)
+                outputs = functional_call(self.network, self.kept.mean, inputs)
+            total, weight = self.task.loss(outputs, batch, self.weights, self.options)
             losses, weights = losses + float(total), weights + float(weight)
-            correct += float(self.task.correct(scores, batch))
-        loss, accuracy = losses / max(weights, 1e-6), correct / self.valid.steps
+            total, count = self.task.measure(outputs, batch)
+            measures, counts = measures + float(total), counts + float(count)
+        loss, measure = losses / max(weights, 1e-6), measures / max(counts, 1e-6)
         if loss < p.best_loss:
-            p.best_loss, p.best_epoch, p.best_accuracy = loss, p.epoch, accuracy
+            p.best_loss, p.best_epoch, p.best_measure = loss, p.epoch, measure
             self.kept.best = self.mean_state()
         elif config.schedule == "plateau" and (p.epoch - p.best_epoch) % 2 == 0:
             p.factor *= 0.9
-        return {"valid_loss": loss, "valid_accuracy": accuracy}
+        return {"valid_loss": loss, f"valid_{self.task.measure_name}": measure}
 
     def mean_state(self) -> dict[str, Tensor]:
         """State of the network with the mean of the parameters."""

@@ -102,7 +102,7 @@ def test_the_loss_is_least_at_the_teachers_own_scores(tmp_path):
     own = TASK.loss(batch["teacher"], batch, torch.ones(5), LossOptions(soft=1.0))[0]
     for other in (batch["teacher"] * 2, batch["teacher"] + torch.randn(2, 20, 5)):
         assert TASK.loss(other, batch, torch.ones(5), LossOptions(soft=1.0))[0] > own
-    assert TASK.correct(batch["teacher"], batch) == 40
+    assert TASK.measure(batch["teacher"], batch) == (40, 40)
 
 
 def test_without_the_teachers_scores_its_choice_alone_counts(tmp_path):

@@ -50,3 +50,17 @@ def test_batches_follow_from_seed_and_epoch():
     assert batches.epoch(1, seed=0) == batches.epoch(1, seed=0)
     assert batches.epoch(1, seed=0) != batches.epoch(2, seed=0)
     assert batches.epoch(1, seed=0) != batches.epoch(1, seed=1)
+
+
+def test_labels_belong_to_whole_sequences_which_are_never_cut():
+    samples = [
+        Sample(f"s{i}", {"n": torch.full((length,), i)}, {"kind": torch.tensor(10 * i)})
+        for i, length in enumerate([3, 9, 5, 1])
+    ]
+    batches = Batches(samples, chunk=2, size=3)
+    loaded = [batches.load(chunks) for chunks in batches.epoch(0, seed=0)]
+    assert [len(batch["kind"]) for batch in loaded] == [3, 1]
+    for batch in loaded:
+        for row, padding, kind in zip(batch["n"], batch["padding"], batch["kind"], strict=True):
+            assert (row[~padding] * 10 == kind).all()
+            assert int((~padding).sum()) == len(samples[int(kind) // 10])

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from nacdrive.base.errors import UserError
+from nacdrive.tasks import Sample
+from nacdrive.training.batches import Batches
 from nacdrive.training.fit import Fitting, checkpoint_path, fit
 from nacdrive.training.log import read_rows
 
@@ -27,7 +29,7 @@ def folder_of(tmp_path, name):
 def test_a_fit_learns(network, task, samples, config, tmp_path):
     result = fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12), tmp_path)
     rows = numbers(tmp_path)
-    assert result.progress.best_accuracy > 0.9
+    assert result.progress.best_measure > 0.9
     assert rows[-1]["valid_loss"] < rows[0]["valid_loss"]
     assert (tmp_path / "tensorboard").is_dir()
 
@@ -149,11 +151,97 @@ def test_mixed_precision_on_cuda_learns(network, task, samples, config, tmp_path
     result = fit(
         network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12), tmp_path, device="cuda"
     )
-    assert result.progress.best_accuracy > 0.9
+    assert result.progress.best_measure > 0.9
 
 
 def test_bfloat16_learns_too(network, task, samples, config, tmp_path):
     result = fit(
         network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=12, precision="bfloat16"), tmp_path
     )
-    assert result.progress.best_accuracy > 0.9
+    assert result.progress.best_measure > 0.9
+
+
+class Regression:
+    """One number per sequence from its values and times: a task without frames, whose measure is an error."""
+
+    name, inputs, measure_name = "slopes", ("t", "values", "padding"), "mae"
+
+    def class_weights(self, samples, power):
+        return torch.ones(1)
+
+    def augment(self, batch, generator):
+        return batch
+
+    def loss(self, outputs, batch, weights, options):
+        return (outputs - batch["slope"]).square().sum(), torch.tensor(float(len(outputs)))
+
+    def measure(self, outputs, batch):
+        return (outputs - batch["slope"]).abs().sum(), torch.tensor(float(len(outputs)))
+
+
+class Fitted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Linear(1, 1)
+
+    def forward(self, t, values, padding):
+        present = (~padding).double()
+        slope = ((t * values * present).sum(1) / (t.square() * present).sum(1).clamp(min=1e-6)).float()
+        return self.gain(slope.unsqueeze(1)).squeeze(1)
+
+
+def slopes(count):
+    lengths = [4 + i % 5 for i in range(count)]
+    truth = torch.linspace(-1, 1, count)
+    times = [torch.arange(1, n + 1) * 0.1 for n in lengths]
+    return [
+        Sample(f"line {i}", {"t": t.double(), "values": t.double() * 2 * s}, {"slope": s})
+        for i, (t, s) in enumerate(zip(times, truth, strict=True))
+    ]
+
+
+def test_a_task_without_frames_with_one_target_per_sequence_is_fitted_and_measured_by_its_own_measure(config, tmp_path):
+    torch.manual_seed(0)
+    network = Fitted()
+    samples = slopes(40)
+    config = dataclasses.replace(config, epochs=60, learning_rate=5e-2, valid_batch=4)
+    result = fit(network, Regression(), samples[::2], samples[1::2], config, tmp_path)
+    assert network.gain.weight.item() == pytest.approx(0.5, abs=0.05)
+    rows = numbers(tmp_path)
+    assert rows[-1]["valid_mae"] < 0.05 < rows[0]["valid_mae"]
+    assert result.progress.best_measure == pytest.approx(min(row["valid_mae"] for row in rows), abs=1e-2)
+
+
+def test_batches_may_come_from_elsewhere(network, task, samples, config, tmp_path):
+    class Ours:
+        """The very same batches, by another road."""
+
+        def __init__(self, samples, chunk, size):
+            self.inner = Batches(samples, chunk, size)
+            self.steps = self.inner.steps
+
+        def epoch(self, epoch, seed):
+            return list(enumerate(self.inner.epoch(epoch, seed)))
+
+        def load(self, key):
+            return self.inner.load(key[1])
+
+        def describe(self, key):
+            return self.inner.describe(key[1])
+
+    train, valid = samples[1:], samples[:1]
+    twin = copy.deepcopy(network)
+    fit(network, task, train, valid, config, folder_of(tmp_path, "usual"))
+    sources = Ours(train, config.chunk, config.batch), Ours(valid, len(valid[0]), 1)
+    fit(twin, task, train, valid, config, folder_of(tmp_path, "ours"), sources=sources)
+    assert numbers(tmp_path / "usual") == numbers(tmp_path / "ours")
+
+
+def test_checkpoints_from_before_the_measure_had_its_name_are_resumed(network, task, samples, config, tmp_path):
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    path = checkpoint_path(tmp_path, 0)
+    kept = torch.load(path, weights_only=True)
+    best = kept["progress"].pop("best_measure")
+    torch.save({**kept, "progress": {**kept["progress"], "best_accuracy": best}}, path)
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    assert result.progress.best_measure == best
