@@ -99,7 +99,8 @@ class Fitting:
         if sources is None:
             whole = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
             sources = Batches(train, config.chunk, config.batch), whole
-        self.train, self.valid = sources
+        self.train: BatchSource = sources[0]
+        self.valid: BatchSource | None = sources[1]
         self.weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
