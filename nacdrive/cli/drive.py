@@ -15,7 +15,7 @@ from nacdrive.driving.disturbance import Disturbance
 from nacdrive.sims.seeds import PUPIL_TEST
 
 if TYPE_CHECKING:
-    from nacdrive.driving.loop import EpisodeResult
+    from nacdrive.driving.outcome import EpisodeResult
 
 ENVIRONMENTS = ("carracing",)
 

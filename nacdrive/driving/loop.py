@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.base.control import Action
+from nacdrive.driving.commands import chooses, command
 from nacdrive.driving.disturbance import Camera
+from nacdrive.driving.outcome import Episode, EpisodeResult, off_road
 from nacdrive.driving.safety import POLICY_FAILURES, SafetyStop, checked
 from nacdrive.driving.tick import Listener, Tick
 
@@ -42,85 +43,14 @@ class Observer(Protocol):
 class World(Protocol):
     """What is driven: a Gymnasium environment whose ``info`` tells time, speed and progress."""
 
+    action_space: Any
+    """Discrete: one of a few choices; Box(2): steering and throttle, each -1 .. 1, negative throttle brakes."""
+
     def reset(self, *, seed: int | None = None) -> tuple[Frame, dict[str, Any]]:
         """Start the track of ``seed``."""
 
-    def step(self, action: int, /) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any, /) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
         """Carry out one decision."""
-
-
-@dataclass(frozen=True)
-class EpisodeResult:
-    """What came of one driven episode."""
-
-    episode: int
-    """Number of the episode in this run, from 0."""
-    seed: int
-    """Seed of the track."""
-    episode_return: float
-    """Sum of rewards."""
-    decisions: int
-    """Decisions taken."""
-    simulated_s: float
-    """Simulated seconds driven."""
-    tiles_visited: float
-    """Share of the road's tiles that the car has touched."""
-    finished_lap: bool
-    """Whether every tile was visited."""
-    grass_share: float
-    """Mean share of the four wheels on grass."""
-    mean_speed_mps: float
-    """Mean speed over the decisions."""
-    decision_ms_median: float
-    """Median wall-clock time of a decision, in milliseconds."""
-    decision_ms_p99: float
-    """99th percentile of the same."""
-    late_decisions: int
-    """Decisions that took longer than the time between two decisions."""
-    expert_agreement: float | None
-    """Share of decisions in which the expert riding along chose the same action; None without one."""
-    failure: str | None
-    """Why the safety stop took over; None if it did not."""
-
-
-class Episode:
-    """Sums up an episode while it is driven."""
-
-    def __init__(self) -> None:
-        self.total = 0.0
-        self.latencies: list[float] = []
-        self.speeds: list[float] = []
-        self.grass: list[float] = []
-        self.agreed: list[bool] = []
-        self.late = 0
-
-    def note(self, tick: Tick, info: Mapping[str, Any]) -> None:
-        """Take in one decision and what the simulator said after it."""
-        self.latencies.append(tick.decision_ms)
-        self.speeds.append(tick.speed_mps or 0.0)
-        self.grass.append(float(info.get("wheels_on_grass", 0)))
-        self.late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
-        if tick.expert is not None:
-            self.agreed.append(tick.expert.choice == tick.action.choice)
-
-    def result(self, episode: int, seed: int, info: Mapping[str, Any], failure: str | None) -> EpisodeResult:
-        """The sum."""
-        return EpisodeResult(
-            episode=episode,
-            seed=seed,
-            episode_return=round(self.total, 6),
-            decisions=len(self.latencies),
-            simulated_s=float(info["t_s"]),
-            tiles_visited=float(info.get("tiles_visited", 0)),
-            finished_lap=bool(info.get("finished_lap", False)),
-            grass_share=float(np.mean(self.grass)),
-            mean_speed_mps=float(np.mean(self.speeds)),
-            decision_ms_median=float(np.median(self.latencies)),
-            decision_ms_p99=float(np.percentile(self.latencies, 99)),
-            late_decisions=self.late,
-            expert_agreement=float(np.mean(self.agreed)) if self.agreed else None,
-            failure=failure,
-        )
 
 
 class Pace:
@@ -164,7 +94,7 @@ def drive_episode(
     observer = expert(world) if expert else None
     if camera:
         camera.reset(seed)
-    pace, running, stop = Pace(), Episode(), SafetyStop()
+    pace, running, stop = Pace(), Episode(), SafetyStop(chooses(world.action_space))
     step, done = 0, False
     while not done:
         t_s, speed = float(info["t_s"]), info.get("speed_mps")
@@ -185,14 +115,11 @@ def drive_episode(
         neurons = driver.neurons() if watch and neurons_every and step % neurons_every == 0 else {}
         looked = saliency(seen) if watch and saliency and step % saliency_every == 0 else None
 
-        if action.choice is None:
-            raise TypeError("this world takes one of a few actions, and the driver gave none")
-        was_on_grass = info.get("wheels_on_grass", 0)
-        frame, reward, terminated, truncated, info = world.step(action.choice)
+        before = info
+        frame, reward, terminated, truncated, info = world.step(command(world.action_space, action))
         running.total += float(reward)
         done = terminated or truncated or stop.finished
-        if info.get("wheels_on_grass", 0) >= 1 > was_on_grass:
-            events.append("off road")
+        events += happened(before, info)
         if done:
             events.append(ending(info, terminated=terminated, stopped=stop.reason is not None))
         tick = Tick(
@@ -205,6 +132,7 @@ def drive_episode(
             reward=float(reward),
             episode_return=running.total,
             speed_mps=speed,
+            lane_offset_m=before.get("lane_offset_m"),
             decision_ms=decision_ms,
             budget_ms=(float(info["t_s"]) - t_s) * 1e3,
             expert=expert_action,
@@ -220,6 +148,12 @@ def drive_episode(
             pace.wait_until(float(info["t_s"]))
         step += 1
     return running.result(episode, seed, info, stop.reason)
+
+
+def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What the simulator's word before and after a decision tells together."""
+    events = ["off road"] if off_road(after) and not off_road(before) else []
+    return events + ["lap finished"] * (after.get("laps", 0) > before.get("laps", 0))
 
 
 def ending(info: Mapping[str, Any], *, terminated: bool, stopped: bool) -> str:

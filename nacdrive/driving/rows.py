@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.base.files import write_text
-from nacdrive.driving.loop import EpisodeResult
+from nacdrive.driving.outcome import EpisodeResult
 from nacdrive.driving.tick import Tick
 from nacdrive.sims.carracing import ACTIONS
 

@@ -12,10 +12,12 @@ from nacdrive.sims.carracing import ACTIONS, to_action
 NOTHING, RIGHT, LEFT, BRAKE = (ACTIONS.index(name) for name in ("nothing", "right", "left", "brake"))
 HOLD_DECISIONS = 2
 """Decisions for which the last steering is held: a car in a bend must not be let go at once."""
+STRAIGHTEN_DECISIONS = 4
+"""Decisions over which a wheel that can be turned by degrees is then straightened."""
 STANDING_MPS = 0.5
 """Slower than this the car stands."""
-MOST_DECISIONS = 40
-"""The stop is over after so many decisions, whatever the speed says."""
+MOST_DECISIONS = {"choosing": 40, "steering": 150}
+"""The stop is over after so many decisions, whatever the speed says; a world with a wheel may take 50 a second."""
 
 
 class PolicyFailureError(Exception):
@@ -45,15 +47,20 @@ def checked(action: Action) -> Action:
 class SafetyStop:
     """Takes over from a driver that failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, choosing: bool = True) -> None:
+        """``choosing``: whether the world takes one of CarRacing's actions rather than steering and throttle."""
         self.reason: str | None = None
         self.finished = False
-        self._last = NOTHING
+        self.choosing = choosing
+        self._last = to_action(NOTHING) if choosing else Action(0.0, 0.0, 0.0)
         self._decisions = 0
 
     def remember(self, action: Action) -> Action:
         """Note the last sound action, to hold its course."""
-        self._last = action.choice if action.choice in (RIGHT, LEFT) else NOTHING
+        if self.choosing:
+            self._last = to_action(action.choice if action.choice in (RIGHT, LEFT) else NOTHING)
+        else:
+            self._last = Action(action.steering, 0.0, 0.0)
         return action
 
     def begin(self, error: BaseException) -> None:
@@ -65,7 +72,10 @@ class SafetyStop:
         """Next action of the stop; ``finished`` turns true with the last one."""
         self._decisions += 1
         if self._decisions <= HOLD_DECISIONS:
-            return to_action(self._last)
+            return self._last
         standing = speed_mps is not None and speed_mps < STANDING_MPS
-        self.finished = standing or self._decisions >= MOST_DECISIONS
-        return to_action(BRAKE)
+        self.finished = standing or self._decisions >= MOST_DECISIONS["choosing" if self.choosing else "steering"]
+        if self.choosing:
+            return to_action(BRAKE)
+        share = max(0.0, 1 - (self._decisions - HOLD_DECISIONS) / STRAIGHTEN_DECISIONS)
+        return Action(self._last.steering * share, 0.0, 1.0)

@@ -33,6 +33,8 @@ class Tick:
     """Sum of rewards of the episode so far, this step included."""
     speed_mps: float | None = None
     """Speed in metres per second at the frame's time."""
+    lane_offset_m: float | None = None
+    """Metres from the middle of the road at the frame's time, right is positive; None where the world does not say."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
