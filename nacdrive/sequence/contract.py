@@ -38,6 +38,18 @@ class SequenceLayer(nn.Module):
             [B, T, d_model]. Rows of padding steps hold no meaning.
         """
 
+    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """[B, d_model]: what ``forward`` gives at the last step that is no padding.
+
+        For a reader of a whole sequence; a layer that need not compute the other steps overrides it.
+        """
+        y = self(x, t, padding)
+        if padding is None:
+            return y[:, -1]
+        position = torch.arange(x.shape[1], device=x.device)
+        last = torch.where(padding, -1, position).amax(dim=1).clamp(min=0)
+        return y[torch.arange(len(y), device=y.device), last]
+
     @abstractmethod
     def init_state(self, batch_size: int, window: int | None = None) -> Any:
         """State before the first step; ``window`` defaults to the layer's own."""

@@ -37,9 +37,16 @@ class NACLayer(SequenceLayer):
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``."""
+        return self._attend(x, t, padding)
+
+    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.last``; the pairs of the last query alone are computed."""
+        return self._attend(x, t, padding, last_only=True)[:, 0]
+
+    def _attend(self, x: Tensor, t: Tensor | None, padding: Tensor | None, last_only: bool = False) -> Tensor:
         if t is not None and padding is not None:
             t = self._bridge(t, padding)
-        y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window)
+        y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window, last_only=last_only)
         assert isinstance(y, Tensor)
         return y
 

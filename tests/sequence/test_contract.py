@@ -67,6 +67,16 @@ def test_padding_behind_a_sequence_leaves_its_outputs_alone(name):
     torch.testing.assert_close(layer(x, t, padding)[:, :8], layer(x[:, :8], t[:, :8]), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("window", [4, 50])
+def test_last_is_the_last_step_of_forward_that_is_no_padding(name, window):
+    layer, (x, t) = layer_of(name, window), sequence_of()
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    padding[0, 7:] = True
+    whole = layer(x, t, padding)
+    expected = torch.stack([whole[0, 6], whole[1, T - 1]])
+    torch.testing.assert_close(layer.last(x, t, padding), expected, atol=1e-5, rtol=1e-4)
+
+
 def test_gradients_reach_every_parameter(name):
     layer, (x, t) = layer_of(name, 4), sequence_of()
     layer(x, t).square().sum().backward()
