@@ -75,8 +75,8 @@ def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | Non
     return Policy(network.to(check_device(device)), path.stem, meta)
 
 
-def read_model_file(path: Path) -> dict[str, Any]:
-    """The checked outer layer of a model file.
+def read_model_file(path: Path, kind: str = KIND) -> dict[str, Any]:
+    """The checked outer layer of a model file of ``kind``.
 
     Raises:
         UserError: if it is missing, truncated, foreign or of a newer version.
@@ -89,8 +89,10 @@ def read_model_file(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} cannot be read as a model file: it is truncated or of another kind; train or copy it anew."
         ) from error
-    if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise UserError(f"{path} is no policy of nacdrive: it was written by another program.")
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        told = content.get("kind") if isinstance(content, dict) else None
+        found = f"it is a {told}" if told else "it was written by another program"
+        raise UserError(f"{path} is no {kind.removeprefix('nacdrive ')} of nacdrive: {found}.")
     if content.get("version") != VERSION:
         raise UserError(
             f"{path} has version {content.get('version')}, and this nacdrive reads version {VERSION}: "
