@@ -1,7 +1,9 @@
-"""``nacdrive recordings info|check|merge``: look after recorded episodes."""
+"""``nacdrive recordings info|check|merge|import|export``: look after recorded episodes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,30 @@ class MergeConfig:
     """Folder of the new recording."""
     overwrite: bool = False
     """Delete the recording in --out first."""
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """Make a recording of what the Udacity simulator recorded (driving_log.csv and IMG)."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder that the simulator recorded into."""
+    out: Path
+    """Folder of the new recording."""
+    overwrite: bool = False
+    """Delete the recording in --out first."""
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write a recording of the Udacity simulator in the simulator's own layout (driving_log.csv and IMG)."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of the recording."""
+    out: Path
+    """Folder for driving_log.csv and IMG."""
+    overwrite: bool = False
+    """Delete what an earlier export wrote to --out first."""
 
 
 def info(config: InfoConfig) -> int:
@@ -106,4 +132,40 @@ def merge(config: MergeConfig) -> int:
     return 0
 
 
-VERBS = {"info": (InfoConfig, info), "check": (CheckConfig, check), "merge": (MergeConfig, merge)}
+def import_(config: ImportConfig) -> int:
+    """Import and say how much it was."""
+    from nacdrive.data.udacity_log_convert import import_log
+
+    with counter("importing") as count:
+        result = import_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
+    print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.folder}")
+    return 0
+
+
+def export(config: ExportConfig) -> int:
+    """Export and say how much it was."""
+    from nacdrive.data.udacity_log_convert import export_log
+
+    with counter("exporting") as count:
+        result = export_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
+    print(f"{config.out}: driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG")
+    return 0
+
+
+@contextmanager
+def counter(what: str) -> Iterator[Callable[[int], None]]:
+    """A line on the terminal that counts frames."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    with console.status(what) as status:
+        yield lambda frames: status.update(f"{what}: {frames} frames")
+
+
+VERBS = {
+    "info": (InfoConfig, info),
+    "check": (CheckConfig, check),
+    "merge": (MergeConfig, merge),
+    "import": (ImportConfig, import_),
+    "export": (ExportConfig, export),
+}

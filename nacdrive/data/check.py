@@ -98,10 +98,11 @@ def episode_problem(info: EpisodeInfo, source: str) -> str | None:
 def content_problem(episode: Episode) -> str | None:
     """What is impossible in an episode, or None."""
     try:
-        episode.decoded()
+        for camera in ("center", *episode.side_frames):
+            episode.decoded(camera)
     except ValueError as error:
         return f"has an unreadable frame ({error})"
-    if not (np.abs(episode.steering) <= 1).all():
+    if not ((np.abs(episode.steering) <= 1).all() and (np.abs(episode.label) <= 1).all()):
         return "steers beyond -1 .. 1"
     for name in ("throttle", "brake"):
         values = getattr(episode, name)

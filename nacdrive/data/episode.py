@@ -21,6 +21,8 @@ COLUMNS: dict[str, type[np.generic]] = {
     "expert_choice": np.int64,
 }
 """Columns of one number a frame, and their types. ``expert_logits`` [frames, choices] comes beside them."""
+SIDES = ("left", "right")
+"""Cameras beside the one that ``frames`` are from."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +30,7 @@ class Episode:
     """One episode of N recorded frames. Row i: frame i was seen at ``t_s[i]``, then the action of row i was taken."""
 
     frames: list[bytes]
-    """N encoded images (PNG)."""
+    """N encoded images (PNG or JPEG)."""
     t_s: NDArray[np.float64]
     """[N] simulated time at which each frame was taken, seconds since the episode began, strictly increasing."""
     choice: NDArray[np.int64]
@@ -57,12 +59,18 @@ class Episode:
     """Sum of the rewards, kept in double precision."""
     meta: dict[str, Any] = field(default_factory=dict)
     """What else is known: plain JSON."""
+    expert_steering: NDArray[np.float32] | None = None
+    """[N] the steering that the expert would take: the label of a continuous driver; None where it is ``steering``."""
+    side_frames: dict[str, list[bytes]] = field(default_factory=dict)
+    """``left`` and ``right``: N encoded images each of the cameras beside, at the same instants; empty without."""
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
         if self.expert_logits is not None:
             object.__setattr__(self, "expert_logits", np.ascontiguousarray(self.expert_logits, dtype=np.float32))
+        if self.expert_steering is not None:
+            object.__setattr__(self, "expert_steering", np.ascontiguousarray(self.expert_steering, dtype=np.float32))
         steps = len(self.frames)
         if steps == 0:
             raise ValueError("an episode has at least one frame")
@@ -71,6 +79,9 @@ class Episode:
         logits = self.expert_logits
         if logits is not None and (logits.ndim != 2 or len(logits) != steps):
             wrong["expert_logits"] = logits.shape
+        if self.expert_steering is not None and self.expert_steering.shape != (steps,):
+            wrong["expert_steering"] = self.expert_steering.shape
+        wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
         if wrong:
             raise ValueError(f"an episode of {steps} frames cannot have columns of shape {wrong}")
         if not (np.isfinite(self.t_s).all() and (np.diff(self.t_s) > 0).all()):
@@ -86,6 +97,11 @@ class Episode:
             f"{self.t_s[-1] - self.t_s[0]:.1f} s, return {self.episode_return:.1f}, expert_logits {logits})"
         )
 
-    def decoded(self) -> NDArray[np.uint8]:
-        """All frames as uint8 [N, height, width, 3]."""
-        return decode_frames(self.frames)
+    def decoded(self, camera: str = "center") -> NDArray[np.uint8]:
+        """All frames as uint8 [N, height, width, 3]; of the camera ``left`` or ``right`` where there is one."""
+        return decode_frames(self.frames if camera == "center" else self.side_frames[camera])
+
+    @property
+    def label(self) -> NDArray[np.float32]:
+        """[N] the steering to learn: the expert's where it is known, or else that which was driven."""
+        return self.steering if self.expert_steering is None else self.expert_steering

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nacdrive.data.episode import COLUMNS, Episode
+from nacdrive.data.episode import COLUMNS, SIDES, Episode
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"nacdrive"
+JPEG = b"\xff\xd8"
+"""The first bytes of every JPEG."""
 UNITS = {
     "t_s": "seconds since the episode began",
     "steering": "-1 full left .. 1 full right",
@@ -25,6 +27,8 @@ UNITS = {
     "expert_choice": "index of the expert's action, -1 where unknown",
     "expert_logits": "the expert's score of each action",
 }
+OPTIONAL_UNITS = {"expert_steering": "-1 full left .. 1 full right, what the expert would do"}
+"""Of columns that most recordings lack."""
 
 
 class NotAnEpisodeError(ValueError):
@@ -33,13 +37,18 @@ class NotAnEpisodeError(ValueError):
 
 def to_parquet(episode: Episode) -> bytes:
     """The whole file, byte for byte the same for the same episode."""
-    paths = [f"{episode.seed}-{i:05d}.png" for i in range(len(episode))]
-    images = pa.StructArray.from_arrays(
-        [pa.array(episode.frames, pa.binary()), pa.array(paths, pa.string())], names=["bytes", "path"]
-    )
-    columns: dict[str, Any] = {"frame": images, **{name: pa.array(getattr(episode, name)) for name in COLUMNS}}
+    columns: dict[str, Any] = {
+        "frame": image_column(episode.frames, f"{episode.seed}"),
+        **{name: pa.array(getattr(episode, name)) for name in COLUMNS},
+    }
     features: dict[str, Any] = {"frame": {"_type": "Image"}}
     features |= {name: {"dtype": np.dtype(kind).name, "_type": "Value"} for name, kind in COLUMNS.items()}
+    for side, encoded in episode.side_frames.items():
+        columns[side] = image_column(encoded, f"{episode.seed}-{side}")
+        features[side] = {"_type": "Image"}
+    if episode.expert_steering is not None:
+        columns["expert_steering"] = pa.array(episode.expert_steering)
+        features["expert_steering"] = {"dtype": "float32", "_type": "Value"}
     if episode.expert_logits is not None:
         width = episode.expert_logits.shape[1]
         flat = pa.array(episode.expert_logits.reshape(-1))
@@ -53,7 +62,7 @@ def to_parquet(episode: Episode) -> bytes:
         "driver": episode.driver,
         "episode_return": episode.episode_return,
         "steps": len(episode),
-        "units": UNITS,
+        "units": {**UNITS, **{name: unit for name, unit in OPTIONAL_UNITS.items() if name in columns}},
         "meta": episode.meta,
     }
     table = pa.table(columns).replace_schema_metadata(
@@ -63,17 +72,27 @@ def to_parquet(episode: Episode) -> bytes:
             b"huggingface": json.dumps({"info": {"features": features}}).encode(),
         }
     )
-    # PNG bytes do not shrink again, and neither a dictionary nor a minimum of them is of use.
-    leaves = ["frame.path", *COLUMNS] + (["expert_logits.list.element"] if "expert_logits" in columns else [])
+    # The bytes of images do not shrink again, and neither a dictionary nor a minimum of them is of use.
+    images = ["frame", *episode.side_frames]
+    leaves = [*(f"{name}.path" for name in images), *COLUMNS, *(n for n in OPTIONAL_UNITS if n in columns)]
+    leaves += ["expert_logits.list.element"] if "expert_logits" in columns else []
     buffer = io.BytesIO()
     pq.write_table(
         table,
         buffer,
-        compression={"frame.bytes": "NONE", **dict.fromkeys(leaves, "ZSTD")},
+        compression={**{f"{name}.bytes": "NONE" for name in images}, **dict.fromkeys(leaves, "ZSTD")},
         use_dictionary=["choice", "expert_choice", "steering", "throttle", "brake"],
         write_statistics=list(COLUMNS),
     )
     return buffer.getvalue()
+
+
+def image_column(encoded: list[bytes], prefix: str) -> pa.StructArray:
+    """Encoded images in Hugging Face's layout: their bytes, and a name that tells their kind."""
+    names = [f"{prefix}-{i:05d}{'.jpg' if data[:2] == JPEG else '.png'}" for i, data in enumerate(encoded)]
+    return pa.StructArray.from_arrays(
+        [pa.array(encoded, pa.binary()), pa.array(names, pa.string())], names=["bytes", "path"]
+    )
 
 
 def from_parquet(data: bytes) -> Episode:
@@ -87,8 +106,9 @@ def from_parquet(data: bytes) -> Episode:
         header = read_header(file.schema_arrow.metadata)
         table = file.read()
         columns = {name: table.column(name).to_numpy() for name in COLUMNS}
-        image = table.column("frame").combine_chunks()
-        frames = image.field("bytes").to_pylist()
+        frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
+        side_frames = {side: read_images(table, side) for side in sides}
+        steering = table.column("expert_steering").to_numpy() if "expert_steering" in table.column_names else None
         logits = None
         if "expert_logits" in table.column_names:
             nested = table.column("expert_logits").combine_chunks()
@@ -107,11 +127,19 @@ def from_parquet(data: bytes) -> Episode:
             driver=str(header["driver"]),
             episode_return=float(header["episode_return"]),
             meta=dict(header["meta"]),
+            expert_steering=steering,
+            side_frames=side_frames,
         )
     except KeyError as error:
         raise NotAnEpisodeError(f"lacks {error} in its metadata") from error
     except (ValueError, TypeError) as error:
         raise NotAnEpisodeError(f"contradicts itself ({error})") from error
+
+
+def read_images(table: pa.Table, name: str) -> list[bytes]:
+    """The encoded images of a column."""
+    found: list[bytes] = table.column(name).combine_chunks().field("bytes").to_pylist()
+    return found
 
 
 def read_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""PNG by Pillow: frames in, bytes out, and back."""
+"""PNG and JPEG by Pillow: frames in, bytes out, and back."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def encode_png(frame: NDArray[np.uint8]) -> bytes:
         raise ValueError(f"a frame is uint8 [height, width, 3], not {frame.dtype} {list(frame.shape)}")
     buffer = BytesIO()
     Image.fromarray(frame).save(buffer, format="PNG", compress_level=PNG_LEVEL, compress_type=PNG_STRATEGY)
+    return buffer.getvalue()
+
+
+def encode_jpeg(frame: NDArray[np.uint8], quality: int = 75) -> bytes:
+    """JPEG bytes of one RGB frame, uint8 [height, width, 3]; 75 is the quality of the Udacity simulator."""
+    buffer = BytesIO()
+    Image.fromarray(frame).save(buffer, format="JPEG", quality=quality)
     return buffer.getvalue()
 
 
