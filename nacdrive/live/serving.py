@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from threading import Thread
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Any, Self
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from nacdrive.base.errors import UserError
+from nacdrive.base.ports import listen
 from nacdrive.live.guard import Guard
 
 WILDCARDS = ("0.0.0.0", "::", "")
@@ -76,21 +75,3 @@ class QuietHandler(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: Any) -> None:
         """Say nothing."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, or one sentence about why there is none."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(64)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise UserError(f"port {port} is in use: stop what uses it, or give another one with --port.") from error
-        if isinstance(error, OSError) and error.errno == errno.EACCES:
-            raise UserError(f"port {port} needs administrator rights: give one above 1023 with --port.") from error
-        raise UserError(f"cannot serve the page on {host}:{port} ({error}): check --host and --port.") from error
-    return listener
