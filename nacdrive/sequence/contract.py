@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +14,33 @@ class SequenceLayer(nn.Module):
 
     Output i depends on the steps i-window+1 .. i alone, so ``step`` repeated equals ``forward``: a layer can be
     trained on whole sequences and driven step by step, and layers of one window see the same.
+
+    Args:
+        in_features: width of the input.
+        d_model: width of the output: hidden units of a recurrence, width of an attention.
+        num_heads: heads of an attention; a layer without heads ignores them.
+        window: how many steps, the present one included, an output may depend on.
+        gap_s: typical time between two steps in seconds, the unit of the layer's time; ignored by a layer that
+            feels no time.
+
+    Raises:
+        ValueError: if ``window`` or ``gap_s`` is out of range.
     """
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int) -> None:
+    time_sense: ClassVar[Literal["none", "gaps", "clock"]] = "none"
+    """What of ``t`` reaches the output: nothing, the gaps between steps, or the absolute time."""
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0) -> None:
         super().__init__()
         if window < 1:
             raise ValueError(f"window={window}; allowed is 1 step or more")
+        if not 0 < gap_s < float("inf"):
+            raise ValueError(f"gap_s={gap_s}; allowed is a finite number of seconds above 0")
         self.in_features = in_features
         self.d_model = d_model
         self.num_heads = num_heads
         self.window = window
+        self.gap_s = gap_s
 
     @abstractmethod
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
@@ -58,6 +75,10 @@ class SequenceLayer(nn.Module):
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         """One step: x [B, in_features], t [B] seconds -> output [B, d_model] and the next state."""
 
+    def optimizer_options(self) -> dict[str, dict[str, float]]:
+        """Parameter name -> options it needs of its own, such as ``lr`` or ``weight_decay``; empty for most layers."""
+        return {}
+
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
         """Named inner states at the last step of the window x [1, T, in_features]; empty where there are none."""
         return {}
@@ -67,11 +88,18 @@ class SequenceLayer(nn.Module):
         return None
 
 
-def window_mask(length: int, window: int, device: torch.device) -> Tensor:
-    """[length, length], True where key j may not be seen by query i: the future, and what left the window."""
-    i = torch.arange(length, device=device).unsqueeze(1)
-    j = torch.arange(length, device=device).unsqueeze(0)
-    return (j > i) | (j <= i - window)
+def visible(length: int, window: int, padding: Tensor | None, device: torch.device) -> Tensor | None:
+    """Which keys a query may see, True where it may: [B or 1, 1, length, length]; None where that is the whole past.
+
+    A padding step sees itself, so that every row sees something.
+    """
+    if window >= length and padding is None:
+        return None
+    past = torch.ones((length, length), dtype=torch.bool, device=device).tril()
+    seen = past.triu(1 - window).expand(1, 1, length, length)
+    if padding is None:
+        return seen
+    return (seen & ~padding[:, None, None, :]) | torch.eye(length, dtype=torch.bool, device=device)
 
 
 def sliding_windows(x: Tensor, window: int) -> Tensor:

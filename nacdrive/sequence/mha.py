@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nacdrive.sequence.contract import SequenceLayer, window_mask
+from nacdrive.sequence.contract import SequenceLayer, visible
+
+
+class Cache(NamedTuple):
+    """Keys and values [B, heads, steps, d_head] of the last steps of the window."""
+
+    window: int
+    keys: Tensor | None = None
+    values: Tensor | None = None
 
 
 class MHALayer(SequenceLayer):
-    """Causal multi-head attention over the last ``window`` steps, with keys and values kept while streaming."""
+    """softmax(Q K' / sqrt(d)) V per head, over the last ``window`` steps; keys and values are kept while streaming.
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0) -> None:
-        super().__init__(in_features, d_model, num_heads, window)
+    Raises:
+        ValueError: if the heads do not divide ``d_model``.
+    """
+
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0, **options: Any
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
         if d_model % num_heads:
             raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
         self.qkv = nn.Linear(in_features, 3 * d_model)
@@ -23,14 +37,25 @@ class MHALayer(SequenceLayer):
         nn.init.xavier_uniform_(self.qkv.weight)
         nn.init.zeros_(self.qkv.bias)
 
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        """Weighted values [B, heads, Tq, d_head].
+
+        Args:
+            q: queries, [B, heads, Tq, d_head].
+            k: keys, [B, heads, Tk, d_head].
+            v: values, [B, heads, Tk, d_head].
+            seen: what each query may see, [B or 1, 1, Tq, Tk], never nothing; None for all.
+            causal: whether each query sees just its past (then ``seen`` is None).
+        """
+        dropout = self.dropout if self.training else 0.0
+        return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
+
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``."""
-        T = x.shape[1]
-        q, k, v = self._heads(x)
-        hidden = window_mask(T, self.window, x.device)[None, None]
         if padding is not None:
-            hidden = hidden | padding[:, None, None, :]
-        return self._attend(q, k, v, hidden)
+            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
+        seen = visible(x.shape[1], self.window, padding, x.device)
+        return self._merge(self.attend(*self._heads(x), seen, causal=seen is None))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each [B, heads, T, d_head]."""
@@ -38,33 +63,19 @@ class MHALayer(SequenceLayer):
         q, k, v = self.qkv(x).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         return q, k, v
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None) -> Tensor:
-        B, H, T, D = q.shape
-        logits = q @ k.transpose(-1, -2) / math.sqrt(D)
-        if hidden is not None:
-            logits = logits.masked_fill(hidden, -torch.inf)
-            # A row that may see nothing (padding before the first step) gives zeros, not NaN.
-            logits = logits.masked_fill(hidden.all(dim=-1, keepdim=True), 0.0)
-        weights = nn.functional.dropout(logits.softmax(dim=-1), self.dropout, self.training)
-        y: Tensor = self.out((weights @ v).transpose(1, 2).reshape(B, T, H * D))
-        return y
+    def _merge(self, y: Tensor) -> Tensor:
+        """[B, heads, T, d_head] -> [B, T, d_model]."""
+        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return merged
 
-    def init_state(self, batch_size: int, window: int | None = None) -> tuple[int, Tensor | None, Tensor | None]:
-        """(window, keys, values) with nothing seen yet."""
-        return (window or self.window, None, None)
+    def init_state(self, batch_size: int, window: int | None = None) -> Cache:
+        """Nothing seen yet."""
+        return Cache(window or self.window)
 
-    def step(
-        self, x: Tensor, t: Tensor | None, state: tuple[int, Tensor | None, Tensor | None]
-    ) -> tuple[Tensor, tuple[int, Tensor | None, Tensor | None]]:
+    def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
         """See ``SequenceLayer.step``."""
         window, keys, values = state
         q, k, v = self._heads(x.unsqueeze(1))
-        keys = k if keys is None else torch.cat([keys, k], dim=2)
-        values = v if values is None else torch.cat([values, v], dim=2)
-        keys, values = keys[:, :, -window:], values[:, :, -window:]
-        return self._attend(q, keys, values, None)[:, 0], (window, keys, values)
-
-
-def build(in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0) -> MHALayer:
-    """Build the layer (see ``registry.build``)."""
-    return MHALayer(in_features, d_model, num_heads, window, dropout)
+        if keys is not None and values is not None:
+            k, v = torch.cat([keys, k], dim=2)[:, :, -window:], torch.cat([values, v], dim=2)[:, :, -window:]
+        return self._merge(self.attend(q, k, v, None, causal=False))[:, 0], Cache(window, k, v)

@@ -27,11 +27,12 @@ class NACLayer(SequenceLayer):
         options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
     """
 
+    time_sense = "gaps"
+
     def __init__(
         self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
     ) -> None:
-        super().__init__(in_features, d_model, num_heads, window)
-        self.gap_s = gap_s
+        super().__init__(in_features, d_model, num_heads, window, gap_s)
         given = {"stamps": "gap", **options}
         self.nac = NAC(d_model, num_heads, in_features=in_features, time_scale=gap_s, **given)
 
@@ -84,8 +85,3 @@ class NACLayer(SequenceLayer):
             edges.append([*place[int(source)], *place[int(target)], int(wiring.adjacency[source, target])])
         sizes = {group: len(wiring.neurons(group)) for group in GROUPS}
         return {"groups": {"sensory": wiring.inputs, **sizes}, "motors": ["phi", "omega"], "edges": edges}
-
-
-def build(in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> NACLayer:
-    """Build the layer (see ``registry.build``)."""
-    return NACLayer(in_features, d_model, num_heads, window, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -10,12 +9,38 @@ from nacdrive.base.errors import unknown_name
 from nacdrive.nac import VARIANTS
 from nacdrive.sequence.contract import SequenceLayer
 
-# name -> (module, options that the name stands for)
-LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: ("nacdrive.sequence.nac", options) for name, options in VARIANTS.items()},
-    "lstm": ("nacdrive.sequence.lstm", {}),
-    "mha": ("nacdrive.sequence.mha", {}),
+# name -> (file, class, options that the name stands for)
+LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{name: ("nac", "NACLayer", options) for name, options in VARIANTS.items()},
+    "rnn": ("rnn", "RNNLayer", {}),
+    "lstm": ("lstm", "LSTMLayer", {}),
+    "gru": ("gru", "GRULayer", {}),
+    "cfc": ("cfc", "CfCLayer", {}),
+    "attention": ("attention", "AttentionLayer", {}),
+    "mha": ("mha", "MHALayer", {}),
 }
+# The baselines of the paper's Table 1, in its order.
+BASELINES = (
+    "rnn",
+    "lstm",
+    "gru",
+    "ct-rnn",
+    "gru-ode",
+    "phased-lstm",
+    "mmrnn",
+    "ltc",
+    "cfc",
+    "deepstate",
+    "s4",
+    "attention",
+    "mha",
+    "linear-attention",
+    "performer",
+    "mtan",
+    "cta",
+    "odeformer",
+    "contiformer",
+)
 
 
 def names() -> list[str]:
@@ -34,13 +59,14 @@ def build(
         num_heads: attention heads; a layer without heads ignores them.
         window: how many steps, the present one included, an output may depend on.
         in_features: width of the input; ``d_model`` if not given.
-        options: the layer's own options; they override what the name stands for.
+        options: the layer's own options; they override what the name stands for. Every layer takes ``gap_s``, the
+            typical time between two steps in seconds.
 
     Raises:
         UserError: if the name is unknown; the sentence suggests the nearest.
     """
     if name not in LAYERS:
         raise unknown_name("model", name, LAYERS)
-    module, preset = LAYERS[name]
-    make: Callable[..., SequenceLayer] = import_module(module).build
-    return make(in_features or d_model, d_model, num_heads, window, **{**preset, **options})
+    file, kind, preset = LAYERS[name]
+    layer: type[SequenceLayer] = getattr(import_module(f"nacdrive.sequence.{file}"), kind)
+    return layer(in_features or d_model, d_model, num_heads, window, **{**preset, **options})
