@@ -83,6 +83,9 @@ class Problem(Task, Protocol):
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> nn.Module:
         """The network of Table 4 around the sequence layer ``model``, scaled to ``train``."""
 
+    def save(self, network: Any, path: Path, meta: dict[str, Any]) -> None:
+        """Write a model file."""
+
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """Every measure of ``task`` from the network's outputs on its test samples, and what else is worth keeping."""
 

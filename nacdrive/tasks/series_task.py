@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from nacdrive.tasks.base import Batch, LossOptions, Sample
+from nacdrive.tasks.series import SeriesNetwork
+from nacdrive.tasks.series_files import save_series
 
 UNKNOWN = -1
 """Class of a step that has no label."""
@@ -26,6 +30,10 @@ class SeriesTask:
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
         """The batch as it is."""
         return batch
+
+    def save(self, network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
+        """See ``Problem.save``."""
+        save_series(network, path, meta)
 
 
 class Classification(SeriesTask):

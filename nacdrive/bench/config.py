@@ -1,0 +1,71 @@
+"""The options of ``nacdrive bench``; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from nacdrive.base.errors import UserError
+from nacdrive.base.runs import usable_cores
+from nacdrive.bench.budgets import FOLDS, BudgetName
+
+Several = tyro.conf.arg(metavar="NAME [NAME ...]")
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """Train and test models x tasks x folds, and print the paper's table."""
+
+    tasks: Annotated[tuple[str, ...], Several] = ()
+    """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all if not given."""
+    models: Annotated[tuple[str, ...], Several] = ()
+    """Sequence layers; all if not given."""
+    folds: int = 0
+    """Trainings per task and model; 0: one under smoke and cpu, five under full."""
+    protocol: Literal["sequence", "paper"] = "sequence"
+    """sequence: real sequences, split by person, bearing or episode. paper: as the paper and its scripts."""
+    budget: BudgetName = "smoke"
+    """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
+    data: Path = Path("data")
+    """Folder with a folder of data per task: mnist, par, carracing, udacity, pronostia, xjtu-sy, hust."""
+    epochs: int = 0
+    """Most epochs; 0: as the budget says."""
+    most: int = 0
+    """About how many sequences to learn from; 0: as the budget says."""
+    seed: int = 0
+    """Seeds splits, weights and batches."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    workers: int = 0
+    """Cells at a time, each in a process of its own; 0: one per core."""
+    ray: str = ""
+    """Address of a Ray cluster to run on instead, or local for one on this machine."""
+    out: Path | None = None
+    """Folder of the result; runs/bench-PROTOCOL-BUDGET if not given."""
+    resume: bool = False
+    """Keep the cells that --out holds, compute those that are missing or failed."""
+    overwrite: bool = False
+    """Delete the result in --out first."""
+
+    def __post_init__(self) -> None:
+        for name in ("folds", "epochs", "most", "seed", "workers"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name} is {getattr(self, name)}: it must not be negative.")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the result."""
+        return self.out or Path("runs") / f"bench-{self.protocol}-{self.budget}"
+
+    @property
+    def fold_count(self) -> int:
+        """Folds that are wanted."""
+        return self.folds or FOLDS[self.budget]
+
+    @property
+    def parallel(self) -> int:
+        """Cells at a time."""
+        return self.workers or (1 if self.device.startswith("cuda") else usable_cores())

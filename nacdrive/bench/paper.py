@@ -1,0 +1,63 @@
+"""The paper's numbers (its Table 1 and the runtime table of appendix D.4), as it prints them."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+CONTRADICTIONS = {
+    "carracing": "The paper's text calls NAC-PW (80.72) the best; its table has mTAN at 80.86. CTA and ODEFormer share "
+    "one number, 80.54 ± 0.40.",
+    "udacity": "The paper's Table 4 names the metric MAE, its text MSE.",
+    "pronostia": "The paper's text calls NAC-Exact (37.75) the best and gives NAC-PW the same number; "
+    "its table has NAC-PW at 37.50.",
+    "xjtu-sy": "The paper's text calls NAC-phi (29.53) the third best; in its table CT-RNN (26.01), Attention (26.29), "
+    "GRU (26.65), NAC-Steady (26.76), mmRNN (27.84), NAC-PW (28.01) and NAC-Euler (28.46) are better.",
+}
+"""Where the paper's prose disagrees with its table; the table is quoted."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number of the paper."""
+
+    mean: float
+    std: float
+
+
+@cache
+def rows(name: str) -> tuple[dict[str, str], ...]:
+    """Rows of a data file beside this one."""
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def names() -> dict[str, str]:
+    """Registered name -> the paper's name, in the order of its table."""
+    return {row["model"]: row["name"] for row in rows("paper_table1.csv")}
+
+
+def printed(task: str, model: str) -> Printed | None:
+    """Mean and standard deviation of the paper's five folds; None where it has no number."""
+    for row in rows("paper_table1.csv"):
+        if row["model"] == model and f"{task}_mean" in row:
+            return Printed(float(row[f"{task}_mean"]), float(row[f"{task}_std"]))
+    return None
+
+
+def runtime(model: str) -> tuple[float, float] | None:
+    """Sequences per second and peak memory in MB on the paper's T4; None where it has no numbers."""
+    for row in rows("paper_runtime.csv"):
+        if row["model"] == model:
+            return float(row["throughput_per_s"]), float(row["peak_mb"])
+    return None
+
+
+def in_order(models: list[str]) -> list[str]:
+    """Models in the order of the paper's table, those that it does not know behind."""
+    order = list(names())
+    return sorted(models, key=lambda model: (order.index(model) if model in order else len(order), model))

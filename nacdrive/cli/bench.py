@@ -1,0 +1,98 @@
+"""``nacdrive bench``: the paper's tables, every model, the same code."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nacdrive.bench.config import TableConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nacdrive.bench.cell import Cell, Result
+
+
+def table(config: TableConfig) -> int:
+    """Compute the grid, with a line per cell under way and one per cell that is done."""
+    from rich.console import Console
+
+    from nacdrive.base.runs import run_record
+    from nacdrive.bench.grid import compute, plan
+    from nacdrive.bench.places import told
+    from nacdrive.bench.tables import markdown, write_tables
+
+    console = Console(stderr=True, highlight=False)
+    with console.status("reading the data"):
+        grid = plan(config)
+    console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
+    for line in told(grid.places):
+        console.print(f"  {line}")
+    try:
+        with Board(console, len(grid.cells)) as board:
+            results = compute(grid, config, board.under_way, board.done)
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; finished cells are kept in {grid.folder}, those under way in their checkpoints: "
+            "the same command with --resume goes on.",
+            file=sys.stderr,
+        )
+        return 130
+    command = run_record(config)["command"]
+    found = write_tables(grid.folder, list(results.values()), config, command)
+    print(markdown(found, config, command))
+    print(f"{grid.folder}/table.md, table.csv, table.tex; every cell in results.jsonl")
+    return 0
+
+
+class Board:
+    """What the person sees: a bar per cell under way, one for the whole, and a line for each result."""
+
+    def __init__(self, console: Console, cells: int) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.console = console
+        columns = (TextColumn("{task.description:<34}"), BarColumn(), TextColumn("{task.fields[state]}"))
+        self.progress = Progress(
+            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        )
+        self.whole = self.progress.add_task("all cells", total=cells, state="")
+        self.rows: dict[str, Any] = {}
+
+    def __enter__(self) -> Board:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def under_way(self, cell: Cell, news: dict[str, Any]) -> None:
+        """A cell has begun, or gone on."""
+        row = self.rows.get(cell.key)
+        if row is None:
+            row = self.rows[cell.key] = self.progress.add_task(cell.key, total=None, state="")
+        if "done" in news:
+            self.progress.update(row, completed=news["done"], total=news["total"], state=f"loss {news['loss']:.4g}")
+        else:
+            self.progress.update(row, state=news["state"])
+
+    def done(self, cell: Cell, result: Result) -> None:
+        """A cell has its result."""
+        if (row := self.rows.pop(cell.key, None)) is not None:
+            self.progress.remove_task(row)
+            self.console.print(f"{cell.key}: {line(result)}")
+        self.progress.advance(self.whole)
+
+
+def line(result: Result) -> str:
+    """A result in one line."""
+    if result["status"] == "failed":
+        return f"FAILED ({result['kind']}): {result['reason']}"
+    scores = "; ".join(
+        f"{task} " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
+        for task, values in result["scores"].items()
+    )
+    return f"{scores} ({result['train_s']:.0f} s)"
+
+
+VERBS = {"table": (TableConfig, table)}
