@@ -21,6 +21,7 @@ VERBS = {
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
     "recordings": "info, check, merge: look after recorded episodes",
     "expert": "train, eval, export: the PPO expert",
+    "bench": "table, runtime: every sequence layer on the paper's tasks, and what each costs",
     "doctor": "what works on this machine, and how to mend what does not",
 }
 
