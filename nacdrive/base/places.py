@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -35,3 +37,21 @@ def find_model(name: str, task: str) -> Path:
         if candidate in known:
             return known[candidate]
     raise unknown_name(f"model for {task}", name, known)
+
+
+def data_folder() -> Path:
+    """Where data sets lie: ``$NACDRIVE_DATA``, or ``data`` in the working folder."""
+    return Path(os.environ.get("NACDRIVE_DATA") or "data").expanduser()
+
+
+def cache_folder() -> Path:
+    """Where what can be computed again is kept: ``$NACDRIVE_CACHE``, or ``nacdrive`` in the user's cache folder."""
+    if given := os.environ.get("NACDRIVE_CACHE"):
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library/Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "nacdrive"
