@@ -35,6 +35,7 @@ class GradCam:
     def __call__(self, frame: NDArray[np.uint8] | None = None, choice: int | None = None) -> NDArray[np.float32]:
         """Saliency [height, width] in 0 .. 1 of the newest frame for ``choice``, by default the one that is taken.
 
+        Of a policy that steers continuously, the choices are right and left. Rows that it does not get to see stay 0.
         ``frame`` is not needed: the policy remembers it; the argument is there for the closed loop, which passes it.
         """
         frames, times = self.policy.recent()
@@ -49,8 +50,11 @@ class GradCam:
                 choice = int(self._scores(newest).argmax())
         # relu_attributions: only what speaks for the choice, as in the paper's figures.
         cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
-        map_ = LayerAttribution.interpolate(cam, tuple(newest.shape[1:3]), interpolate_mode="bilinear")[0, 0]
-        return scaled(map_.detach().float().cpu().numpy())
+        first, last = network.config.crop or (0, network.config.height)
+        seen = LayerAttribution.interpolate(cam, (last - first, newest.shape[2]), interpolate_mode="bilinear")[0, 0]
+        map_ = torch.zeros(newest.shape[1:3])
+        map_[first:last] = seen.detach().float().cpu()
+        return scaled(map_.numpy())
 
     def _scores(self, newest: Tensor) -> Tensor:
         """[1, height, width, 3] floats of 0 .. 255 -> scores of the choices [1, choices]."""
@@ -59,8 +63,7 @@ class GradCam:
         if self._past is not None:
             features = torch.cat([self._past, features])
         sequence: Tensor = network.sequence(features.unsqueeze(0), self._times, None)
-        scores: Tensor = network.head(sequence[:, -1])
-        return scores
+        return network.rivals(network.head(sequence[:, -1]))
 
 
 def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:

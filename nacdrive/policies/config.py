@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from nacdrive.base.runs import plain
 
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """Architecture of a policy that looks at frames and chooses among a few actions (paper, Table 4: CarRacing)."""
+    """Architecture of a policy that looks at frames (paper, Table 4; the defaults are those of CarRacing).
+
+    With ``actions`` it chooses among a few, without it steers continuously.
+    """
 
     task: str
     """Task the policy was made for, such as ``carracing``."""
     model: str
     """Registered name of the sequence layer, such as ``nac-steady``."""
     actions: tuple[tuple[float, float, float], ...]
-    """Steering (-1 left .. 1 right), throttle (0 .. 1) and brake (0 .. 1) of each choice."""
+    """Steering (-1 left .. 1 right), throttle (0 .. 1) and brake (0 .. 1) of each choice; empty: steering alone."""
     window: int = 1
     """Frames that a decision may depend on, the present one included; 1 is the paper's form."""
     repeat: int = 4
@@ -30,6 +33,14 @@ class PolicyConfig:
     """Columns of a frame."""
     masked_rows: tuple[int, int] | None = None
     """Rows [from, to) that the network does not get to see, such as the instruments of CarRacing; None for none."""
+    crop: tuple[int, int] | None = None
+    """Rows [from, to) that are kept of a frame; None for all."""
+    resize: tuple[int, int] | None = None
+    """Rows and columns to which the kept part is resized; None to leave it as it is."""
+    yuv: bool = False
+    """Turn RGB into YUV."""
+    activation: Literal["relu", "elu"] = "relu"
+    """Non-linearity of the convolutions and of the dense layer."""
     channels: tuple[int, ...] = (10, 20, 30)
     """Output channels of the convolutions."""
     kernels: tuple[int, ...] = (5, 5, 3)
@@ -46,6 +57,22 @@ class PolicyConfig:
     """Width of the dense layer before the scores."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the sequence layer, such as ``topk``, ``sparsity`` or ``seed``."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the policy steers continuously."""
+        return not self.actions
+
+    @property
+    def preprocessed(self) -> bool:
+        """Whether frames are cropped, resized or turned into YUV before the convolutions see them."""
+        return self.crop is not None or self.resize is not None or self.yuv
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Rows and columns that the convolutions see."""
+        first, last = self.crop or (0, self.height)
+        return self.resize or (last - first, self.width)
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> PolicyConfig:

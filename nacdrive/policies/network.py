@@ -1,4 +1,4 @@
-"""The network of the paper's Table 4 for CarRacing: convolutions per frame, one sequence layer, a dense head."""
+"""The paper's network (Table 4) for driving: convolutions per frame, one sequence layer, a dense head."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.policies.config import PolicyConfig
+from nacdrive.policies.preprocess import Preprocess
 from nacdrive.sequence import build
 
 
 class DrivingNetwork(nn.Module):
-    """Frames and their times -> scores of the actions, at every frame of the sequence.
+    """Frames and their times -> scores of the actions, or the steering, at every frame of the sequence.
 
     Frame i is judged from the frames i-window+1 .. i; the convolutions see every frame once.
     """
@@ -18,14 +19,16 @@ class DrivingNetwork(nn.Module):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
         self.config = config
+        self.preprocess = Preprocess(config) if config.preprocessed else None
+        activation = {"relu": nn.ReLU, "elu": nn.ELU}[config.activation]
         layers: list[nn.Module] = []
         incoming = 3
         for out, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
-            layers += [nn.Conv2d(incoming, out, kernel, stride), nn.ReLU()]
+            layers += [nn.Conv2d(incoming, out, kernel, stride), activation()]
             incoming = out
         self.vision = nn.Sequential(*layers)
         with torch.no_grad():
-            features = self.vision(torch.zeros(1, 3, config.height, config.width)).numel()
+            features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
         self.dropout = nn.Dropout(config.dropout)
         options = dict(config.options)
         if config.model.startswith("nac"):
@@ -34,7 +37,7 @@ class DrivingNetwork(nn.Module):
             config.model, config.d_model, config.num_heads, config.window, in_features=features, **options
         )
         self.head = nn.Sequential(
-            nn.Linear(config.d_model, config.dense), nn.ReLU(), nn.Linear(config.dense, len(config.actions))
+            nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, len(config.actions) or 1)
         )
 
     @property
@@ -42,8 +45,17 @@ class DrivingNetwork(nn.Module):
         """The last convolution, where Grad-CAM looks."""
         return self.vision[-2]
 
+    def rivals(self, outputs: Tensor) -> Tensor:
+        """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""
+        return torch.cat([outputs, -outputs], dim=-1) if self.config.continuous else outputs
+
     def features(self, frames: Tensor) -> Tensor:
-        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features]."""
+        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features].
+
+        Frames that ``preprocess`` has already been through are known by their size, and are taken as they are.
+        """
+        if self.preprocess is not None and frames.shape[1:3] != self.config.input_size:
+            frames = self.preprocess(frames)
         x = frames.to(next(self.parameters()).dtype).mul(2 / 255).sub(1.0).permute(0, 3, 1, 2)
         if self.config.masked_rows is not None:
             first, last = self.config.masked_rows
@@ -52,15 +64,15 @@ class DrivingNetwork(nn.Module):
         return y.flatten(1)
 
     def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """Scores of all frames.
+        """Scores, or steering (-1 left .. 1 right, not clamped), of all frames.
 
         Args:
-            frames: [B, T, height, width, 3], uint8 or floats of 0 .. 255 (then differentiable).
+            frames: [B, T, height, width, 3], uint8 or floats of 0 .. 255 (then differentiable); see ``features``.
             t: seconds since the episode began, [B, T].
             padding: [B, T], True where a frame is padding.
 
         Returns:
-            [B, T, actions]
+            [B, T, actions], or [B, T, 1] without actions.
         """
         B, T = frames.shape[:2]
         x = self.features(frames.flatten(0, 1)).view(B, T, -1)

@@ -67,6 +67,9 @@ class Policy:
             t_s: when it was taken, in seconds since the episode began.
             speed_mps: not used by this network.
 
+        Returns:
+            The action chosen; or the steering, with throttle and brake left at 0 to whoever holds the speed.
+
         Raises:
             ValueError: if the frame has another shape than those the policy was trained on.
         """
@@ -78,6 +81,8 @@ class Policy:
         y, self.state = self.network.sequence.step(features, t, self.state)
         logits = self.network.head(y)[0].float().cpu().numpy()
         self._recent.append((frame, t_s, features))
+        if self.config.continuous:
+            return Action(float(np.clip(logits[0], -1.0, 1.0)), 0.0, 0.0)
         choice = int(logits.argmax())
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)

@@ -12,6 +12,7 @@ from nacdrive.sequence.contract import SequenceLayer
 # name -> (file, class, options that the name stands for)
 LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{name: ("nac", "NACLayer", options) for name, options in VARIANTS.items()},
+    "dense": ("dense", "DenseLayer", {}),
     "rnn": ("rnn", "RNNLayer", {}),
     "lstm": ("lstm", "LSTMLayer", {}),
     "gru": ("gru", "GRULayer", {}),
