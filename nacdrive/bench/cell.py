@@ -84,7 +84,8 @@ def kind_of(error: Exception) -> str:
     text = str(error)
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate memory" in text:
         return "memory"
-    return "not finite" if isinstance(error, UserError) and "finite number" in text else "error"
+    endless = isinstance(error, FloatingPointError) or (isinstance(error, UserError) and "finite number" in text)
+    return "not finite" if endless else "error"
 
 
 def first_line(error: Exception) -> str:
@@ -99,7 +100,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
 
     Raises:
         UserError: for data that do not fit, or a loss that is not finite.
-        ArithmeticError: if an answer to the test part is not finite.
+        FloatingPointError: if an answer to the test part is not finite.
     """
     if cell.device == "cpu":
         torch.set_num_threads(1)
@@ -141,7 +142,7 @@ def test(problem: Problem, task: str, network: torch.nn.Module, fold: Fold, devi
     """Every measure of one task."""
     answers = outputs(network, problem, fold.tests[task], batch=problem.settings.get("valid_batch", 1), device=device)
     if not all(bool(y.isfinite().all()) for y in answers):
-        raise ArithmeticError(f"the network's answers to the test part of {task} are not finite")
+        raise FloatingPointError(f"the network's answers to the test part of {task} are not finite")
     return dict(problem.score(task, answers, fold.tests[task]))
 
 

@@ -15,7 +15,8 @@ from nacdrive.bench.cell import Cell, Result, failure, run_cell
 from nacdrive.driving.record_workers import deaf_to_ctrl_c
 from nacdrive.training.fit import FitUpdate
 
-PRELOADED = ["nacdrive.bench.cell", "nacdrive.training.fit", "torch.utils.tensorboard"]
+# Optimizers import torch._dynamo when the first of them is made, which takes seconds.
+PRELOADED = ["nacdrive.bench.cell", "torch._dynamo", "torch.utils.tensorboard"]
 EVERY_S = 0.5
 """Shortest time between two reports of a cell under way."""
 OnProgress = Callable[[Cell, dict[str, Any]], None]

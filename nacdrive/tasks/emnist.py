@@ -83,7 +83,7 @@ class EMNIST(Classification):
             task=self.name, protocol=self.protocol, model=model, channels_in=len(mean), outputs=len(CLASSES),
             read="last", window=LENGTH, channels=(64, 64), kernels=(5, 5), strides=(5, 5) if paper else (1, 1),
             d_model=64, num_heads=8, dense=(32,), mean=mean, std=std, gap_s=None if paper else mean_gap(train),
-            options={**layer_options(model, self.protocol), **options}, about={"classes": CLASSES},
+            options={**layer_options(model, self.protocol), **options}, about={"classes": list(CLASSES)},
         )  # fmt: skip
         return SeriesNetwork(config)
 
