@@ -19,9 +19,10 @@ from nacdrive.base.errors import UserError
 from nacdrive.data.episode import Episode
 from nacdrive.data.images import encode_png
 from nacdrive.data.writer import RecordingWriter
+from nacdrive.driving.commands import command
 from nacdrive.driving.crew import end_with_parent
 from nacdrive.driving.loop import Driver, Observer, World, ending
-from nacdrive.driving.record_episode import decided, stacked
+from nacdrive.driving.notes import stacked
 from nacdrive.experts import load_expert
 from nacdrive.policies import load_policy
 from nacdrive.sims.carracing import make_carracing
@@ -180,7 +181,7 @@ def drive_together(
     done = terminated = False
     while not done:
         t_s, speed = float(info["t_s"]), float(info["speed_mps"])
-        label, own = decided(teacher.observe(frame)), decided(pupil.step(frame, t_s, speed))
+        label, own = teacher.observe(frame), pupil.step(frame, t_s, speed)
         if rng.random() < 1 / TURN:
             expert_at_wheel = bool(rng.random() < beta)
         action = label if expert_at_wheel else own
@@ -190,8 +191,7 @@ def drive_together(
         labels.append(label)
         times.append(t_s)
         speeds.append(speed)
-        assert action.choice is not None
-        frame, reward, terminated, truncated, info = world.step(action.choice)
+        frame, reward, terminated, truncated, info = world.step(command(world.action_space, action))
         rewards.append(float(reward))
         if info["tiles_visited"] > most_tiles:
             most_tiles, last_gain = float(info["tiles_visited"]), len(frames)

@@ -4,53 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nacdrive.base.control import Action
-from nacdrive.driving.commands import chooses, command
+from nacdrive.driving.commands import command
+from nacdrive.driving.control import Control, Orders
 from nacdrive.driving.disturbance import Camera
 from nacdrive.driving.outcome import Episode, EpisodeResult, off_road
-from nacdrive.driving.safety import POLICY_FAILURES, SafetyStop, checked
+from nacdrive.driving.roles import Driver, Frame, Observer, Saliency, World
+from nacdrive.driving.seat import Seat
 from nacdrive.driving.tick import Listener, Tick
 
-Frame = NDArray[np.uint8]
-Saliency = Callable[[Frame], NDArray[np.float32]]
-
-
-class Driver(Protocol):
-    """Who decides: a policy, or an expert that drives itself."""
-
-    def reset(self) -> None:
-        """Forget the episode before."""
-
-    def step(self, frame: Frame, t_s: float, speed_mps: float | None = None) -> Action:
-        """Decide on one frame, taken ``t_s`` seconds after the episode began."""
-
-    def neurons(self) -> Mapping[str, NDArray[np.float32]]:
-        """Named neuron states of the last decision; empty where there are none."""
-
-
-class Observer(Protocol):
-    """An expert that rides along: it sees every frame and says what it would have done."""
-
-    def observe(self, frame: Frame) -> Action:
-        """The expert's action for ``frame``."""
-
-
-class World(Protocol):
-    """What is driven: a Gymnasium environment whose ``info`` tells time, speed and progress."""
-
-    action_space: Any
-    """Discrete: one of a few choices; Box(2): steering and throttle, each -1 .. 1, negative throttle brakes."""
-
-    def reset(self, *, seed: int | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Start the track of ``seed``."""
-
-    def step(self, action: Any, /) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
-        """Carry out one decision."""
+__all__ = ["Driver", "Frame", "Observer", "Saliency", "World", "drive_episode", "ending"]
 
 
 class Pace:
@@ -68,9 +33,34 @@ class Pace:
             self.origin -= ahead
 
 
+@dataclass(frozen=True)
+class Insight:
+    """What is read out of a driver's head for those who watch, and how often."""
+
+    neurons_every: int = 0
+    """Decisions between two readings of the neuron states; 0 never."""
+    saliency: Saliency | None = None
+    """Says where the driver looks."""
+    saliency_every: int = 1
+    """Decisions between two such looks."""
+    watched: Callable[[], bool] = lambda: True
+    """Whether anybody is there to see it: if not, nothing is read."""
+
+    def into(self, driver: Driver | None, frame: Frame, step: int) -> dict[str, Any]:
+        """``neurons`` and ``saliency`` of a Tick, right after the driver's decision on ``frame``."""
+        found: dict[str, Any] = {}
+        if driver is None or not self.watched():
+            return found
+        if self.neurons_every and step % self.neurons_every == 0:
+            found["neurons"] = driver.neurons()
+        if self.saliency is not None and step % self.saliency_every == 0:
+            found["saliency"] = self.saliency(frame)
+        return found
+
+
 def drive_episode(
     world: World,
-    driver: Driver,
+    driver: Driver | None,
     seed: int,
     *,
     episode: int = 0,
@@ -81,73 +71,108 @@ def drive_episode(
     neurons_every: int = 0,
     saliency: Saliency | None = None,
     saliency_every: int = 1,
+    watched: Callable[[], bool] = lambda: True,
+    control: Control | None = None,
 ) -> EpisodeResult:
     """Drive the track of ``seed`` from start to end and tell every listener of each decision.
 
     ``expert`` begins an expert's episode once the track stands; it sees the true frames, the driver sees them through
-    ``camera``. ``neurons_every`` asks for the neuron states at every so many decisions, 0 never. A driver that fails
-    (an exception, a number that is not finite) is replaced by a safety stop, which ends the episode.
+    ``camera``. ``neurons_every`` asks for the neuron states at every so many decisions, 0 never; they and ``saliency``
+    are read only while ``watched`` says that somebody looks. A driver that fails (an exception, a number that is not
+    finite) is replaced by a safety stop, which ends the episode. ``control`` is asked before every decision whether a
+    person pauses, starts over or has taken the wheel; the result is that of the last start. ``driver`` is None where
+    a person is the only one.
     """
     listeners = tuple(listeners)
-    frame, info = world.reset(seed=seed)
-    driver.reset()
-    observer = expert(world) if expert else None
-    if camera:
-        camera.reset(seed)
-    pace, running, stop = Pace(), Episode(), SafetyStop(chooses(world.action_space))
-    step, done = 0, False
-    while not done:
-        t_s, speed = float(info["t_s"]), info.get("speed_mps")
-        seen = camera(frame) if camera else frame
-        events = ["started"] if step == 0 else []
-        expert_action = observer.observe(frame) if observer else None
-        began = time.perf_counter()
-        if stop.reason is None:
-            try:
-                action = stop.remember(checked(driver.step(seen, t_s, speed)))
-            except POLICY_FAILURES as error:
-                stop.begin(error)
-                events.append(f"safety stop: {stop.reason}")
-        if stop.reason is not None:
-            action = stop.action(speed)
-        decision_ms = (time.perf_counter() - began) * 1e3
-        watch = stop.reason is None
-        neurons = driver.neurons() if watch and neurons_every and step % neurons_every == 0 else {}
-        looked = saliency(seen) if watch and saliency and step % saliency_every == 0 else None
+    insight = Insight(neurons_every, saliency, saliency_every, watched)
+    while True:
+        run = Run(world, driver, seed, episode, expert, camera, insight)
+        pace = Pace()
+        while not run.done:
+            orders = control.poll() if control else Orders()
+            if orders.reset:
+                break
+            tick = run.decide(orders)
+            for listener in listeners:
+                listener(tick)
+            if realtime:
+                pace.wait_until(run.t_s)
+        else:
+            return run.result()
 
-        before = info
-        frame, reward, terminated, truncated, info = world.step(command(world.action_space, action))
-        running.total += float(reward)
-        done = terminated or truncated or stop.finished
-        events += happened(before, info)
-        if done:
-            events.append(ending(info, terminated=terminated, stopped=stop.reason is not None))
+
+class Run:
+    """One start of an episode, decision by decision."""
+
+    def __init__(
+        self,
+        world: World,
+        driver: Driver | None,
+        seed: int,
+        episode: int,
+        expert: Callable[[Any], Observer] | None,
+        camera: Camera | None,
+        insight: Insight,
+    ) -> None:
+        self.world, self.seed, self.episode, self.camera, self.insight = world, seed, episode, camera, insight
+        self.frame, self.info = world.reset(seed=seed)
+        if driver:
+            driver.reset()
+        self.observer = expert(world) if expert else None
+        if camera:
+            camera.reset(seed)
+        self.seat = Seat(driver, world.action_space)
+        self.sum = Episode()
+        self.step, self.done = 0, False
+
+    @property
+    def t_s(self) -> float:
+        """Simulated seconds driven."""
+        return float(self.info["t_s"])
+
+    def decide(self, orders: Orders) -> Tick:
+        """Take one decision, carry it out, and say what came of it."""
+        before, t_s, speed = self.info, self.t_s, self.info.get("speed_mps")
+        seen = self.camera(self.frame) if self.camera else self.frame
+        advice = self.observer.observe(self.frame) if self.observer else None
+        made = self.seat.decide(seen, t_s, speed, orders.keys)
+        sound = self.seat.stop.reason is None
+        insight = self.insight.into(self.seat.driver, seen, self.step) if sound else {}
+
+        asked = command(self.world.action_space, made.action)
+        self.frame, reward, terminated, truncated, self.info = self.world.step(asked)
+        self.sum.total += float(reward)
+        self.done = terminated or truncated or self.seat.stop.finished
+        events = ["started"] * (self.step == 0) + [*orders.events, *made.events, *happened(before, self.info)]
+        if self.done:
+            events.append(ending(self.info, terminated=terminated, stopped=not sound))
         tick = Tick(
-            episode=episode,
-            seed=seed,
-            step=step,
+            episode=self.episode,
+            seed=self.seed,
+            step=self.step,
             t_s=t_s,
             frame=seen,
-            action=action,
+            action=made.action,
             reward=float(reward),
-            episode_return=running.total,
+            episode_return=self.sum.total,
             speed_mps=speed,
             lane_offset_m=before.get("lane_offset_m"),
-            decision_ms=decision_ms,
-            budget_ms=(float(info["t_s"]) - t_s) * 1e3,
-            expert=expert_action,
-            neurons=neurons,
-            saliency=looked,
+            decision_ms=made.took_ms,
+            budget_ms=(self.t_s - t_s) * 1e3,
+            person=made.person,
+            policy=made.policy,
+            expert=advice,
             events=tuple(events),
-            done=done,
+            done=self.done,
+            **insight,
         )
-        running.note(tick, info)
-        for listener in listeners:
-            listener(tick)
-        if realtime:
-            pace.wait_until(float(info["t_s"]))
-        step += 1
-    return running.result(episode, seed, info, stop.reason)
+        self.sum.note(tick, self.info)
+        self.step += 1
+        return tick
+
+    def result(self) -> EpisodeResult:
+        """What came of it."""
+        return self.sum.result(self.episode, self.seed, self.info, self.seat.stop.reason)
 
 
 def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

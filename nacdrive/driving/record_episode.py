@@ -1,21 +1,19 @@
-"""One episode with an expert at the wheel."""
+"""One episode with an expert or a person at the wheel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nacdrive.base.control import Action
 from nacdrive.data.episode import Episode
-from nacdrive.data.images import encode_png
-from nacdrive.driving.loop import Observer, World, ending
+from nacdrive.driving.control import Control
+from nacdrive.driving.experts import ExpertDriver
+from nacdrive.driving.loop import Observer, World, drive_episode
+from nacdrive.driving.notes import Notes, driven
+from nacdrive.driving.tick import Listener
 
 REPORT_EVERY = 20
-"""Recorded frames between two reports of progress. They are encoded together: with the encoder's code and tables in the
-processor's cache this takes about half the time that it takes between two frames of the simulator."""
+"""Recorded frames between two reports of progress."""
 
 
 class Teacher(Protocol):
@@ -30,7 +28,7 @@ class Teacher(Protocol):
 
 def record_episode(
     world: World,
-    expert: Teacher,
+    expert: Teacher | None,
     seed: int,
     *,
     source: str,
@@ -38,76 +36,37 @@ def record_episode(
     hold: int = 1,
     meta: dict[str, Any] | None = None,
     on_frames: Callable[[int], None] = lambda frames: None,
+    listeners: Iterable[Listener] = (),
+    control: Control | None = None,
 ) -> Episode:
     """Let ``expert`` drive the track of ``seed`` to its end.
 
     Args:
         world: What is driven; each of its steps is one recorded frame.
-        expert: Who drives.
+        expert: Who drives; None where a person does, at whose speed the clock then runs.
         seed: Seed of the track.
         source: Name of the environment, for the episode.
-        driver: Name of the expert, for the episode.
+        driver: Name of who drives, for the episode.
         hold: Steps of ``world`` for which one decision of the expert is held. 1 where the world itself repeats the
             action; the expert's ``repeat`` where the world hands out every frame.
         meta: What else the episode shall say of itself.
         on_frames: Called with the number of frames recorded since the last call.
+        listeners: Who else hears every Tick.
+        control: What a person at a browser wants; of an episode that is started over the last start is recorded.
+
+    Raises:
+        RuntimeError: if the expert fails.
     """
-    frame, info = world.reset(seed=seed)
-    at_wheel = expert.new_episode(world)
-    frames: list[bytes] = []
-    seen: list[NDArray[np.uint8]] = []
-    actions: list[Action] = []
-    times, speeds, rewards = [], [], []
-    done = terminated = False
-    while not done:
-        if len(actions) % hold == 0:
-            action = decided(at_wheel.observe(frame))
-        seen.append(frame)
-        actions.append(action)
-        times.append(float(info["t_s"]))
-        speeds.append(float(info["speed_mps"]))
-        assert action.choice is not None
-        frame, reward, terminated, truncated, info = world.step(action.choice)
-        rewards.append(float(reward))
-        done = terminated or truncated
-        if done or len(seen) == REPORT_EVERY:
-            frames += map(encode_png, seen)
-            on_frames(len(seen))
-            seen.clear()
-    choices = np.array([action.choice for action in actions])
-    return Episode(
-        frames=frames,
-        t_s=np.array(times),
-        choice=choices,
-        steering=np.array([action.steering for action in actions], dtype=np.float32),
-        throttle=np.array([action.throttle for action in actions], dtype=np.float32),
-        brake=np.array([action.brake for action in actions], dtype=np.float32),
-        reward=np.array(rewards, dtype=np.float32),
-        speed_mps=np.array(speeds, dtype=np.float32),
-        expert_choice=choices,
-        expert_logits=stacked([action.logits for action in actions]),
-        seed=seed,
-        source=source,
-        driver=driver,
-        episode_return=float(sum(rewards)),
-        meta={
-            **(meta or {}),
-            "ended": ending(info, terminated=terminated, stopped=False),
-            "finished_lap": bool(info.get("finished_lap", False)),
-            "tiles_visited": float(info.get("tiles_visited", 0.0)),
-            "frames_per_decision": hold,
-        },
+    notes = Notes(driven, REPORT_EVERY, on_frames)
+    at_wheel = ExpertDriver(expert.new_episode, world, hold) if expert is not None else None
+    result = drive_episode(
+        world, at_wheel, seed, listeners=(notes, *listeners), control=control, realtime=expert is None
     )
-
-
-def decided(action: Action) -> Action:
-    """``action``, or an error where it is none of the world's few."""
-    if action.choice is None:
-        raise TypeError("this world takes one of a few actions, and the expert gave none")
-    return action
-
-
-def stacked(logits: list[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
-    """[frames, choices], or None where the expert has no scores."""
-    known = [row for row in logits if row is not None]
-    return np.stack(known).astype(np.float32) if len(known) == len(logits) else None
+    if result.failure is not None:
+        raise RuntimeError(f"the expert failed on track {seed}: {result.failure}")
+    more = {
+        "finished_lap": result.finished_lap,
+        "tiles_visited": result.tiles_visited,
+        "frames_per_decision": hold,
+    }
+    return notes.episode(source=source, driver=driver, meta={**(meta or {}), **more})

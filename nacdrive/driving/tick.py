@@ -26,7 +26,7 @@ class Tick:
     frame: NDArray[np.uint8]
     """What the policy saw, [height, width, 3] RGB."""
     action: Action
-    """What the policy decided."""
+    """What was driven: the policy's decision, or that of a person who has taken over."""
     reward: float = 0.0
     """Reward that followed the decision."""
     episode_return: float = 0.0
@@ -39,6 +39,10 @@ class Tick:
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
     """Time between decisions in the simulator: a later decision is a missed tick."""
+    person: bool = False
+    """Whether a person is at the wheel."""
+    policy: Action | None = None
+    """What the policy would have done, where a person drives in its stead."""
     expert: Action | None = None
     """What the expert would have done, where one rides along."""
     neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
