@@ -1,10 +1,13 @@
-"""A listening socket, or one sentence about why there is none."""
+"""A listening port, or one sentence about why there is none; a quiet way to answer on it."""
 
 from __future__ import annotations
 
 import errno
 import socket
 import sys
+from typing import Any
+
+from werkzeug.serving import WSGIRequestHandler
 
 from nacdrive.base.errors import UserError
 
@@ -37,3 +40,12 @@ def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port"
             raise UserError(f"port {port} needs administrator rights: give one above 1023 with {flag}.") from error
         raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and {flag}.") from error
     return listener
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Answers without a line per request on the terminal, where the drive's own output is."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Say nothing."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from flask import Flask
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.serving import BaseWSGIServer, make_server
 
-from nacdrive.base.ports import listen
+from nacdrive.base.ports import QuietHandler, listen
 from nacdrive.live.guard import Guard
 
 WILDCARDS = ("0.0.0.0", "::", "")
@@ -66,12 +66,3 @@ class Serving:
     def url(self) -> str:
         """The address to open."""
         return self._guard.url()
-
-
-class QuietHandler(WSGIRequestHandler):
-    """Answers without a line per request on the terminal, where the drive's own output is."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log(self, type: str, message: str, *args: Any) -> None:
-        """Say nothing."""
