@@ -6,16 +6,16 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from werkzeug.serving import make_server
 
 from nacdrive.base.errors import unknown_name
 from nacdrive.base.ports import QuietHandler, listen
+from nacdrive.bridge.loopback import PromptSocket, tune, unmasked
 
 Result = TypeVar("Result")
-MOST_SEGMENT = 1460
 LOOK_S = 0.05
 
 
@@ -58,7 +58,9 @@ class Threads:
         """Serve in the background."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
-        self._server = make_server(host, port, app, threaded=True, request_handler=QuietHandler, fd=listener.fileno())
+        self._server = make_server(
+            host, port, prompt(app), threaded=True, request_handler=QuietHandler, fd=listener.fileno()
+        )
         listener.close()
         tune(self._server.socket)
         self._serving = threading.Thread(
@@ -122,7 +124,7 @@ class Eventlet:
         listener.setblocking(False)
         green = eventlet.greenio.GreenSocket(listener)
         quiet = Quiet()
-        eventlet.spawn(eventlet.wsgi.server, green, app, log=quiet, log_output=False, debug=False)
+        eventlet.spawn(eventlet.wsgi.server, green, prompt(app), log=quiet, log_output=False, debug=False)
         while not self._stopping.is_set():
             eventlet.sleep(LOOK_S)
             watch()
@@ -171,21 +173,16 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listen(host, port, what="the simulator")
 
 
-def tune(listener: socket.socket) -> None:
-    """Keep the loopback's two waits of 40 ms away; the accepted connections inherit the options."""
-    # The simulator writes a picture in small pieces with Nagle's algorithm on. Loopback's segments are so large that
-    # every piece but the first would wait for a delayed acknowledgement; at this size they are full and go at once.
-    with suppress(OSError, AttributeError):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, MOST_SEGMENT)
-    # The same wait for our own small answers.
-    with suppress(OSError, AttributeError):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def prompt(app: Any) -> Any:
+    """``app`` with websockets that acknowledge promptly."""
 
+    def prompted(environ: dict[str, Any], start_response: Any) -> Any:
+        if "werkzeug.socket" in environ:
+            environ["werkzeug.socket"] = PromptSocket(environ["werkzeug.socket"])
+        elif "eventlet.input" in environ:
+            inner = environ["eventlet.input"]
+            connection = PromptSocket(inner.get_socket())
+            inner.get_socket = lambda: connection
+        return app(environ, start_response)
 
-def unmasked(data: bytes, mask: tuple[int, ...], length: int | None = None, offset: int = 0) -> bytes:
-    """Websocket payload XOR its mask, from ``offset`` on; eventlet's own does it byte by byte, 50 times slower."""
-    length = len(data) if length is None else length
-    shift = offset % 4
-    key = bytes(mask[shift:] + mask[:shift]) * (length // 4 + 1)
-    value = int.from_bytes(data[:length], "big") ^ int.from_bytes(key[:length], "big")
-    return value.to_bytes(length, "big")
+    return prompted
