@@ -16,9 +16,17 @@ LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "rnn": ("rnn", "RNNLayer", {}),
     "lstm": ("lstm", "LSTMLayer", {}),
     "gru": ("gru", "GRULayer", {}),
+    "ct-rnn": ("ct_rnn", "CTRNNLayer", {}),
+    "gru-ode": ("gru_ode", "GRUODELayer", {}),
+    "phased-lstm": ("phased_lstm", "PhasedLSTMLayer", {}),
+    "mmrnn": ("mmrnn", "MMRNNLayer", {}),
+    "ltc": ("ltc", "LTCLayer", {}),
     "cfc": ("cfc", "CfCLayer", {}),
+    "deepstate": ("deepstate", "DeepStateLayer", {}),
+    "s4": ("s4", "S4Layer", {}),
     "attention": ("attention", "AttentionLayer", {}),
     "mha": ("mha", "MHALayer", {}),
+    "mtan": ("mtan", "MTANLayer", {}),
 }
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (

@@ -85,6 +85,8 @@ def test_gradients_reach_every_parameter(name):
 
 def test_when_the_clock_was_started_does_not_matter(name):
     layer, (x, t) = layer_of(name, 4), sequence_of()
+    if layer.time_sense == "clock":
+        pytest.skip("this layer reads the clock by its definition")
     torch.testing.assert_close(layer(x, t + 64.0), layer(x, t), atol=1e-4, rtol=1e-3)
 
 
