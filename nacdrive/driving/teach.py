@@ -19,7 +19,6 @@ from nacdrive.policies import Policy, load_policy, save_policy
 from nacdrive.policies.files import check_device
 from nacdrive.sequence import names
 from nacdrive.tasks import Sample, load_task
-from nacdrive.training.batches import split
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 RUN = "run.json"
@@ -50,7 +49,7 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
         raise unknown_name("model", config.model, names())
     device = check_device(config.device)
     task = load_task(config.task)
-    train, valid = split(task.load(config.data), config.valid_share, config.seed)
+    train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     claim(folder, config)
     began = time.perf_counter()
@@ -59,7 +58,7 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
         if round_ > 0:
             # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
             driven = drive_round(config, folder, round_, watcher)
-            learn, keep = split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
+            learn, keep = task.split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
             train, valid = train + learn, valid + keep
         if done.exists():
             continue

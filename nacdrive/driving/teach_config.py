@@ -12,7 +12,8 @@ from nacdrive.base.errors import UserError, unknown_name
 from nacdrive.base.runs import usable_cores
 from nacdrive.training.config import FitConfig
 
-TASKS = ("carracing",)
+TASKS = ("carracing", "udacity")
+USUAL_DATA = {"carracing": Path("recordings/carracing-expert"), "udacity": Path("recordings/udacity-geometric")}
 FREE_TO_CHANGE = (
     "epochs", "dagger", "learning_rate", "patience", "valid_batch", "checkpoint_steps", "clip", "out", "resume",
     "overwrite", "device", "workers",
@@ -27,13 +28,14 @@ class TrainConfig(FitConfig):
     task: str = "carracing"
     """What is learnt."""
     model: str = "nac-steady"
-    """Sequence layer: nac-steady, nac-exact, nac-euler, lstm or mha."""
-    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = (Path("recordings/carracing-expert"),)
-    """Folders of recordings."""
+    """Sequence layer, such as nac-steady, nac-exact, nac-euler, lstm, or dense for none at all."""
+    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
+    """Folders of recordings; for udacity also of the simulator's own logs (driving_log.csv). If not given, what
+    nacdrive record makes: recordings/carracing-expert or recordings/udacity-geometric."""
     window: int = 4
     """Frames that a decision may depend on; 1 is the paper's form."""
     instruments: bool = True
-    """Let the policy see the rows with speed, wheel and gyro."""
+    """Let the policy see the rows with speed, wheel and gyro (carracing)."""
     dagger: int = 0
     """Rounds of DAgger: drive with the policy, label with the expert, add, continue."""
     dagger_episodes: int = 12
@@ -61,6 +63,8 @@ class TrainConfig(FitConfig):
         super().__post_init__()
         if self.task not in TASKS:
             raise unknown_name("task", self.task, TASKS)
+        if not self.data:
+            object.__setattr__(self, "data", (USUAL_DATA[self.task],))
         for name in ("window", "dagger_episodes", "dagger_epochs"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")

@@ -9,7 +9,7 @@ from nacdrive.tasks.base import DrivingTask, Sample, Task
 
 __all__ = ["TASKS", "DrivingTask", "Sample", "Task", "load_task"]
 
-TASKS = {"carracing": "nacdrive.tasks.carracing"}
+TASKS = {"carracing": "nacdrive.tasks.carracing", "udacity": "nacdrive.tasks.udacity"}
 
 
 def load_task(name: str) -> DrivingTask:

@@ -73,5 +73,12 @@ class DrivingTask(Task, Protocol):
             UserError: if a folder does not hold data of this task.
         """
 
+    def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
+        """What is learnt from and what is validated on; nothing is on both sides.
+
+        Raises:
+            UserError: if there is too little.
+        """
+
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """Architecture of the task's network around the sequence layer ``model``."""

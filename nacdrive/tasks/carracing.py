@@ -17,6 +17,7 @@ from nacdrive.policies import PolicyConfig
 from nacdrive.sims.carracing import ACTIONS, to_action
 from nacdrive.sims.lazy_carracing import FPS
 from nacdrive.tasks.base import Batch, LossOptions, Sample
+from nacdrive.tasks.splits import split_samples
 
 INSTRUMENTS = (84, 96)
 """Rows of a frame that show speed, wheel angle and gyro instead of the track."""
@@ -69,6 +70,10 @@ class CarRacing:
             "teacher": teacher,
         }
         return Sample(recording.episodes[index].path.name, fields)
+
+    def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
+        """Whole episodes to learn from and to validate on."""
+        return split_samples(samples, valid_share, seed)
 
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """The network of the paper's Table 4 (strides are ours), for the frame rate of ``samples``.

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import torch
 
-from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample
 from nacdrive.tasks.base import Batch
+from nacdrive.tasks.splits import seeded
 
 
 @dataclass(frozen=True)
@@ -21,30 +21,6 @@ class Chunk:
     sample: int
     start: int
     stop: int
-
-
-def split(samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-    """Training and validation samples: whole ones, chosen at random, never steps of one sample in both.
-
-    Raises:
-        UserError: if there are fewer than two samples and some are wanted for validation.
-    """
-    wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
-    if wanted >= len(samples):
-        raise UserError(f"{len(samples)} episodes cannot be split into training and validation: record more of them.")
-    order = torch.randperm(len(samples), generator=seeded(seed, 0)).tolist()
-    held = set(order[:wanted])
-    train = [sample for i, sample in enumerate(samples) if i not in held]
-    return train, [sample for i, sample in enumerate(samples) if i in held]
-
-
-def seeded(*numbers: int) -> torch.Generator:
-    """A random generator that depends on all of ``numbers``."""
-    mixed = 0x9E3779B97F4A7C15
-    for number in numbers:
-        mixed = ((mixed ^ (number + 0x7F4A7C15)) * 0xBF58476D1CE4E5B9) % 2**64
-        mixed ^= mixed >> 29
-    return torch.Generator().manual_seed(mixed % 2**63)
 
 
 class BatchSource(Protocol):

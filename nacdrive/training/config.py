@@ -37,11 +37,11 @@ class FitConfig:
     clip: float = 1.0
     """Largest norm of the gradient."""
     soft: float = 0.5
-    """Weight of the expert's whole distribution against its choice alone, 0 .. 1."""
+    """Weight of the expert's whole distribution against its choice alone, 0 .. 1 (where it chooses among actions)."""
     class_weights: float = 0.5
-    """Power of the inverse frequency by which an action counts: 0 = all alike, 1 = balanced."""
+    """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced."""
     augment: bool = True
-    """Shift and light the frames a little, at random."""
+    """Change the frames a little at random: shifted, lit (udacity: mirrored and shadowed too)."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto is bfloat16 on CUDA and float32 on the CPU."""
     checkpoint_steps: int = 100

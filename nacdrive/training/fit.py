@@ -17,7 +17,8 @@ from torch.func import functional_call
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
-from nacdrive.training.batches import Batches, BatchSource, seeded
+from nacdrive.tasks.splits import seeded
+from nacdrive.training.batches import Batches, BatchSource
 from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog

@@ -5,7 +5,8 @@ import torch
 
 from nacdrive.base.errors import UserError
 from nacdrive.tasks import Sample
-from nacdrive.training.batches import Batches, split
+from nacdrive.tasks.splits import split_samples
+from nacdrive.training.batches import Batches
 
 
 def numbered(lengths):
@@ -16,18 +17,18 @@ def numbered(lengths):
 
 def test_an_episode_is_either_learnt_from_or_validated_on():
     samples = numbered([5] * 20)
-    train, valid = split(samples, 0.2, seed=3)
+    train, valid = split_samples(samples, 0.2, seed=3)
     assert len(valid) == 4
     assert not {s.name for s in train} & {s.name for s in valid}
     assert len(train) + len(valid) == 20
-    again, _ = split(samples, 0.2, seed=3)
-    other, _ = split(samples, 0.2, seed=4)
+    again, _ = split_samples(samples, 0.2, seed=3)
+    other, _ = split_samples(samples, 0.2, seed=4)
     assert [s.name for s in again] == [s.name for s in train] != [s.name for s in other]
 
 
 def test_one_episode_cannot_be_split():
     with pytest.raises(UserError, match="record more"):
-        split(numbered([5]), 0.1, seed=0)
+        split_samples(numbered([5]), 0.1, seed=0)
 
 
 @pytest.mark.parametrize("epoch", [None, 0, 1])
