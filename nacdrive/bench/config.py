@@ -69,3 +69,36 @@ class TableConfig:
     def parallel(self) -> int:
         """Cells at a time."""
         return self.workers or (1 if self.device.startswith("cuda") else usable_cores())
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Time and peak memory of every layer's forward pass (the paper's appendix D.4)."""
+
+    models: Annotated[tuple[str, ...], Several] = ()
+    """Sequence layers; all if not given."""
+    devices: Annotated[tuple[str, ...], Several] = ("cpu",)
+    """cpu, cuda or both."""
+    steps: int = 1024
+    """Steps of the sequence."""
+    features: int = 64
+    """Width of the input and of the layer."""
+    heads: int = 4
+    """Heads of the layers that have some."""
+    batch: int = 1
+    """Sequences per pass."""
+    passes: int = 10
+    """Passes that are measured."""
+    threads: int = 1
+    """Threads on a CPU."""
+    seed: int = 0
+    """Seeds weights and inputs."""
+    out: Path = Path("runs/bench-runtime")
+    """Folder of runtime.json and runtime.md."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "features", "heads", "batch", "passes", "threads"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least 1.")
+        if self.features % self.heads:
+            raise UserError(f"--features {self.features} is not divisible by --heads {self.heads}: choose another.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nacdrive.bench.config import TableConfig
+from nacdrive.bench.config import RuntimeConfig, TableConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,4 +95,27 @@ def line(result: Result) -> str:
     return f"{scores} ({result['train_s']:.0f} s)"
 
 
-VERBS = {"table": (TableConfig, table)}
+def runtime(config: RuntimeConfig) -> int:
+    """Measure, with a line per layer."""
+    from rich.console import Console
+
+    from nacdrive.bench.runtime import Row, measure_all, write
+
+    console = Console(stderr=True, highlight=False)
+
+    def on_row(row: Row) -> None:
+        done = row["status"] == "done"
+        console.print(
+            f"{row['device']} {row['model']}: {1e3 * row['time_s']:.2f} ms"
+            if done
+            else f"{row['device']} {row['model']}: FAILED ({row['kind']}): {row['reason']}"
+        )
+
+    with console.status("measuring"):
+        rows = measure_all(config, on_row)
+    print(write(rows, config))
+    print(f"{config.out}/runtime.md, runtime.json")
+    return 0
+
+
+VERBS = {"table": (TableConfig, table), "runtime": (RuntimeConfig, runtime)}

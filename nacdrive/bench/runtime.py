@@ -1,0 +1,170 @@
+"""The paper's runtime and memory experiment (appendix D.4): every layer's forward pass, in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import torch
+
+from nacdrive.base.errors import unknown_name
+from nacdrive.base.files import write_json, write_text
+from nacdrive.base.runs import run_record, start_method
+from nacdrive.bench import paper
+from nacdrive.bench.cell import first_line, kind_of
+from nacdrive.bench.config import RuntimeConfig
+from nacdrive.driving.record_workers import deaf_to_ctrl_c
+from nacdrive.policies.files import check_device
+from nacdrive.sequence import build, names
+
+Row = dict[str, Any]
+MIB = 2**20
+STATUS = Path("/proc/self/status")
+
+
+def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """One row per device and layer, in the paper's order.
+
+    Raises:
+        UserError: for an unknown layer or a device that is not there.
+    """
+    known = names()
+    for model in config.models:
+        if model not in known:
+            raise unknown_name("model", model, known)
+    for device in config.devices:
+        check_device(device)
+    rows = []
+    for device in config.devices:
+        for model in paper.in_order(list(config.models) or known):
+            row = in_a_process(model, device, config)
+            rows.append(row)
+            on_row(row)
+    return rows
+
+
+def in_a_process(model: str, device: str, config: RuntimeConfig) -> Row:
+    """Measure one layer where nothing else has used memory; a failure is a row too."""
+    context = multiprocessing.get_context(start_method())
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(model, device, config, theirs))  # type: ignore[attr-defined]
+    with deaf_to_ctrl_c():
+        process.start()
+    theirs.close()
+    try:
+        row: Row = ours.recv()
+    except EOFError:
+        process.join()
+        row = {"status": "failed", "kind": "memory" if process.exitcode == -9 else "error"}
+        row["reason"] = f"its process ended with exit code {process.exitcode}"
+    finally:
+        process.terminate()
+        process.join()
+    return {"model": model, "device": device, **row}
+
+
+def work(model: str, device: str, config: RuntimeConfig, pipe: Connection) -> None:
+    """What the process does."""
+    try:
+        pipe.send({"status": "done", **measure(model, device, config)})
+    except Exception as error:
+        pipe.send({"status": "failed", "kind": kind_of(error), "reason": first_line(error)})
+
+
+@torch.inference_mode()
+def measure(model: str, device: str, config: RuntimeConfig) -> Row:
+    """Time and memory of a layer's forward passes.
+
+    Returns:
+        ``time_s`` and ``time_std_s`` over the passes, ``throughput_per_s`` (sequences), ``peak_mib`` that one pass
+        adds (None where the system does not tell), ``parameters``.
+    """
+    torch.manual_seed(config.seed)
+    if device == "cpu":
+        torch.set_num_threads(config.threads)
+    layer = build(model, config.features, config.heads, config.steps).eval().to(device)
+    x = torch.randn(config.batch, config.steps, config.features, device=device)
+    t = torch.rand(config.batch, config.steps, device=device).cumsum(dim=1)
+    layer(x[:, :16], t[:, :16])
+    before = memory(device, reset=True)
+    layer(x, t)
+    after = memory(device)
+    times = [timed(lambda: layer(x, t), device) for _ in range(config.passes)]
+    mean = fmean(times)
+    return {
+        "time_s": mean,
+        "time_std_s": pstdev(times),
+        "throughput_per_s": config.batch / mean,
+        "peak_mib": None if before is None or after is None else max(0.0, after - before) / MIB,
+        "parameters": sum(p.numel() for p in layer.parameters()),
+    }
+
+
+def timed(pass_: Callable[[], object], device: str) -> float:
+    """Seconds of one pass, the device's work included."""
+    cuda = device.startswith("cuda")
+    if cuda:
+        torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    pass_()
+    if cuda:
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def memory(device: str, reset: bool = False) -> float | None:
+    """Bytes: in use now (``reset``, which also forgets the peak), or at the peak since."""
+    if device.startswith("cuda"):
+        if reset:
+            torch.cuda.reset_peak_memory_stats(device)
+            return float(torch.cuda.memory_allocated(device))
+        return float(torch.cuda.max_memory_allocated(device))
+    if not STATUS.exists():
+        return None
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    field = "VmRSS:" if reset else "VmHWM:"
+    return 1024 * float(STATUS.read_text().split(field)[1].split()[0])
+
+
+def markdown(rows: Sequence[Row], config: RuntimeConfig, command: str) -> str:
+    """A table per device, the paper's throughput and memory beside ours."""
+    lines = [
+        f"{config.passes} forward passes after one to warm up: {config.steps} steps, {config.features} features, "
+        f"{config.heads} heads, batch {config.batch}, float32, {config.threads} thread on a CPU. "
+        "Memory: what one pass adds to the peak. *Paper*: TensorFlow on a T4. "
+        f"Command: `{command}`."
+    ]
+    for device in dict.fromkeys(row["device"] for row in rows):
+        header = ["layer", "time, ms", "sequences/s", "peak, MiB", "parameters", "paper: sequences/s", "paper: MB"]
+        lines += ["", f"### {device}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+        lines += ["| " + " | ".join(cells(row)) + " |" for row in rows if row["device"] == device]
+    return "\n".join(lines) + "\n"
+
+
+def cells(row: Row) -> Iterator[str]:
+    """A row of the table."""
+    yield row["model"]
+    if row["status"] == "failed":
+        yield from (f"failed ({row['kind']})", "-", "-", "-")
+    else:
+        yield f"{1e3 * row['time_s']:.2f} ± {1e3 * row['time_std_s']:.2f}"
+        yield f"{row['throughput_per_s']:.3g}"
+        yield "-" if row["peak_mib"] is None else f"{row['peak_mib']:.1f}"
+        yield f"{row['parameters']:,}"
+    printed = paper.runtime(row["model"])
+    yield from (f"{printed[0]:g}", f"{printed[1]:g}") if printed else ("-", "-")
+
+
+def write(rows: Sequence[Row], config: RuntimeConfig) -> str:
+    """Write ``runtime.json`` and ``runtime.md`` into the result's folder; returns the Markdown."""
+    record = run_record(config)
+    text = markdown(rows, config, record["command"])
+    write_json(config.out / "runtime.json", {**record, "threads": config.threads, "rows": list(rows)})
+    write_text(config.out / "runtime.md", text)
+    return text
