@@ -15,6 +15,7 @@ from nacdrive.driving.disturbance import Disturbance
 from nacdrive.sims.seeds import PUPIL_TEST
 
 if TYPE_CHECKING:
+    from nacdrive.driving.keeper import Keeper
     from nacdrive.driving.outcome import EpisodeResult
 
 ENVIRONMENTS = ("carracing",)
@@ -38,6 +39,12 @@ class DriveConfig:
     """No page, and as fast as possible."""
     fast: bool = False
     """As fast as possible instead of in real time."""
+    allow_control: bool = False
+    """Let the page pause, start over and take the wheel with the arrow keys; without it the page is read-only."""
+    corrections: Path | None = None
+    """Recording of what a person drives after taking over; recordings/corrections-MODEL if not given."""
+    record: Path | None = None
+    """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
     host: str = "127.0.0.1"
     """Address that the page is served on; another than this machine's own asks viewers for a token."""
     port: int = 8090
@@ -64,6 +71,8 @@ class DriveConfig:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed < 0:
             raise UserError(f"--seed is {self.seed}: it must not be negative.")
+        if self.allow_control and self.headless:
+            raise UserError("--allow-control needs the page: leave out --headless.")
         for name in ("neurons_every", "saliency_every"):
             if getattr(self, name) < 0:
                 flag = f"--{name.replace('_', '-')}"
@@ -83,6 +92,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     import torch
 
     from nacdrive.base.places import find_model
+    from nacdrive.driving.control import Control
     from nacdrive.driving.disturbance import Camera
     from nacdrive.driving.loop import drive_episode
     from nacdrive.driving.tick import Listener
@@ -108,11 +118,19 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         from nacdrive.explain.saliency import GradCam
 
         look = GradCam(policy)
+    control = Control() if config.allow_control else None
+    fps = FPS / policy.repeat
     with ExitStack() as watching:
         listeners: list[Listener] = []
+        page = None
         if watched:
             page = LiveServer(
-                config.host, config.port, f"{policy.name} on CarRacing", policy.circuit(), choices=ACTIONS
+                config.host,
+                config.port,
+                f"{policy.name} on CarRacing",
+                policy.circuit(),
+                choices=ACTIONS,
+                control=control,
             )
             print(f"watch at {page.start()}", flush=True)
             watching.callback(page.stop)
@@ -120,8 +138,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         with ExitStack() as driving:
             world = make_carracing(renderer=config.renderer, repeat=policy.repeat)
             driving.callback(world.close)
+            listeners += keepers(config, driving, policy.name, expert.name if expert is not None else None, fps)
             if config.video is not None:
-                listeners.append(driving.enter_context(video(config.video, policy.name, FPS / policy.repeat)))
+                listeners.append(driving.enter_context(video(config.video, policy.name, fps)))
             for episode in range(config.episodes):
                 result = drive_episode(
                     world,
@@ -135,6 +154,8 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
                     neurons_every=config.neurons_every if watched else 0,
                     saliency=look,
                     saliency_every=max(config.saliency_every, 1),
+                    watched=lambda: page is not None and page.viewers > 0,
+                    control=control,
                 )
                 print(sentence(result), flush=True)
                 results.append(result)
@@ -143,6 +164,28 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         if watched and config.hold != "no" and (config.hold == "yes" or sys.stdin.isatty()):
             hold()
     return results
+
+
+def keepers(config: DriveConfig, stack: ExitStack, policy: str, expert: str | None, fps: float) -> list[Keeper]:
+    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is."""
+    from nacdrive.driving.keeper import corrections, drives
+
+    found = []
+    if config.allow_control:
+        folder = config.corrections or Path("recordings") / f"corrections-{policy}"
+        found.append(("corrections", corrections(folder, source=config.env, fps=fps)))
+    if config.record is not None:
+        whole = drives(config.record, source=config.env, fps=fps, driver=policy, teacher=expert)
+        found.append(("drives", whole))
+    for what, keeper in found:
+        stack.push(lambda *_, what=what, keeper=keeper: print(kept(what, keeper), end="", flush=True))
+        stack.enter_context(keeper)
+    return [keeper for _, keeper in found]
+
+
+def kept(what: str, keeper: Keeper) -> str:
+    """What is in a recording now; nothing where nothing was added."""
+    return f"{keeper.kept} {what} added to {keeper.folder}\n" if keeper.kept else ""
 
 
 def hold() -> None:

@@ -135,4 +135,5 @@ class Control:
         with self._changed:
             yield
             self._changed.notify_all()
-        self.on_change()
+            # Inside the lock, so that listeners hear of changes in their order.
+            self.on_change()

@@ -7,8 +7,10 @@ from typing import Any
 from flask import Flask, Response, abort, request, send_from_directory
 
 from nacdrive.base.places import shipped
+from nacdrive.driving.control import Control
 from nacdrive.live.encoder import Encoder
 from nacdrive.live.guard import HEADERS, Guard
+from nacdrive.live.person import attend_person
 from nacdrive.live.stage import Stage
 from nacdrive.live.viewer import attend
 
@@ -46,20 +48,33 @@ def base_app(guard: Guard, mode: str) -> Flask:
     return app
 
 
-def live_app(stage: Stage, guard: Guard, hello: dict[str, Any]) -> Flask:
-    """The application of a running drive: the page and the stream."""
+def live_app(stage: Stage, guard: Guard, hello: dict[str, Any], control: Control | None = None) -> Flask:
+    """The application of a running drive: page and stream, and a way in for orders where there is a ``control``."""
     app = base_app(guard, "live")
     encoder = Encoder()
 
     @app.route("/stream", websocket=True)
     def stream() -> Response:
-        if request.headers.get("Origin") is None:
-            abort(403, "The stream is for this page only.")
+        page_only()
         with stage.viewer():
             attend(request.environ, stage, encoder, hello)
         return Hijacked()
 
+    @app.route("/control", websocket=True)
+    def person() -> Response:
+        page_only()
+        if control is None:
+            abort(403, "This drive can only be watched: it was started without --allow-control.")
+        attend_person(request.environ, stage, control)
+        return Hijacked()
+
     return app
+
+
+def page_only() -> None:
+    """Refuse a socket that no browser's page opens: the guard has compared the origin of those that have one."""
+    if request.headers.get("Origin") is None:
+        abort(403, "This connection is for the page only.")
 
 
 class Hijacked(Response):

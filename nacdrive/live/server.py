@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nacdrive.driving.control import Control
 from nacdrive.driving.tick import Tick
 from nacdrive.live.app import live_app
 from nacdrive.live.guard import Guard
@@ -17,6 +18,7 @@ class LiveServer(Serving):
 
     Closing the browser, opening five of them or freezing one changes nothing for the loop: ``publish`` only keeps the
     newest Tick. Bound to this machine unless ``host`` says otherwise; then a one-time token is needed to look.
+    Strictly read-only without ``control``; with it, whoever may look may also pause, start over and take the wheel.
     """
 
     def __init__(
@@ -27,15 +29,20 @@ class LiveServer(Serving):
         circuit: Mapping[str, Any] | None = None,
         choices: Sequence[str] = (),
         announce: Callable[[str], None] = print,
+        control: Control | None = None,
     ) -> None:
         self._stage = Stage()
+        if control is not None:
+            self._stage.steer(control.state)
+            control.on_change = lambda: self._stage.steer(control.state)
         hello = {
             "title": title,
             "circuit": dict(circuit) if circuit is not None else None,
             "choices": list(choices),
+            "control": control is not None,
         }
         guard = Guard(host, announce)
-        super().__init__(host, port, live_app(self._stage, guard, hello), guard)
+        super().__init__(host, port, live_app(self._stage, guard, hello, control), guard)
 
     @property
     def viewers(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
+from nacdrive.base.control import Action
 from nacdrive.driving.tick import Tick
 
 COLUMNS = (
@@ -27,9 +28,15 @@ COLUMNS = (
     "expert_throttle",
     "expert_brake",
     "expert_choice",
+    "person",
+    "policy_steering",
+    "policy_throttle",
+    "policy_brake",
+    "policy_choice",
     "reward",
     "episode_return",
     "speed_mps",
+    "lane_offset_m",
     "decision_ms",
     "budget_ms",
     "missed",
@@ -51,7 +58,9 @@ class Glimpse:
     rows: list[Row]
     events: list[dict[str, Any]]
     status: str
-    status_version: int
+    control: dict[str, Any]
+    said: int
+    """Version of ``status`` and ``control``."""
 
 
 class Stage:
@@ -65,7 +74,8 @@ class Stage:
         self._events: deque[dict[str, Any]] = deque(maxlen=HISTORY_EVENTS)
         self._event_count = 0
         self._status = ""
-        self._status_version = 0
+        self._control: dict[str, Any] = {}
+        self._said = 0
         self._missed = 0
         self._clock_offset = 0.0
         self._closed = False
@@ -108,11 +118,18 @@ class Stage:
     def say(self, status: str) -> None:
         """Show ``status`` on every page; an empty one gives way to the state of the stream."""
         with self._changed:
-            if status == self._status:
-                return
-            self._status = status
-            self._status_version += 1
-            self._changed.notify_all()
+            if status != self._status:
+                self._status = status
+                self._said += 1
+                self._changed.notify_all()
+
+    def steer(self, control: dict[str, Any]) -> None:
+        """Show on every page who is at the wheel and whether the drive stands still."""
+        with self._changed:
+            if control != self._control:
+                self._control = control
+                self._said += 1
+                self._changed.notify_all()
 
     def close(self) -> None:
         """End the run for all viewers."""
@@ -120,19 +137,17 @@ class Stage:
             self._closed = True
             self._changed.notify_all()
 
-    def glimpse(self, seq: int, event: int, status_version: int, timeout_s: float) -> Glimpse | None:
-        """Wait until something is newer than ``seq`` / ``status_version``; None after ``timeout_s`` or at the end."""
+    def glimpse(self, seq: int, event: int, said: int, timeout_s: float) -> Glimpse | None:
+        """Wait until something is newer than ``seq`` / ``said``; None after ``timeout_s`` or at the end."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._seq > seq or self._status_version > status_version, timeout_s
-            )
-            if self._closed or (self._seq <= seq and self._status_version <= status_version):
+            self._changed.wait_for(lambda: self._closed or self._seq > seq or self._said > said, timeout_s)
+            if self._closed or (self._seq <= seq and self._said <= said):
                 return None
             fresh = min(self._seq - seq, len(self._rows))
             rows = [self._rows[i] for i in range(-fresh, 0)]
             events = [entry for entry in self._events if entry["n"] > event]
             tick = self._tick if self._seq > seq else None
-            return Glimpse(self._seq, tick, rows, events, self._status, self._status_version)
+            return Glimpse(self._seq, tick, rows, events, self._status, self._control, self._said)
 
     def _clock(self, tick: Tick) -> float:
         """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
@@ -158,7 +173,6 @@ class Stage:
 
 def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
     """One line of numbers per Tick, in the order of ``COLUMNS``; None where there is no number."""
-    action, expert = tick.action, tick.expert
     return (
         seq,
         finite(clock),
@@ -166,22 +180,26 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         tick.episode,
         tick.seed,
         tick.step,
-        finite(action.steering),
-        finite(action.throttle),
-        finite(action.brake),
-        action.choice,
-        finite(expert.steering) if expert else None,
-        finite(expert.throttle) if expert else None,
-        finite(expert.brake) if expert else None,
-        expert.choice if expert else None,
+        *decision(tick.action),
+        *decision(tick.expert),
+        int(tick.person),
+        *decision(tick.policy),
         finite(tick.reward),
         finite(tick.episode_return),
         finite(tick.speed_mps),
+        finite(tick.lane_offset_m),
         finite(tick.decision_ms),
         finite(tick.budget_ms),
         missed,
         int(tick.done),
     )
+
+
+def decision(action: Action | None) -> tuple[float | None, float | None, float | None, int | None]:
+    """Steering, throttle, brake and choice."""
+    if action is None:
+        return (None, None, None, None)
+    return finite(action.steering), finite(action.throttle), finite(action.brake), action.choice
 
 
 def finite(value: float | None) -> float | None:

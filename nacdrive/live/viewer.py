@@ -25,18 +25,12 @@ PATIENCE_S = 1.0
 PING_S = 20
 SEND_BUFFER = 1 << 20
 LARGEST_ANSWER = 256
-"""Bytes; a viewer says nothing longer than an acknowledgement."""
+"""Bytes; a viewer says nothing longer than an acknowledgement, a person nothing longer than the keys held down."""
 
 
 def attend(environ: dict[str, Any], stage: Stage, encoder: Encoder, hello: dict[str, Any]) -> None:
     """Serve one viewer until it leaves or the run ends; runs in the viewer's own thread."""
-    # Without the browser's offer to compress: JPEG does not shrink, and deflate would cost the driver's core.
-    environ = {key: value for key, value in environ.items() if key != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
-    # Room for all that is ever in flight, so that a send never stops half-way and a ping never lands inside it.
-    environ["werkzeug.socket"].setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
-    socket = Server.accept(
-        environ, ping_interval=PING_S, max_message_size=LARGEST_ANSWER, thread_class=background_thread
-    )
+    socket = accept(environ)
     try:
         socket.send(json.dumps({"kind": "hello", "columns": COLUMNS, **hello}, allow_nan=False))
         stream(socket, stage, encoder)
@@ -47,27 +41,37 @@ def attend(environ: dict[str, Any], stage: Stage, encoder: Encoder, hello: dict[
         return
 
 
+def accept(environ: dict[str, Any]) -> Server:
+    """Answer a browser's wish for a WebSocket."""
+    # Without the browser's offer to compress: JPEG does not shrink, and deflate would cost the driver's core.
+    environ = {key: value for key, value in environ.items() if key != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
+    # Room for all that is ever in flight, so that a send never stops half-way and a ping never lands inside it.
+    environ["werkzeug.socket"].setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
+    return Server.accept(environ, ping_interval=PING_S, max_message_size=LARGEST_ANSWER, thread_class=background_thread)
+
+
 def stream(socket: Server, stage: Stage, encoder: Encoder) -> None:
     """Send what is new whenever the viewer is ready for it."""
     seq = event = in_flight = 0
-    status = -1
+    said = -1
     while not stage.closed:
         in_flight -= answers(socket, block=in_flight >= IN_FLIGHT)
         if in_flight >= IN_FLIGHT:
             continue
-        seen = stage.glimpse(seq, event, status, PATIENCE_S)
+        seen = stage.glimpse(seq, event, said, PATIENCE_S)
         if seen is None:
             continue
         packed = encoder.packed(seen)
-        socket.send(message(header(seen, changed=seen.status_version != status), packed))
+        socket.send(message(header(seen, changed=seen.said != said), packed))
         in_flight += 1
-        seq, status = seen.seq, seen.status_version
+        seq, said = seen.seq, seen.said
         event = seen.events[-1]["n"] if seen.events else event
 
 
 def header(seen: Glimpse, *, changed: bool) -> dict[str, Any]:
-    """What this viewer has not seen: rows, events, and the status line where it changed."""
-    return {"rows": seen.rows, "events": seen.events, **({"status": seen.status} if changed else {})}
+    """What this viewer has not seen: rows, events, and where they changed the status line and who is in control."""
+    said = {"status": seen.status, "control": seen.control} if changed else {}
+    return {"rows": seen.rows, "events": seen.events, **said}
 
 
 def answers(socket: Server, *, block: bool) -> int:

@@ -47,7 +47,7 @@ def pack(tick: Tick, seq: int) -> Packed:
     if tick.saliency is not None:
         grey = as_bytes(shrink(np.asarray(tick.saliency, dtype=np.float32)), 0.0, 1.0)
         add("saliency", "u8", grey.tobytes(), grey.shape, lo=0.0, hi=1.0)
-    for name, decided in (("logits", tick.action), ("expert_logits", tick.expert)):
+    for name, decided in (("logits", tick.policy or tick.action), ("expert_logits", tick.expert)):
         if decided is not None and decided.logits is not None:
             scores = float32(decided.logits)
             add(name, "f32", scores.tobytes(), scores.shape)

@@ -33,6 +33,7 @@ export class Board {
     this.frame.clear();
     this.log.clear();
     this.marks = [];
+    $("legend-person").hidden = true;
     this.ring = new Ring(columns, capacity);
   }
 
@@ -45,6 +46,10 @@ export class Board {
   curtain(text) {
     if ($("curtain").hidden !== !text) $("curtain").hidden = !text;
     put($("curtain"), text);
+  }
+
+  paused(on) {
+    $("frame").parentElement.dataset.paused = on ? "yes" : "no";
   }
 
   event(event) {
@@ -69,9 +74,14 @@ export class Board {
   show(row, bitmap, parts, gap) {
     this.where(row);
     this.does.show(row, parts);
+    if (row.person && $("legend-person").hidden) $("legend-person").hidden = false;
     if (bitmap) {
       this.why.attention.keep(row.seq, bitmap);
       this.frame.show(bitmap, parts.get("saliency"));
+      if (this.shape !== bitmap.width / bitmap.height) {
+        this.shape = bitmap.width / bitmap.height;
+        $("frame").parentElement.style.aspectRatio = this.shape;
+      }
       put($("frame-note"), `what the network sees, ${bitmap.width} × ${bitmap.height}`);
     }
     if (parts?.has("saliency")) put($("saliency-note"), "");

@@ -6,6 +6,7 @@ import { Wheel } from "./wheel.js";
 const $ = (id) => document.getElementById(id);
 const known = Number.isFinite;
 const percent = (p) => (known(p) ? `${Math.round(p * 100)} %` : "–");
+const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 const fixed = (v, digits) => (known(v) ? v.toFixed(digits) : "–");
 
 // Text nodes are touched only when the text changes, so that nothing is laid out without need.
@@ -15,16 +16,18 @@ export function put(element, text) {
 
 function meter(id, centred) {
   const element = $(id);
-  const [fill, needle] = element.querySelectorAll(".fill, .needle");
+  const fill = element.querySelector(".fill");
+  const needles = [...element.querySelectorAll(".needle")];
   const output = element.querySelector("output");
-  let last = null;
-  return (value, expert) => {
+  const last = [];
+  return (value, ...others) => {
     fill.style.transform = `scaleX(${known(value) ? value : 0})`;
-    if (needle && !Object.is(expert, last)) {
-      last = expert;
-      needle.style.visibility = known(expert) ? "visible" : "hidden";
-      needle.style.left = `${centred ? 50 + 50 * expert : 100 * expert}%`;
-    }
+    needles.forEach((needle, i) => {
+      if (Object.is(others[i], last[i])) return;
+      last[i] = others[i];
+      needle.style.visibility = known(last[i]) ? "visible" : "hidden";
+      needle.style.left = `${centred ? 50 + 50 * last[i] : 100 * last[i]}%`;
+    });
     const digits = Math.abs(value).toFixed(2);
     put(output, !known(value) ? "–" : !centred ? digits : value === 0 ? "0" : `${value < 0 ? "left" : "right"} ${digits}`);
   };
@@ -44,6 +47,7 @@ export class DoesView {
     this.wheel = new Wheel($("wheel"));
     this.meters = { steering: meter("steering", true), throttle: meter("throttle"), brake: meter("brake") };
     this.latency = meter("latency");
+    this.card = $("verb").closest(".card");
     this.names = [];
     this.rows = [];
   }
@@ -52,16 +56,21 @@ export class DoesView {
     this.names = names;
     this.rows = [];
     $("choices").replaceChildren();
+    $("choices").hidden = !names.length;
   }
 
   show(row, parts) {
-    this.wheel.set(row.steering, row.expert_steering);
-    for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`]);
+    this.wheel.set(row.steering, row.expert_steering, row.policy_steering, row.person === 1);
+    for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`], row[`policy_${name}`]);
+    this.card.dataset.person = row.person ? "yes" : "no";
+    put($("does-note"), row.person ? "a person drives, the policy beside" : "what it decides now");
     put($("verb"), verb(row));
     this.showChoices(row, parts);
     this.showExpert(row);
     put($("speed"), fixed(row.speed_mps, 1));
-    put($("return"), fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
+    const offset = known(row.lane_offset_m);
+    put($("return-name"), offset ? "lane offset m" : "return");
+    put($("return"), offset ? signed(row.lane_offset_m) : fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
     put($("missed"), fixed(row.missed, 0));
     $("missed").classList.toggle("bad", row.missed > 0);
     this.showLatency(row);
@@ -69,8 +78,11 @@ export class DoesView {
 
   showChoices(row, parts) {
     const part = parts?.get("logits");
+    const own = row.person ? { steering: row.policy_steering, throttle: row.policy_throttle, brake: row.policy_brake, choice: row.policy_choice } : row;
+    // What the policy would do, where a person drives in its stead.
+    const would = row.person && known(own.steering) ? `policy: ${verb(own).toLowerCase()}` : "";
     if (!part) {
-      if (!this.rows.length) put($("sure"), "\u00a0");
+      if (!this.rows.length || row.person) put($("sure"), would || "\u00a0");
       return;
     }
     if (this.rows.length !== part.data.length) this.build(part.data.length);
@@ -78,10 +90,12 @@ export class DoesView {
     this.rows.forEach((entry, i) => {
       entry.fill.style.transform = `scaleX(${known(shares[i]) ? shares[i] : 0})`;
       put(entry.output, percent(shares[i]));
-      entry.row.dataset.chosen = row.choice === i ? "yes" : "no";
+      entry.row.dataset.chosen = own.choice === i ? "yes" : "no";
+      entry.row.dataset.person = row.person && row.choice === i ? "yes" : "no";
       entry.row.dataset.expert = row.expert_choice === i ? "yes" : "no";
     });
-    put($("sure"), known(row.choice) && row.choice >= 0 ? `${percent(shares[row.choice])} sure` : "\u00a0");
+    const sure = known(own.choice) && own.choice >= 0 ? `${percent(shares[own.choice])} sure` : "";
+    put($("sure"), [would, sure].filter(Boolean).join(", ") || "\u00a0");
   }
 
   build(count) {
@@ -101,6 +115,7 @@ export class DoesView {
       row.append(mark, name, track, output);
       return { row, fill, output };
     });
+    $("choices").hidden = false;
     $("choices").replaceChildren(...this.rows.map((entry) => entry.row));
   }
 

@@ -1,5 +1,6 @@
 // A running drive: every message goes onto the board; the newest one is what is seen.
 
+import { Helm } from "./helm.js";
 import { LiveSource } from "./live_source.js";
 
 const SPAN_S = 30;
@@ -9,24 +10,36 @@ export function startLive(board) {
   let status = "";
   let told = false;
   let heard = 0;
+  const helm = new Helm(document.getElementById("helm"), () => board.ring && $state() !== "lost" && settle());
 
   function settle() {
     const silent = performance.now() - heard > SILENCE_MS;
+    const { paused, person, needs_person: waits } = helm.state;
+    board.paused(paused && told);
     if (status) {
       board.state("waiting", status);
       if (silent || !told) board.curtain(status);
+    } else if (waits && person === null) {
+      board.state("waiting", "Nobody is at the wheel");
+      board.curtain("The car waits for you: press Take the wheel.");
+    } else if (told && paused) {
+      board.state("paused", "Paused");
+      board.curtain("");
     } else if (!told) {
       board.state("waiting", "Waiting for the first frame …");
       board.curtain("Waiting for the first frame …");
     } else {
       const over = board.ring.at(board.ring.length - 1, "done") === 1;
-      board.state(silent ? "waiting" : "live", !silent ? "Live" : over ? "Episode over" : "No new frames");
+      if (silent) board.state("waiting", over ? "Episode over" : "No new frames");
+      else if (person !== null) board.state("person", helm.mine ? "You drive" : "A person drives");
+      else board.state("live", "Live");
       board.curtain("");
     }
   }
 
   function hello(description) {
     board.describe(description);
+    helm.allow(description.control);
     told = false;
     status = "";
     settle();
@@ -34,6 +47,7 @@ export function startLive(board) {
 
   async function message({ header, parts }) {
     if (header.status !== undefined) status = header.status;
+    if (header.control?.person !== undefined) helm.show(header.control);
     for (const row of header.rows) board.ring.push(row);
     for (const event of header.events) board.event(event);
     const jpeg = parts.get("frame");

@@ -8,16 +8,22 @@ const known = Number.isFinite;
 const digits = (n) => (v) => (known(v) ? v.toFixed(n) : "–");
 const side = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${Math.abs(v).toFixed(2)} ${v < 0 ? "L" : "R"}`);
 
+const RETURN = { name: "return", range: (s) => [Math.min(0, s.min("episode_return")), Math.max(10, s.max("episode_return") * 1.1)], text: (r) => digits(0)(r.episode_return),
+  series: [{ column: "episode_return", colour: "policy", main: true }] };
+// Where the world says how far from the middle of the road the car is, this tells more than the return.
+const OFFSET = { name: "lane offset", unit: "m", zero: true, text: (r) => (known(r.lane_offset_m) ? `${Math.abs(r.lane_offset_m).toFixed(2)} ${r.lane_offset_m < 0 ? "L" : "R"}` : "–"),
+  range: (s) => { const side = Math.max(1.5, 1.1 * s.max("lane_offset_m"), -1.1 * s.min("lane_offset_m")); return [-side, side]; },
+  series: [{ column: "lane_offset_m", colour: "policy", main: true }] };
+
 const STRIPS = [
   { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => side(r.steering),
-    series: [{ column: "expert_steering", colour: "expert", dash: true, step: true }, { column: "steering", colour: "policy", step: true, main: true }] },
+    series: [{ column: "expert_steering", colour: "expert", dash: true, step: true }, { column: "policy_steering", colour: "policy", step: true }, { column: "steering", colour: "person", step: true, when: 1 }, { column: "steering", colour: "policy", step: true, main: true, when: 0 }] },
   { name: "pedals", range: () => [-1.1, 1.1], zero: true, ends: ["throttle", "brake"],
     text: (r) => (r.brake > 0 ? `brake ${digits(2)(r.brake)}` : known(r.throttle) ? `gas ${digits(2)(r.throttle)}` : "–"),
     series: [{ column: "throttle", colour: "go", step: true, fill: true }, { column: "brake", colour: "stop", step: true, fill: true, sign: -1 }] },
   { name: "speed", unit: "m/s", range: (s) => [0, Math.max(10, s.max("speed_mps") * 1.1)], text: (r) => digits(1)(r.speed_mps),
     series: [{ column: "speed_mps", colour: "policy", main: true }] },
-  { name: "return", range: (s) => [Math.min(0, s.min("episode_return")), Math.max(10, s.max("episode_return") * 1.1)], text: (r) => digits(0)(r.episode_return),
-    series: [{ column: "episode_return", colour: "policy", main: true }] },
+  RETURN,
   { name: "decision", unit: "ms", line: "budget_ms", text: (r) => `${digits(1)(r.decision_ms)} ms`,
     range: (s) => [0, decisionTop(s.max("decision_ms"), s.last("budget_ms"))],
     series: [{ column: "decision_ms", colour: "policy", main: true, late: true }] },
@@ -28,7 +34,7 @@ function decisionTop(slowest, budget) {
   return known(budget) ? budget * (slowest > budget ? Math.min(3, (1.15 * slowest) / budget) : 1.2) : Math.max(1, slowest * 1.2);
 }
 
-const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "episode_return", "decision_ms", "budget_ms"];
+const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "lane_offset_m", "episode_return", "decision_ms", "budget_ms"];
 
 export class Strips {
   constructor(canvas) {
@@ -75,11 +81,12 @@ export class Strips {
     this.left = 5.9 * u;
     this.right = width - 6.4 * u;
     const bottom = height - 1.5 * u;
-    const each = bottom / STRIPS.length;
     const view = this.view;
+    const strips = STRIPS.map((strip) => (strip === RETURN && known(view?.ring.at(view.ring.length - 1, "lane_offset_m")) ? OFFSET : strip));
+    const each = bottom / strips.length;
     const x = view ? (t) => this.left + ((t - view.t0) / (view.t1 - view.t0)) * (this.right - this.left) : null;
     if (view) this.grid(c, x, bottom, u);
-    STRIPS.forEach((strip, i) => this.strip(c, strip, i * each + 0.28 * u, (i + 1) * each - 0.28 * u, x, u));
+    strips.forEach((strip, i) => this.strip(c, strip, i * each + 0.28 * u, (i + 1) * each - 0.28 * u, x, u));
     if (view) this.marks(c, x, bottom);
   }
 

@@ -32,7 +32,7 @@ export const colours = {};
 
 function read() {
   const style = getComputedStyle(root);
-  for (const name of ["bg", "card", "sunk", "ink", "dim", "line", "policy", "expert", "go", "stop", "other", "alert"]) {
+  for (const name of ["bg", "card", "sunk", "ink", "dim", "line", "policy", "expert", "go", "stop", "other", "person", "alert"]) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
   for (const name of ["low", "high", "rest"]) {

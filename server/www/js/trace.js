@@ -53,7 +53,9 @@ export function trace(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
     c.lineTo(startX, y(0));
   };
   for (let i = first; i < end; i++) {
-    const v = ring.at(i, series.column) * sign;
+    // when: 0 or 1 for the stretches in which the policy or a person drives.
+    const shown = series.when === undefined || (ring.at(i, "person") || 0) === series.when;
+    const v = shown ? ring.at(i, series.column) * sign : NaN;
     const px = x(ring.at(i, "clock_s"));
     const fresh = ring.at(i, "episode") !== episode;
     episode = ring.at(i, "episode");

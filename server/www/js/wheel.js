@@ -10,12 +10,14 @@ export class Wheel {
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
     this.steering = NaN;
     this.expert = NaN;
+    this.policy = NaN;
+    this.person = false;
   }
 
-  set(steering, expert) {
-    if (Object.is(steering, this.steering) && Object.is(expert, this.expert)) return;
-    this.steering = steering;
-    this.expert = expert;
+  // policy: where it would hold the wheel while a person does.
+  set(steering, expert, policy = NaN, person = false) {
+    if ([steering, expert, policy, person].every((v, i) => Object.is(v, [this.steering, this.expert, this.policy, this.person][i]))) return;
+    Object.assign(this, { steering, expert, policy, person });
     this.surface.touch();
   }
 
@@ -32,8 +34,9 @@ export class Wheel {
     c.beginPath();
     c.arc(0, 0, r * 0.95, -Math.PI / 2 - FULL_LOCK, -Math.PI / 2 + FULL_LOCK);
     c.stroke();
+    const held = this.person ? colours.person : colours.policy;
     if (angle) {
-      c.strokeStyle = colours.policy;
+      c.strokeStyle = held;
       c.beginPath();
       c.arc(0, 0, r * 0.95, -Math.PI / 2 + Math.min(0, angle), -Math.PI / 2 + Math.max(0, angle));
       c.stroke();
@@ -56,13 +59,22 @@ export class Wheel {
     c.beginPath();
     c.arc(0, 0, r * 0.2, 0, 2 * Math.PI);
     c.fill();
-    c.strokeStyle = colours.policy;
+    c.strokeStyle = held;
     c.lineCap = "butt";
     c.lineWidth = r * 0.135;
     c.beginPath();
     c.arc(0, 0, rim, -Math.PI / 2 - 0.13, -Math.PI / 2 + 0.13);
     c.stroke();
     c.restore();
+    if (Number.isFinite(this.policy)) {
+      c.fillStyle = colours.policy;
+      c.strokeStyle = colours.card;
+      c.lineWidth = r * 0.03;
+      c.beginPath();
+      c.arc(r * 0.93 * Math.sin(this.policy * FULL_LOCK), -r * 0.93 * Math.cos(this.policy * FULL_LOCK), r * 0.085, 0, 2 * Math.PI);
+      c.fill();
+      c.stroke();
+    }
     if (Number.isFinite(this.expert)) {
       c.rotate(this.expert * FULL_LOCK);
       c.translate(0, -r * 0.93);
