@@ -49,7 +49,8 @@ def hust(folder: Path, name: str, samples: int) -> Path:
     from scipy.io import savemat
 
     path = folder / name
-    savemat(path, {"data": np.arange(samples, dtype=np.float64)[:, None], "fs": 51200})
+    signal = np.arange(samples, dtype=np.float64)[:, None]
+    savemat(path, {"data": signal, "rpm": -np.ones((samples + 1, 1)), "fs": 24.07})
     return path
 
 

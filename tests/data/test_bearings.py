@@ -101,7 +101,8 @@ def test_longest_increasing_equals_trying_every_subset() -> None:
 def test_xjtu_files_count_minutes_whatever_their_order(tmp_path: Path, header: bool) -> None:
     folder = made_bearings.xjtu(tmp_path, header=header)
     (folder / "4.csv").unlink()
-    (bearing,) = open_bearings("xjtu-sy", tmp_path)
+    with pytest.warns(UserWarning, match=r"Bearing1_1 lacks 4.csv: the bearing is read without"):
+        (bearing,) = open_bearings("xjtu-sy", tmp_path)
     assert (bearing.name, bearing.condition, bearing.rate_hz) == ("Bearing1_1", "35Hz12kN", 25_600)
     assert [path.stem for path in bearing.files] == ["1", "2", "3", "5", "6", "7", "8", "9", "10", "11", "12"]
     np.testing.assert_allclose(bearing.snapshot_s, [0, 60, 120, 240, 300, 360, 420, 480, 540, 600, 660])
@@ -127,6 +128,15 @@ def test_a_last_file_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"acc_00004.csv was cut off: it is left out"):
         (bearing,) = open_bearings("pronostia", tmp_path)
     assert len(bearing) == 3
+
+
+def test_absent_files_are_named_the_first_five(tmp_path: Path) -> None:
+    folder = made_bearings.pronostia(tmp_path, snapshots=12)
+    for number in (1, 3, 4, 6, 8, 9, 11):
+        (folder / f"acc_{number:05d}.csv").unlink()
+    with pytest.warns(UserWarning, match=r"lacks acc_00001.csv, .*4.csv, .*6.csv, acc_00008.csv and 2 more"):
+        (bearing,) = open_bearings("pronostia", tmp_path)
+    np.testing.assert_allclose(bearing.snapshot_s, [0, 30, 50, 80, 100])
 
 
 def test_a_file_cut_off_in_the_middle_is_named_when_read(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Layout:
 
     dataset: str
     file_name: re.Pattern[str]
+    file_format: str
     columns: int
     period_s: float
     """Nominal time between two snapshots."""
@@ -42,6 +43,7 @@ class Layout:
 PRONOSTIA = Layout(
     "pronostia",
     re.compile(r"acc_(\d+)\.csv", re.IGNORECASE),
+    "acc_{:05d}.csv",
     6,
     10.0,
     ("1800 rpm, 4000 N", "1650 rpm, 4200 N", "1500 rpm, 5000 N"),
@@ -50,6 +52,7 @@ PRONOSTIA = Layout(
 XJTU_SY = Layout(
     "xjtu-sy",
     re.compile(r"(\d+)\.csv", re.IGNORECASE),
+    "{}.csv",
     2,
     60.0,
     ("35Hz12kN", "37.5Hz11kN", "40Hz10kN"),
@@ -126,6 +129,7 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
         warnings.warn(f"{paths[-1]} was cut off: it is left out.", stacklevel=3)
         paths = paths[:-1]
     numbers = [file_number(layout.file_name, path) for path in paths]
+    warn_of_gaps(layout, paths[0].parent, numbers)
     temperature = None
     if layout is PRONOSTIA:
         stamps = [first_stamp(path) for path in paths]
@@ -144,6 +148,15 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
         read_file=read_file,
         temperature_c=temperature,
     )
+
+
+def warn_of_gaps(layout: Layout, folder: Path, numbers: list[int]) -> None:
+    """Name the files (the first five) that are absent between a bearing's first and last."""
+    absent = sorted(set(range(1, numbers[-1])) - set(numbers))
+    if absent:
+        shown = ", ".join(layout.file_format.format(number) for number in absent[:5])
+        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+        warnings.warn(f"{folder} lacks {shown}{more}: the bearing is read without.", stacklevel=4)
 
 
 def file_number(pattern: re.Pattern[str], path: Path) -> int:

@@ -58,13 +58,16 @@ def open_hust(name: str, condition: str, paths: list[Path]) -> Bearing:
 
 @lru_cache(maxsize=1)
 def read_mat(path: Path) -> NDArray[np.float32]:
-    """Signal of a MATLAB file, [samples, 1]: the longest numeric array in it. Remembers the last file read.
+    """Signal of a MATLAB file, [samples, 1]: its variable ``data``, or else its longest one. Remembers the last file.
+
+    The variable ``fs`` of the published files is the speed of the shaft, not the sampling rate.
 
     Raises:
         UserError: if it is no MATLAB file up to version 7, holds no signal, or the signal has a gap.
     """
-    signals = [a for a in mat_content(path).values() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"]
-    signal = max(signals, key=np.size, default=np.zeros(0)).astype(np.float32).ravel()
+    arrays = {k: a for k, a in mat_content(path).items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
+    longest = max(arrays.values(), key=np.size, default=np.zeros(0))
+    signal = arrays.get("data", longest).astype(np.float32).ravel()
     if len(signal) < SNAPSHOT:
         raise UserError(f"{path} holds no signal of a second or more: it is no HUST recording.")
     bad = np.flatnonzero(~np.isfinite(signal))
