@@ -19,6 +19,7 @@ VERBS = {
     "eval": "drive many unseen seeds: metrics, report, videos",
     "replay": "watch recorded episodes again, beside a policy or another run",
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
+    "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge: look after recorded episodes",
     "expert": "train, eval, export: the PPO expert",
     "bench": "table, runtime: every sequence layer on the paper's tasks, and what each costs",

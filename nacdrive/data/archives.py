@@ -8,13 +8,14 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from pathlib import Path
 
 from nacdrive.base.errors import UserError
 from nacdrive.base.places import cache_folder
 
-SUFFIXES = (".tar.xz", ".tar.gz", ".tgz", ".tar")
+SUFFIXES = (".tar.xz", ".tar.gz", ".tgz", ".tar", ".zip")
 
 
 def is_archive(path: Path) -> bool:
@@ -37,9 +38,13 @@ def unpacked(archive: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        with tarfile.open(archive) as tar:
-            tar.extractall(partial, filter="data")
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError) as error:
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(partial)
+        else:
+            with tarfile.open(archive) as tar:
+                tar.extractall(partial, filter="data")
+    except (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise UserError(f"{archive} cannot be unpacked ({error}): fetch it again.") from error
     else:
         # Another process may have been quicker.

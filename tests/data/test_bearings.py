@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import tarfile
 import warnings
 from pathlib import Path
@@ -197,6 +198,13 @@ def test_a_short_hust_recording_is_refused(tmp_path: Path) -> None:
     made_bearings.hust(tmp_path, "B500.mat", 100)
     with pytest.raises(UserError, match="no signal of a second or more"):
         open_bearings("hust", tmp_path)
+
+
+def test_a_zip_is_unpacked_too(tmp_path: Path) -> None:
+    made_bearings.xjtu(tmp_path / "made", snapshots=2)
+    shutil.make_archive(str(tmp_path / "in/XJTU"), "zip", tmp_path / "made")
+    (bearing,) = open_bearings("xjtu-sy", tmp_path / "in")
+    assert len(bearing) == 2 and bearing.read(1).shape == (64, 2)
 
 
 def test_an_archive_is_unpacked_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

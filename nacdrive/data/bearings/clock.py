@@ -17,6 +17,10 @@ DAY_S = 86_400.0
 TENTH_S = 0.1
 
 
+class ClockWarning(UserWarning):
+    """Files whose clock was not believed."""
+
+
 def first_stamp(path: Path) -> float:
     """Seconds since midnight in the first row of a vibration file (hour, minute, second, microsecond, ...).
 
@@ -52,6 +56,7 @@ def snapshot_times(name: str, stamps: Sequence[float], numbers: Sequence[int], p
         warnings.warn(
             f"{name}: the clock of {len(times) - len(kept)} of {len(times)} files runs backwards; "
             "their times are taken from the file numbers.",
+            ClockWarning,
             stacklevel=2,
         )
     # Between believed stamps linearly, beyond them at the nominal rate.

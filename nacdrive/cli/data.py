@@ -1,0 +1,125 @@
+"""``nacdrive data list|fetch|check``: the public data sets beside driving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+
+@dataclass(frozen=True)
+class ListConfig:
+    """Say which data sets nacdrive knows, and which are there."""
+
+    folder: Path | None = None
+    """Folder of the data sets; default is $NACDRIVE_DATA, or 'data' in the working folder."""
+
+
+@dataclass(frozen=True)
+class FetchConfig:
+    """Download data sets and compare their checksums."""
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Names of data sets, such as 'mnist'."""
+    folder: Path | None = None
+    """Folder of the data sets, each in a folder of its name; default as for 'list'."""
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    """Read a data set to its end and name what is missing or damaged."""
+
+    name: tyro.conf.Positional[str]
+    """Name of the data set."""
+    folder: tyro.conf.Positional[Path | None] = None
+    """Where it lies; default is a folder of its name among the data sets."""
+
+
+def list_(config: ListConfig) -> int:
+    """Print what each data set is, how it is got, and where it lies."""
+    from nacdrive.base.places import data_folder
+    from nacdrive.data.downloads import DATA_SETS
+
+    root = config.folder or data_folder()
+    for name, data_set in DATA_SETS.items():
+        place = root / name
+        there = place.is_dir() and any(place.iterdir())
+        print(f"{name:<10} {data_set.what}")
+        print(f"{'':<10} {f'nacdrive data fetch {name}' if data_set.files else f'by hand from {data_set.home}'}")
+        print(f"{'':<10} {'lies in' if there else 'not in'} {place}")
+    return 0
+
+
+def fetch(config: FetchConfig) -> int:
+    """Fetch one data set after another."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from nacdrive.base.errors import UserError
+    from nacdrive.base.places import data_folder
+    from nacdrive.data import downloads
+
+    if not config.names:
+        raise UserError(f"name the data sets to fetch: known are {', '.join(downloads.DATA_SETS)}.")
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    data_sets = [downloads.find_data_set(name) for name in config.names]
+    for data_set in data_sets:
+        folder = (config.folder or data_folder()) / data_set.name
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            paths = downloads.fetch(data_set, folder, bar=partial(FileBar, progress))
+        print(f"{folder}: {len(paths)} file{'s' * (len(paths) != 1)} of {data_set.name}, as published")
+    return 0
+
+
+class FileBar:
+    """A bar of rich with the methods of tqdm's that pooch calls."""
+
+    def __init__(self, progress: Any, name: str) -> None:
+        self.progress = progress
+        self.task = progress.add_task(name, total=None)
+
+    @property
+    def total(self) -> float | None:
+        """Bytes of the file; pooch sets it when the server has said."""
+        size: float | None = next(task.total for task in self.progress.tasks if task.id == self.task)
+        return size
+
+    @total.setter
+    def total(self, size: int) -> None:
+        self.progress.update(self.task, total=size or None)
+
+    def update(self, size: int) -> None:
+        """So many bytes more have come."""
+        self.progress.update(self.task, advance=size)
+
+    def reset(self) -> None:
+        """Begin again at nothing."""
+        self.progress.update(self.task, completed=0)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+def check(config: CheckConfig) -> int:
+    """Print one line per finding; 0 if all is sound, 1 if something is missing or damaged."""
+    from nacdrive.base.places import data_folder
+    from nacdrive.data.contents import contents
+    from nacdrive.data.downloads import find_data_set
+
+    data_set = find_data_set(config.name)
+    folder = config.folder or data_folder() / data_set.name
+    sound = True
+    for finding in contents(data_set.name, folder):
+        print(f"{MARKS[finding.kind]}{finding.text}")
+        sound &= finding.kind != "problem"
+    return 0 if sound else 1
+
+
+MARKS = {"sound": "", "note": "note: ", "problem": "PROBLEM: "}
+
+
+VERBS = {"list": (ListConfig, list_), "fetch": (FetchConfig, fetch), "check": (CheckConfig, check)}
