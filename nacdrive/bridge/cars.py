@@ -34,6 +34,8 @@ class Car:
         self.separator = "."
         self.speed_mps = 0.0
         self.manual = False
+        self.known = False
+        """Whether it has reported as it should."""
         self.foreign = False
         """Whether it turned out to be another simulator, which is left alone."""
         self._braked = False

@@ -43,6 +43,14 @@ class PromptSocket:
                 self._connection.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
         return data
 
+    def send(self, data: bytes, flags: int = 0) -> int:
+        """Send; a connection that has gone is a broken pipe, whichever way it went: simple-websocket knows no other."""
+        try:
+            sent: int = self._connection.send(data, flags)
+        except OSError as error:
+            raise BrokenPipeError(error.errno, str(error)) from error
+        return sent
+
 
 def unmasked(data: bytes, mask: tuple[int, ...], length: int | None = None, offset: int = 0) -> bytes:
     """Websocket payload XOR its mask, from ``offset`` on; eventlet's own does it byte by byte, 50 times slower."""

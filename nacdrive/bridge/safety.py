@@ -39,11 +39,12 @@ class Safety:
         return recovered
 
     def fail(self, reason: str, now_s: float) -> bool:
-        """Note that there is no sound decision; True if an emergency begins."""
-        begins = self.reason is None
-        if begins:
-            self.reason, self._began_s = reason, now_s
-        return begins
+        """Note that there is no sound decision; True if an emergency begins or has another reason than before."""
+        news = reason != self.reason
+        if self.reason is None:
+            self._began_s = now_s
+        self.reason = reason
+        return news
 
     def overdue(self, now_s: float) -> bool:
         """Whether the last sound decision is longer ago than is allowed."""

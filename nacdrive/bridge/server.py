@@ -190,8 +190,8 @@ class Bridge:
         reply: Reply | None = None
         decision: Decision | None = None
         if not car.take(self.in_flight, now):
-            # Its twin is being decided on. That one takes too long if the safety stop drives meanwhile.
-            if self.safety is not None and self._wheel.drives(car):
+            # If the safety stop drives while another report is being decided on, that takes too long.
+            if car.busy and self.safety is not None and self._wheel.drives(car):
                 self._send(car, self._steer(car, self._wheel.emergency()))
             else:
                 self.dropped += 1
@@ -213,21 +213,24 @@ class Bridge:
         if car.manual:
             car.manual = False
             self._notices.say("manual", "The keys were let go: the policy drives.")
-        driven = car is self._cars.driven() and not self._leaving
         try:
             report = read(data)
-        except ForeignTelemetryError as error:
-            car.foreign = True
-            self._notices.say("foreign", str(error))
-            return None, None
-        except BadTelemetryError as error:
-            return self._steer(car, self._wheel.fail(str(error)) if driven else STOP), None
-        car.foreign, car.separator, car.speed_mps = False, report.separator, report.speed_mps
-        if driven:
+        except (BadTelemetryError, ForeignTelemetryError) as error:
+            if isinstance(error, ForeignTelemetryError) and not car.known:
+                car.foreign = True
+                self._notices.say("foreign", f"A simulator is left alone: {error}.")
+                return None, None
+            return self._steer(car, self._wheel.fail(str(error)) if self._drives(car) else STOP), None
+        car.known, car.foreign = True, False
+        car.separator, car.speed_mps = report.separator, report.speed_mps
+        if self._drives(car):
             action, decision = self._wheel.drive(report, car)
             return self._steer(car, action), decision
         # One that is not driven is left alone once it is slow: each answer would make it report again.
         return self._steer(car, STOP) if self._leaving or car.speed_mps > RELEASE_MPS else None, None
+
+    def _drives(self, car: Car) -> bool:
+        return car is self._cars.driven() and not self._leaving
 
     def _manual(self, car: Car) -> Reply:
         if not car.manual:
@@ -255,8 +258,10 @@ class Bridge:
         drives = self._wheel.drives(car)
         action = STOP
         wake = now - car.heard_s > (SILENCE_S if car.tries < TRIES else PATIENT_SILENCE_S)
-        if drives and self._wheel.safety.overdue(now):
-            wake = wake or self.safety is None
+        if drives and self.safety is not None:
+            action = self._wheel.emergency()
+        elif drives and self._wheel.safety.overdue(now):
+            wake = True
             why = "the policy is still at work" if car.busy else "the simulator sends no picture"
             action = self._wheel.fail(f"no decision for {self._wheel.safety.limit_s:g} s, {why}")
         if wake:

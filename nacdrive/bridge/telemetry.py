@@ -35,7 +35,7 @@ class BadTelemetryError(ValueError):
 
 
 class ForeignTelemetryError(Exception):
-    """A report of another simulator; a sentence about which."""
+    """A report of another simulator; half a sentence about which."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def read(data: Any) -> Report:
         raise BadTelemetryError(f"its telemetry is no object but {type(data).__name__}")
     for key, name in FOREIGN.items():
         if key in data:
-            raise ForeignTelemetryError(f"This is the simulator of {name}: nacdrive drives that of Term 1.")
+            raise ForeignTelemetryError(f"it is the simulator of {name}, and nacdrive drives that of Term 1")
     numbers = {name: data.get(name) for name in ("steering_angle", "throttle", "speed")}
     if any(isinstance(value, int | float) for value in numbers.values()):
         raise ForeignTelemetryError(
-            "This simulator sends numbers where that of Term 1 sends strings: nacdrive does not know it."
+            "it sends numbers where the simulator of Term 1 sends strings: nacdrive does not know it"
         )
     angle, throttle, speed = (number(name, value) for name, value in numbers.items())
     image = data.get("image")
