@@ -55,7 +55,7 @@ class MHALayer(SequenceLayer):
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         seen = visible(x.shape[1], self.window, padding, x.device)
-        return self._merge(self.attend(*self._heads(x), seen, causal=seen is None))
+        return self.merge(self.attend(*self._heads(x), seen, causal=seen is None))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each [B, heads, T, d_head]."""
@@ -63,7 +63,7 @@ class MHALayer(SequenceLayer):
         q, k, v = self.qkv(x).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         return q, k, v
 
-    def _merge(self, y: Tensor) -> Tensor:
+    def merge(self, y: Tensor) -> Tensor:
         """[B, heads, T, d_head] -> [B, T, d_model]."""
         merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
         return merged
@@ -78,4 +78,4 @@ class MHALayer(SequenceLayer):
         q, k, v = self._heads(x.unsqueeze(1))
         if keys is not None and values is not None:
             k, v = torch.cat([keys, k], dim=2)[:, :, -window:], torch.cat([values, v], dim=2)[:, :, -window:]
-        return self._merge(self.attend(q, k, v, None, causal=False))[:, 0], Cache(window, k, v)
+        return self.merge(self.attend(q, k, v, None, causal=False))[:, 0], Cache(window, k, v)

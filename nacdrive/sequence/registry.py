@@ -26,7 +26,14 @@ LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "s4": ("s4", "S4Layer", {}),
     "attention": ("attention", "AttentionLayer", {}),
     "mha": ("mha", "MHALayer", {}),
+    "linear-attention": ("linear_attention", "LinearAttentionLayer", {}),
+    "rela": ("rela", "ReLALayer", {}),
+    "performer": ("performer", "PerformerLayer", {}),
     "mtan": ("mtan", "MTANLayer", {}),
+    "cta": ("cta", "CTALayer", {}),
+    "odeformer": ("odeformer", "ODEFormerLayer", {}),
+    "contiformer": ("contiformer", "ContiFormerLayer", {}),
+    "contiformer-linear": ("contiformer_linear", "ContiFormerLinearLayer", {}),
 }
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (

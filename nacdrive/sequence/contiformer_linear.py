@@ -1,0 +1,70 @@
+"""ContiFormer (Chen et al., 2023) with linear flows, whose trajectories and integrals have a closed matrix form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.sequence.contiformer import INSTANT
+from nacdrive.sequence.windowed import WindowedLayer
+
+
+class ContiFormerLinearLayer(WindowedLayer):
+    """``contiformer`` with the flows dk/ds = S k, dv/ds = S' v, S and S' skew-symmetric: pairs of channels rotate.
+
+    Turned back to time 0, q and k have the same product, and the integral of q(s) . k_j(s) from t_j to t_i becomes
+    (P_i - P_j) . k_j with the running integral P of q: one matrix product instead of T^2 trajectories.
+    """
+
+    time_sense = "gaps"
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        if d_model % (2 * num_heads):
+            raise ValueError(f"d_model {d_model} is not divisible by 2 * {num_heads} heads: channels rotate in pairs")
+        self.qkv = nn.Linear(in_features, 3 * d_model)
+        self.out = nn.Linear(d_model, d_model)
+        # Radians per typical gap, from a turn in six steps to one in thousands.
+        pairs = d_model // num_heads // 2
+        self.key_rate = nn.Parameter(torch.logspace(0, -3, pairs).repeat(num_heads, 1))
+        self.value_rate = nn.Parameter(torch.logspace(0, -3, pairs).repeat(num_heads, 1))
+
+    def project(self, x: Tensor) -> Tensor:
+        """See ``WindowedLayer.project``."""
+        u: Tensor = self.qkv(x)
+        return u
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        N, L, _ = u.shape
+        q, k, v = u.view(N, L, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        s = dt.cumsum(dim=1) - dt[:, :1]
+        q, k = (rotate(f, self.key_rate, -s) for f in (q / math.sqrt(q.shape[-1]), k))
+        y = self.weights(q, k, s) @ rotate(v, self.value_rate, -s)
+        merged: Tensor = self.out(rotate(y, self.value_rate, s).transpose(1, 2).flatten(2))
+        return merged
+
+    def weights(self, q: Tensor, k: Tensor, s: Tensor) -> Tensor:
+        """Attention [N, heads, L, L] of turned back q and k [N, heads, L, D] at times s [N, L] since the first step."""
+        trapezoids = (q[:, :, 1:] + q[:, :, :-1]) * (s.diff(dim=1) / 2)[:, None, :, None]
+        P = torch.cat([torch.zeros_like(q[:, :, :1]), trapezoids], dim=2).cumsum(dim=2)
+        # The product with P_j stands in one more channel.
+        asked = torch.cat([P + INSTANT * q, torch.ones_like(q[..., :1])], dim=-1)
+        keys = torch.cat([k, -(P * k).sum(dim=-1, keepdim=True)], dim=-1)
+        span = (s.unsqueeze(2) - s.unsqueeze(1)).clamp(min=0.0).unsqueeze(1)
+        logits = asked @ keys.transpose(-1, -2) / (span + INSTANT)
+        # On the diagonal the difference of P would be all rounding.
+        logits = torch.diagonal_scatter(logits, (q * k).sum(dim=-1), dim1=-2, dim2=-1)
+        future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=s.device).triu(1)
+        return logits.masked_fill(future, -torch.inf).softmax(dim=-1)
+
+
+def rotate(x: Tensor, rate: Tensor, s: Tensor) -> Tensor:
+    """Turn the channel pairs of x [N, heads, L, D] by rate [heads, D / 2] times s [N, L]."""
+    angle = rate.unsqueeze(1) * s[:, None, :, None]
+    cos, sin = angle.cos(), angle.sin()
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
