@@ -14,6 +14,8 @@ from nacdrive.nac.wiring import Wiring
 
 POLARITIES = ("free", "initial", "fixed")
 ACTIVATIONS = ("tanh", "sigmoid", "silu", "linear")
+ALWAYS_ON = 40.0  # sigmoid gives exactly 1 there, and not yet anything that overflows
+WORTH_A_SPARSE_PRODUCT = 6  # a synapse by itself takes as long as six entries of a dense matrix
 # Keeps the variance through a squashing layer, so that phi varies by about 0.24 at initialisation.
 GAINS = {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0}
 
@@ -72,6 +74,7 @@ class Folded(NamedTuple):
     tanh(z) = 2 sigmoid(2z) - 1 is folded into weights and biases, because torch's sigmoid is several times
     faster than its tanh. ``w2 is None``: the first layer is already the recurrent one (a circuit without
     inter neurons). ``w3 is None``: zq + zk are the motor neurons (linear activation). S = U = C unless pruned.
+    ``b2 is None`` beside a ``w2``: one of the I neurons is always on and brings the bias along.
     """
 
     wq: Tensor  # [H, D, I]
@@ -86,6 +89,7 @@ class Folded(NamedTuple):
     act: str
     unfolds: int
     first_source: int = 0
+    edges: tuple[Tensor, Tensor] | None = None  # row and column of each synapse in wr, where these are few
 
     @property
     def sources(self) -> slice:
@@ -102,6 +106,7 @@ class Order(NamedTuple):
     source: Tensor | None = None  # those of ``command`` with recurrent synapses
     target: Tensor | None = None  # those of ``command`` that these lead to
     first_source: int = 0
+    edges: tuple[Tensor, Tensor] | None = None
 
 
 def _placed(x: Tensor, dim: int, order: Tensor | None) -> Tensor:
@@ -110,6 +115,10 @@ def _placed(x: Tensor, dim: int, order: Tensor | None) -> Tensor:
     if missing:
         x = F.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, missing))
     return x if order is None else x.index_select(dim, order)
+
+
+def _which(chosen: Tensor) -> list[int]:
+    return [int(i) for i in chosen.nonzero()]
 
 
 def _padded(width: int) -> int:
@@ -212,6 +221,10 @@ class Backbone(nn.Module):
         if w2 is not None and b2 is not None:
             w1, b1 = _placed(w1, 2, order.inter), _placed(b1, 1, order.inter)
             w2, b2 = _placed(_placed(w2, 1, order.inter), 2, order.command), _placed(b2, 1, order.command)
+            if order.inter is not None and self.activation != "silu":
+                # The last inter neuron stands for nobody: let it be always on, its synapses are the biases.
+                b1 = torch.cat([b1[:, :-1], torch.full_like(b1[:, -1:], ALWAYS_ON)], 1)
+                w2, b2 = torch.cat([w2[:, :-1], b2.unsqueeze(1)], 1), None
         else:
             w1, b1 = _placed(w1, 2, order.command), _placed(b1, 1, order.command)
         if wr is not None and order.target is not None and len(order.target) == 0:
@@ -223,7 +236,8 @@ class Backbone(nn.Module):
         depth = w1.shape[1] // 2
         act = "silu" if self.activation == "silu" else "sigmoid"
         unfolds = 1 if wr is None else self.unfolds
-        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, unfolds, order.first_source)
+        edges = None if wr is None else order.edges
+        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, unfolds, order.first_source, edges)
 
     def _order(self) -> Order:
         masks = [s.mask for s in (self.motor, self.command, self.inter) if s is not None]
@@ -247,31 +261,24 @@ class Backbone(nn.Module):
                 source |= loops[:, updated].any(1)
                 needed |= source
 
-        nobody = len(needed)
-
-        def which(chosen: Tensor) -> list[int]:
-            return [int(i) for i in chosen.nonzero()]
-
-        def fill(size: int) -> list[int]:
-            return [nobody] * (_padded(size) - size)
-
         # Targets and sources must each be one piece, so neurons that are both lie between the others.
-        before, both, after = which(updated & ~source), which(updated & source), which(source & ~updated)
-        target = fill(len(before) + len(both)) + before + both
-        sources = both + after + fill(len(both) + len(after))
-        command = target + sources[len(both) :] + which(needed & ~updated & ~source)
-        command += fill(len(command))
-        device = needed.device
-        inter = None
+        before, both, after = _which(updated & ~source), _which(updated & source), _which(source & ~updated)
+        nobody = len(needed)
+        target, sources = before + both, both + after
+        command = target + after + _which(needed & ~updated & ~source)
+        inter = edges = None
         if self.inter is not None:
-            used = which(self.inter.mask[:, needed].any(1)) or [len(self.inter.mask)]
-            inter = used + [len(self.inter.mask)] * (_padded(len(used)) - len(used))
-        first = len(target) - len(both)
+            used = _which(self.inter.mask[:, needed].any(1))
+            inter = used + [len(self.inter.mask)] * (_padded(len(used) + 1) - len(used))  # at least one for nobody
+        if self.command is not None and target:
+            found = self.command.mask[sources][:, target].nonzero()
+            if len(found) * WORTH_A_SPARSE_PRODUCT <= len(sources) * len(target):
+                edges = (found[:, 0].contiguous(), found[:, 1].contiguous())
         kept = [
-            None if x is None else torch.tensor(x, dtype=torch.int64, device=device)
-            for x in (inter, command, sources, target)
+            None if x is None else torch.tensor(x, dtype=torch.int64, device=needed.device)
+            for x in (inter, command or [nobody], sources, target)
         ]
-        return Order(kept[0], kept[1], kept[2], kept[3], first)
+        return Order(kept[0], kept[1], kept[2], kept[3], len(before), edges)
 
     def _fold_linear(
         self, w1: Tensor, b1: Tensor, w2: Tensor | None, b2: Tensor | None, wr: Tensor | None, w3: Tensor, b3: Tensor

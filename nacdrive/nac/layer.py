@@ -15,7 +15,8 @@ from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synaps
 from nacdrive.nac.kernels import pair_attention
 from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs
 from nacdrive.nac.rewiring import Map, rewire
-from nacdrive.nac.selection import SELECTIONS, Rules, select
+from nacdrive.nac.rules import Rules
+from nacdrive.nac.selection import SELECTIONS, select
 from nacdrive.nac.stream import Prepared, State, stream_step
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 

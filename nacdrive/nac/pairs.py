@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nacdrive.nac.dynamics import Dynamics
 from nacdrive.nac.gates import Folded
-from nacdrive.nac.selection import Rules
+from nacdrive.nac.rules import Rules
 
 PHIS = ("sigmoid", "tanh", "none")
 PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
@@ -51,9 +51,9 @@ def pair_logits(z: Tensor, w: Folded) -> tuple[Tensor, Tensor, Tensor]:
     if w.w3 is None or w.b3 is None:
         return z.transpose(1, 2), z, z
     act = _activation(w.act, z)
-    if w.w2 is not None and w.b2 is not None:
+    if w.w2 is not None:
         inter = act(z)
-        s = torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
+        s = torch.bmm(inter, w.w2) if w.b2 is None else torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
     else:
         inter = s = z
     if w.wr is None:

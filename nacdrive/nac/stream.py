@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from nacdrive.nac.checks import check_gaps, check_tokens
 from nacdrive.nac.gates import Folded
 from nacdrive.nac.pairs import attend, pair_logits
-from nacdrive.nac.selection import top_k
+from nacdrive.nac.ranking import top_k
 
 if TYPE_CHECKING:
     from nacdrive.nac.layer import NAC

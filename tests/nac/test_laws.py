@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from nacdrive.nac import NAC, Euler, Exact, Steady
 from nacdrive.nac.dynamics import decay_mean
-from nacdrive.nac.selection import Rules, select, top_k
+from nacdrive.nac.ranking import top_k
+from nacdrive.nac.rules import Rules
+from nacdrive.nac.selection import select
 
 # Timings say nothing on a shared machine.
 settings.register_profile("patient", deadline=None)

@@ -18,7 +18,7 @@ from nacdrive.nac import triton_pairs
 from nacdrive.nac.dynamics import Dynamics, Euler, Exact, Steady
 from nacdrive.nac.gates import Folded
 from nacdrive.nac.pairs import Job, PairOptions, Tokens, all_pairs
-from nacdrive.nac.selection import Rules
+from nacdrive.nac.rules import Rules
 
 MODES: dict[str, Dynamics] = {
     "exact": Exact(),

@@ -1,0 +1,74 @@
+"""Who may see whom, and queries taken a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SCORES_AT_ONCE = 1 << 19  # scores held at a time: 2 MiB in float32, which caches hold
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which key each query may see.
+
+    Attributes:
+        position: ``[B, Tq]`` index of each query among the keys (used by ``causal``).
+        padding: ``[B, Tk]``, True = not a key; or None.
+        causal: only keys at or before the query.
+        window: with ``causal``, only the last ``window`` of those; or None.
+    """
+
+    position: Tensor
+    padding: Tensor | None
+    causal: bool
+    window: int | None
+
+    @property
+    def open(self) -> bool:
+        """True if every query sees every key."""
+        return self.padding is None and not self.causal
+
+    def rows(self, first: int, last: int) -> Rules:
+        """The rules of queries ``first`` to ``last`` of each sequence."""
+        return Rules(self.position[:, first:last], self.padding, self.causal, self.window)
+
+    def allowed(self, keys: Tensor) -> Tensor:
+        """True where query i of sequence b may see key ``keys[..., b, i, :]``; ``keys`` is ``[..., B, Tq, n]``."""
+        sequence = torch.arange(self.position.shape[0], device=keys.device).view(-1, 1, 1)
+        return self._allowed(keys, self.position.unsqueeze(-1), sequence)
+
+    def allowed_flat(self, keys: Tensor, first: int) -> Tensor:
+        """The same for queries ``first``, ... of all sequences laid end to end; ``keys`` is ``[..., queries, n]``."""
+        last = first + keys.shape[-2]
+        sequence = torch.arange(first, last, device=keys.device).unsqueeze(-1) // self.position.shape[1]
+        return self._allowed(keys, self.position.reshape(-1)[first:last].unsqueeze(-1), sequence)
+
+    def allowed_of(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """The same for any of these flat ``queries [Q]``; ``keys`` is ``[Q, n]``."""
+        sequence = torch.div(queries, self.position.shape[1], rounding_mode="floor")
+        return self._allowed(keys, self.position.reshape(-1)[queries].unsqueeze(-1), sequence.unsqueeze(-1))
+
+    def _allowed(self, keys: Tensor, position: Tensor, sequence: Tensor) -> Tensor:
+        seen = keys >= 0
+        if self.causal:
+            seen = seen & (keys <= position)
+            if self.window is not None:
+                seen = seen & (keys > position - self.window)
+        if self.padding is not None:
+            flat = keys.clamp(min=0) + sequence * self.padding.shape[1]
+            seen = seen & ~self.padding.reshape(-1)[flat]
+        return seen
+
+
+def in_rows(q: Tensor, rules: Rules, scores_per_query: int, choose: Callable[[Tensor, Rules], Tensor]) -> Tensor:
+    """``choose`` applied to as many queries at a time as keep the scores within ``SCORES_AT_ONCE``."""
+    heads, batch, queries, _ = q.shape
+    step = max(1, SCORES_AT_ONCE // (heads * batch * scores_per_query))
+    if step >= queries or torch.compiler.is_compiling():
+        return choose(q, rules)
+    parts = [choose(q[:, :, i : i + step], rules.rows(i, i + step)) for i in range(0, queries, step)]
+    return torch.cat(parts, dim=2)
