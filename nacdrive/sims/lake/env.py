@@ -94,7 +94,7 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         self._action = (0.0, 0.0)
         self._place(**{"s": start, **(options or {})})
         self.where.driven = 0.0
-        return self._draw(), self._info()
+        return self.look(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
         """Hold (steering, throttle) for ``repeat`` steps of 0.02 s and look."""
@@ -107,12 +107,9 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         before, lost, reward = self.where.driven, False, 0.0
         self._put_back = False
         for _ in range(self.repeat):
-            self.car.step(steering, throttle)
-            self.steps += 1
-            self.where.follow(self.car.position)
+            self.advance(steering, throttle)
             reward -= OFF_ROAD_PENALTY * STEP_S * self.wheels_off()
-            self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
-            lost = self._is_lost()
+            lost = self.is_lost()
             if lost:
                 break
         reward += self.where.driven - before
@@ -120,7 +117,31 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
             self.put_back()
             lost = False
         truncated = self.where.driven >= self.laps * self.where.length or self.t_s >= self.max_seconds
-        return self._draw(), reward, lost, truncated, self._info()
+        return self.look(), reward, lost, truncated, self._info()
+
+    def advance(self, steering: float, throttle: float) -> None:
+        """One step of 0.02 s without a picture, for those who keep the time themselves."""
+        self.car.step(steering, throttle)
+        self.steps += 1
+        self.where.follow(self.car.position)
+        self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
+
+    def look(self) -> NDArray[np.uint8]:
+        """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
+        self.eyes.follow(self.car.path)
+        self.frames = self.eyes.look()
+        if self.render_mode == "human":
+            from nacdrive.sims.lake.screen import Screen
+
+            self.screen = self.screen or Screen(self.eyes, pace_s=self.repeat * STEP_S)
+            self.screen.show()
+        return self.frames["center"]
+
+    def is_lost(self) -> bool:
+        """Whether the car cannot go on by itself: far off the road, in the water, overturned or stuck."""
+        too_far = abs(self.where.offset) > self.course.half_width + TOO_FAR
+        drowned = self.car.position[2] < self.course.water_level
+        return too_far or drowned or not self.car.upright or self._stuck_s > STUCK_S
 
     def put_back(self, speed: float = 0.0) -> None:
         """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
@@ -140,7 +161,7 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
             speed: Metres per second, straight ahead.
         """
         self._place(s, offset, heading, speed)
-        return self._draw(), self._info()
+        return self.look(), self._info()
 
     def _place(self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> None:
         point, along = self.course.at(s)
@@ -180,21 +201,6 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         scene, sky = build_scene(self.course, look)
         self.eyes.enter(scene, sky, bonnet(look))
         self._furnished = True
-
-    def _draw(self) -> NDArray[np.uint8]:
-        self.eyes.follow(self.car.path)
-        self.frames = self.eyes.look()
-        if self.render_mode == "human":
-            from nacdrive.sims.lake.screen import Screen
-
-            self.screen = self.screen or Screen(self.eyes, pace_s=self.repeat * STEP_S)
-            self.screen.show()
-        return self.frames["center"]
-
-    def _is_lost(self) -> bool:
-        too_far = abs(self.where.offset) > self.course.half_width + TOO_FAR
-        drowned = self.car.position[2] < self.course.water_level
-        return too_far or drowned or not self.car.upright or self._stuck_s > STUCK_S
 
     def _info(self) -> dict[str, Any]:
         wheels_off = self.wheels_off()
