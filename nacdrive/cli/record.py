@@ -71,6 +71,11 @@ def run(config: RecordConfig) -> int:
     )
     if result.frames:
         print(f"recorded {result.frames} frames in {seconds:.1f} s ({result.frames / seconds:.0f} frames/s)")
+    if config.log is not None:
+        from nacdrive.data.udacity_log_convert import export_log
+
+        export_log(config.out, config.log, overwrite=config.overwrite)
+        print(f"{config.log}: the same as driving_log.csv and IMG")
     if result.dropped:
         worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))
         print(f"dropped {len(result.dropped)} tracks below --min-return {config.min_return:g}: {worst}")

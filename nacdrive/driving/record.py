@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from nacdrive.base.errors import UserError
 from nacdrive.base.places import shipped
 from nacdrive.data.manifest import EpisodeInfo
 from nacdrive.data.writer import RecordingWriter
-from nacdrive.driving.record_config import RecordConfig
+from nacdrive.driving.lake_drive import REPEAT as LAKE_REPEAT
+from nacdrive.driving.record_config import FRAMES_PER_SECOND, RecordConfig
 from nacdrive.driving.record_worker import Frames, Job
 from nacdrive.driving.record_workers import RecordWorkers
 from nacdrive.experts import load_expert
@@ -80,25 +82,16 @@ def record_episodes(
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
             tracks reach ``config.min_return``.
     """
-    expert = load_expert(config.expert)
+    job, fps, recipe = plan(config)
     writer = RecordingWriter(
         config.out,
         source=config.env,
-        fps=FPS if config.every_frame else FPS / expert.repeat,
-        expert=expert.name,
-        recipe={
-            "expert_sha256": expert_checksum(config.expert),
-            "first_seed": config.seed,
-            "repeat": expert.repeat,
-            "every_frame": config.every_frame,
-            "max_frames": config.max_frames,
-            "min_return": config.min_return,
-            "renderer": "official",
-        },
+        fps=fps,
+        expert=job.driver,
+        recipe=recipe,
         resume=config.resume,
         overwrite=config.overwrite,
     )
-    job = Job(config.env, config.expert, expert.name, config.every_frame, config.max_frames)
     seeds = SeedQueue(config, writer)
     frames = 0
     try:
@@ -129,6 +122,30 @@ def record_episodes(
         writer.adopt_unlisted()
         raise
     return RecordResult(config.out, writer.episodes, writer.dropped, frames)
+
+
+def plan(config: RecordConfig) -> tuple[Job, float, dict[str, Any]]:
+    """What the processes are told, the recorded frames per second, and what must be the same on resuming.
+
+    Raises:
+        UserError: if the expert cannot be loaded.
+    """
+    if config.lake is not None:
+        recipe: dict[str, Any] = {"first_seed": config.seed, **asdict(config.lake)}
+        job = Job(config.env, config.expert, config.expert, False, config.max_frames, config.lake)
+        return job, FRAMES_PER_SECOND / LAKE_REPEAT, recipe
+    expert = load_expert(config.expert)
+    recipe = {
+        "expert_sha256": expert_checksum(config.expert),
+        "first_seed": config.seed,
+        "repeat": expert.repeat,
+        "every_frame": config.every_frame,
+        "max_frames": config.max_frames,
+        "min_return": config.min_return,
+        "renderer": "official",
+    }
+    job = Job(config.env, config.expert, expert.name, config.every_frame, config.max_frames)
+    return job, FPS if config.every_frame else FPS / expert.repeat, recipe
 
 
 def expert_checksum(name: str) -> str | None:

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 
 from nacdrive.base.errors import UserError
 from nacdrive.data.episode import Episode
+from nacdrive.driving.record_config import LakeDrive
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Job:
     """One recorded frame per simulated frame instead of one per decision."""
     max_frames: int
     """Simulated frames after which an episode ends."""
+    lake: LakeDrive | None = None
+    """How the built-in tracks of the Udacity simulator are driven, where it is these that are recorded."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ def work(pipe: Connection, job: Job) -> None:
 
 def obey(pipe: Connection, job: Job) -> None:
     """Build environment and expert once, then drive seed after seed."""
+    if job.lake is not None:
+        return obey_on_lake(pipe, job, job.lake)
     from nacdrive.driving.record_episode import record_episode
     from nacdrive.experts import load_expert
     from nacdrive.sims.carracing import make_carracing
@@ -84,3 +89,14 @@ def obey(pipe: Connection, job: Job) -> None:
         )
         pipe.send(episode)
     world.close()
+
+
+def obey_on_lake(pipe: Connection, job: Job, drive: LakeDrive) -> None:
+    """Drive seed after seed on the built-in tracks, each in a landscape of its own."""
+    from nacdrive.driving.lake_drive import drive_lake
+
+    def report(count: int) -> None:
+        pipe.send(Frames(count))
+
+    while (seed := pipe.recv()) is not None:
+        pipe.send(drive_lake(drive, seed, source=job.source, driver=job.driver, on_frames=report))
