@@ -35,14 +35,17 @@ class Control:
 
     Args:
         needs_person: whether the drive stands still while nobody is at the wheel, for it has no other driver.
+        silence_s: how long nothing may be heard of the person at the wheel.
         clock: seconds that pass steadily.
     """
 
-    def __init__(self, needs_person: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, needs_person: bool = False, silence_s: float = SILENCE_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.needs_person = needs_person
         self.on_change: Callable[[], None] = lambda: None
         """Called after every change of ``state``, from whichever thread made it."""
-        self._clock = clock
+        self._silence_s, self._clock = silence_s, clock
         self._changed = Condition()
         self._paused = self._reset = False
         self._paused_at = 0.0
@@ -117,8 +120,8 @@ class Control:
         return (self._paused or (self.needs_person and self._person is None)) and not self._reset
 
     def _listen_for_the_person(self) -> None:
-        if self._person is not None and self._clock() - self._heard > SILENCE_S:
-            self._let_go(f"nothing heard for {SILENCE_S:g} s")
+        if self._person is not None and self._clock() - self._heard > self._silence_s:
+            self._let_go(f"nothing heard for {self._silence_s:g} s")
             self.on_change()
 
     def _resume(self) -> None:

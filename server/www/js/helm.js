@@ -31,6 +31,8 @@ export class Helm {
     this.onState = onState;
     this.state = { paused: false, person: null, needs_person: false };
     this.me = null;
+    // From the wish for the wheel on, for the answer may take a moment.
+    this.wanted = false;
     this.held = new Set();
     this.pause = button("Pause", "space", () => this.order(this.state.paused ? "resume" : "pause"));
     this.reset = button("Start over", "", () => this.order("reset"));
@@ -46,7 +48,8 @@ export class Helm {
     addEventListener("blur", () => this.release());
     // Nobody steers by a page that is not seen.
     document.addEventListener("visibilitychange", () => document.hidden && this.mine && this.order("back"));
-    setInterval(() => this.mine && this.beat(), HEARTBEAT_MS);
+    setInterval(() => this.wanted && this.beat(), HEARTBEAT_MS);
+    this.show(this.state);
   }
 
   get mine() {
@@ -79,8 +82,9 @@ export class Helm {
   }
 
   order(what) {
-    if (what === "take") this.release();
     this.tell({ do: what });
+    if (what === "take") this.wanted = true;
+    if (what === "back") this.wanted = false;
   }
 
   beat() {
@@ -88,9 +92,11 @@ export class Helm {
   }
 
   show(state) {
+    const had = this.mine;
     this.state = state;
     const { mine } = this;
     if (!mine) this.held.clear();
+    if ((had && !mine) || (!mine && state.person !== null)) this.wanted = false;
     this.root.dataset.mine = mine ? "yes" : "no";
     put(this.pause.firstChild, state.paused ? "Resume" : "Pause");
     put(this.take.firstChild, mine ? "Hand back" : "Take the wheel");
