@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacdrive.base.files import write_text
+from nacdrive.data.par import ACTIVITIES, TAGS
 from nacdrive.tasks.made_up import MARKER, SENTENCE, is_made_up
+from nacdrive.tasks.par import MADE_UP_FILE
 
 
 def make_up(task: str, folder: Path) -> None:
@@ -30,4 +33,69 @@ def emnist(folder: Path) -> None:
     np.savez_compressed(folder / "digits.npz", images=images, labels=labels)
 
 
-MAKERS: dict[str, Callable[[Path], None]] = {"emnist": emnist}
+def par(folder: Path) -> None:
+    """Two short runs of each of three persons: each activity at a height and a place of its own."""
+    random = np.random.default_rng(3)
+    lines = []
+    for person in "ABC":
+        for run in (1, 2):
+            tick = 633_790_226_000_000_000
+            for activity, name in enumerate(ACTIVITIES):
+                for i in range(40):
+                    tick += int(random.integers(200_000, 900_000))
+                    x, y, z = random.normal((activity % 4, activity // 4, activity / 10), 0.1)
+                    tag = list(TAGS)[i % 4]
+                    lines.append(f"{person}0{run},{tag},{tick},27.05.2009 14:03:25:723,{x:.4f},{y:.4f},{z:.4f},{name}")
+    write_text(folder / MADE_UP_FILE, "\n".join(lines) + "\n")
+
+
+def vibration(samples: int, wear: float, random: np.random.Generator, rate_hz: float) -> NDArray[np.float64]:
+    """[samples, 2] noise with shocks that grow with wear."""
+    t = np.arange(samples) / rate_hz
+    shocks = (np.sin(2 * np.pi * 90 * t) > 0.99) * np.sin(2 * np.pi * 3000 * t)
+    return random.normal(0, 0.4 + wear, (samples, 2)) + 6 * wear * shocks[:, None]
+
+
+def pronostia(folder: Path) -> None:
+    """A few short-lived bearings of two conditions; one with semicolons, as the real Bearing1_4."""
+    random = np.random.default_rng(0)
+    for name, snapshots in {"Bearing1_1": 60, "Bearing1_4": 40, "Bearing2_7": 30}.items():
+        where = folder / "Full_Test_Set" / name
+        where.mkdir(parents=True, exist_ok=True)
+        sign = ";" if name == "Bearing1_4" else ","
+        for i in range(snapshots):
+            signal = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600)
+            clock = 9 * 3600 + 10 * i
+            stamp = sign.join(map(str, (clock // 3600, clock // 60 % 60, clock % 60)))
+            lines = (f"{stamp}{sign}{k * 39.0:.1f}{sign}{h:.3f}{sign}{v:.3f}" for k, (h, v) in enumerate(signal))
+            write_text(where / f"acc_{i + 1:05d}.csv", "\n".join(lines) + "\n")
+
+
+def xjtu_sy(folder: Path) -> None:
+    """One raw bearing, a file a minute."""
+    random = np.random.default_rng(1)
+    where = folder / "35Hz12kN" / "Bearing1_1"
+    where.mkdir(parents=True, exist_ok=True)
+    for i in range(30):
+        signal = vibration(32_768, max(0.0, i / 15 - 1), random, 25_600)
+        lines = (f"{h:.4f},{v:.4f}" for h, v in signal)
+        text = "Horizontal_vibration_signals,Vertical_vibration_signals\n" + "\n".join(lines) + "\n"
+        write_text(where / f"{i + 1}.csv", text)
+
+
+def hust(folder: Path) -> None:
+    """Two recordings of a bearing, healthy and with a fault."""
+    from scipy.io import savemat
+
+    random = np.random.default_rng(2)
+    for fault, wear in {"N": 0.0, "B": 0.5}.items():
+        savemat(folder / f"{fault}400.mat", {"data": vibration(4 * 51_200, wear, random, 51_200)[:, :1]})
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "emnist": emnist,
+    "par": par,
+    "pronostia": pronostia,
+    "xjtu-sy": xjtu_sy,
+    "hust": hust,
+}

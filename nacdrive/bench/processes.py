@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -79,6 +80,8 @@ def lost(cell: Cell, exit_code: int | None) -> Result:
 
 def work(cell: Cell, pipe: Connection) -> None:
     """What a process does."""
+    # What there is to say of the data has been said when the grid was planned.
+    warnings.simplefilter("ignore", UserWarning)
     last = 0.0
 
     def on_step(update: FitUpdate) -> None:

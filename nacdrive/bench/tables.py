@@ -78,7 +78,7 @@ def number(measure: Measure, values: dict[str, tuple[float, float]], folds: int)
 
 def printed_number(measure: Measure, task: str, model: str) -> str:
     """The paper's number for its own measure."""
-    printed = paper.printed(task, model)
+    printed = paper.printed(task, model) if measure.paper else None
     return f"{printed.mean:.{measure.digits}f} ± {printed.std:.{measure.digits}f}" if printed else "-"
 
 
@@ -107,7 +107,7 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
         lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
         for entry in rows:
             cells = [entry.model, *(number(m, entry.values, entry.done) for m in measures)]
-            cells.append(printed_number(measures[0], task, entry.model))
+            cells.append(next((printed_number(m, task, entry.model) for m in measures if m.paper), "-"))
             cells.append(str(entry.done) + (f" ({failures(entry)})" if entry.failed else ""))
             cells.append("-" if entry.parameters is None else f"{entry.parameters:,}")
             cells.append("-" if entry.train_s is None else f"{entry.train_s:.0f}")
@@ -128,8 +128,8 @@ def csv_text(found: Sequence[Entry], config: TableConfig) -> str:
     writer.writerow(COLUMNS)
     for entry in found:
         measures = load_problem(entry.task, config.protocol).measures[entry.task]
-        for k, measure in enumerate(measures):
-            printed = paper.printed(entry.task, entry.model) if k == 0 else None
+        for measure in measures:
+            printed = paper.printed(entry.task, entry.model) if measure.paper else None
             theirs = (printed.mean, printed.std) if printed else ("", "")
             row: list[object] = [config.protocol, config.budget, entry.task, entry.model, measure.key]
             row += [*entry.values.get(measure.key, ("", "")), *theirs]

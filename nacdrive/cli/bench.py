@@ -22,7 +22,7 @@ def table(config: TableConfig) -> int:
     from nacdrive.bench.places import told
     from nacdrive.bench.tables import markdown, write_tables
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     with console.status("reading the data"):
         grid = plan(config)
     console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
@@ -101,7 +101,7 @@ def runtime(config: RuntimeConfig) -> int:
 
     from nacdrive.bench.runtime import Row, measure_all, write
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def on_row(row: Row) -> None:
         done = row["status"] == "done"

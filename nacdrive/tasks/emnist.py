@@ -26,7 +26,7 @@ class EMNIST(Classification):
     """The task under one protocol."""
 
     name = "emnist"
-    measures = {"emnist": (Measure("accuracy", "accuracy, %", higher=True),)}
+    measures = {"emnist": (Measure("accuracy", "accuracy, %", higher=True, paper=True),)}
 
     def __init__(self, protocol: ProtocolName) -> None:
         self.protocol = protocol

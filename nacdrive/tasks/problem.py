@@ -40,6 +40,8 @@ class Measure:
     """Whether more is better."""
     digits: int = 2
     """Decimals in a table."""
+    paper: bool = False
+    """Whether it is what the paper's Table 1 holds."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Problem(Task, Protocol):
 
     protocol: ProtocolName
     measures: Mapping[str, tuple[Measure, ...]]
-    """What each task reports; the first is the one that the paper's table holds."""
+    """What each task reports, the most telling first."""
     settings: Mapping[str, Any]
     """Options of ``FitConfig`` that the task asks for (paper, Table 4)."""
     notes: Mapping[str, str]
