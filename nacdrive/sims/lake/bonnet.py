@@ -9,7 +9,7 @@ from nacdrive.sims.lake.look import Look
 from nacdrive.sims.lake.meshes import Quads, geometry
 
 # Forward and up in the car's own metres, with the share of the paint's brightness, from the crest backwards.
-BANDS = ((1.80, 0.70, 1.25), (1.69, 0.693, 1.15), (1.68, 0.69, 0.15), (1.665, 0.69, 1.4), (1.45, 0.68, 1.4))
+BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.665, 0.69, 1.25), (1.45, 0.68, 1.25))
 HALF_WIDTH = 0.86
 
 

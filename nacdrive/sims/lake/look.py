@@ -84,7 +84,7 @@ def random_look(rng: np.random.Generator) -> Look:
         rock=near(base.rock, 0.3),
         water=near(base.water, 0.25),
         leaves=near(base.leaves, 0.3),
-        bonnet=near(base.bonnet, 0.5),
+        bonnet=near(base.bonnet, 0.4),
         trees=int(rng.integers(200, 800)),
         bushes=int(rng.integers(100, 500)),
         shadows=int(rng.integers(0, 60)),

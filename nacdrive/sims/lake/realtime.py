@@ -79,24 +79,27 @@ class RealTimeDrive:
         """Drive for ``seconds``, or until the window is closed, or Ctrl-C."""
         begun = due = time.monotonic()
         with self.client:
-            while seconds is None or time.monotonic() - begun < seconds:
-                if self.screen is not None and self._see():
-                    return
-                late = time.monotonic() - due
-                for _ in range(min(MOST_STEPS, 1 + int(late / STEP_S))):
-                    self._advance()
-                due = max(due + STEP_S * (1 + int(late / STEP_S)), time.monotonic())
-                self.client.frame()
-                self._tell()
+            while not self.closed and (seconds is None or time.monotonic() - begun < seconds):
+                steps = 1 + max(0, int((time.monotonic() - due) / STEP_S))
+                due += steps * STEP_S
+                self.frame(min(MOST_STEPS, steps))
                 time.sleep(max(0.0, due - time.monotonic()))
 
-    def _see(self) -> bool:
-        """Draw the window and read the keys; True once it is closed."""
-        assert self.screen is not None
-        self.env.look()
-        self.screen.show()
-        self._keys = Keys.of(self.screen.pressed())
-        return self.screen.closed
+    @property
+    def closed(self) -> bool:
+        """True once a person has closed the window."""
+        return self.screen is not None and self.screen.closed
+
+    def frame(self, steps: int = 1) -> None:
+        """One picture's worth of the drive: ``steps`` of 0.02 s, then the server's commands are answered."""
+        if self.screen is not None:
+            self.env.look()
+            self.screen.show()
+            self._keys = Keys.of(self.screen.pressed())
+        for _ in range(steps):
+            self._advance()
+        self.client.frame()
+        self._tell()
 
     def _advance(self) -> None:
         """One step of the physics, by the server's last command or by the keys."""
@@ -134,8 +137,7 @@ class RealTimeDrive:
     def _jpeg(self) -> bytes:
         """The front camera now; drawn once per instant, however often it is asked for."""
         if self._picture[0] != self.env.steps:
-            frame = self.env.frames["center"] if self.screen is not None else self.env.look()
-            blue_first = cv2.cvtColor(frame, cv2.COLOR_RGB2BGR)
+            blue_first = cv2.cvtColor(self.env.look(), cv2.COLOR_RGB2BGR)
             _, coded = cv2.imencode(".jpg", blue_first, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
             self._picture = self.env.steps, coded.tobytes()
         return self._picture[1]

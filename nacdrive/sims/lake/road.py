@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,14 @@ from nacdrive.sims.lake.layout import Course
 from nacdrive.sims.lake.look import Colour, Look
 from nacdrive.sims.lake.meshes import Quads
 
-ROWS = 2
-"""Points of the centre line to one row of quadrilaterals that are drawn."""
+Rows = NDArray[np.int64]
+"""Points of the centre line at which rows of quadrilaterals begin."""
+Ribbon = Callable[..., Quads]
+"""``ribbon`` or ``on_side`` with the course given."""
+
+BLOCK = 4
+"""Points of the centre line to one row of quadrilaterals that are drawn; half as many in bends."""
+STONE = (0.88, 0.78, 0.70)
 KERBED = 1 / 130
 """Curvature from which a bend has red and white kerbs."""
 LINE = 0.13
@@ -27,14 +34,14 @@ WALL = 0.9
 
 def ribbon(
     course: Course,
-    rows: NDArray[np.int64],
+    rows: Rows,
     left: float,
     right: float,
     colour: Colour | NDArray[np.float64],
     *,
     heights: tuple[float, float] = (0.0, 0.0),
     texture_m: float = 4.0,
-    step: int = ROWS,
+    step: int = BLOCK,
 ) -> Quads:
     """Quadrilaterals from offset ``left`` to offset ``right`` (metres right of the centre line), one per row.
 
@@ -61,7 +68,7 @@ def ribbon(
     return Quads(corners, colours, uv)
 
 
-def edge(course: Course, index: NDArray[np.int64], offset: float, height: float) -> NDArray[np.float64]:
+def edge(course: Course, index: Rows, offset: float, height: float) -> NDArray[np.float64]:
     """Points [n, 3] beside the centre line, ``offset`` metres to its right and ``height`` above it."""
     points = course.line[index].copy()
     points[:, :2] -= course.left[index] * offset
@@ -84,13 +91,13 @@ def surface(course: Course) -> Quads:
 def on_side(
     course: Course,
     sign: int,
-    rows: NDArray[np.int64],
+    rows: Rows,
     inner: float,
     outer: float,
     colour: Colour | NDArray[np.float64],
     *,
     heights: tuple[float, float] = (0.0, 0.0),
-    step: int = ROWS,
+    step: int = BLOCK,
     texture_m: float = 4.0,
 ) -> Quads:
     """A ribbon at the right (``sign`` 1) or the left (-1) side of the road, seen from above."""
@@ -101,40 +108,73 @@ def on_side(
 
 def painted(course: Course, look: Look) -> dict[str, Quads]:
     """All that is drawn of the road, by texture: ``asphalt``, ``cobbles``, ``soil`` and ``plain``."""
-    rows = np.arange(0, len(course.line), ROWS)
-    bridge, earth = course.bridge[rows], course.earth_edge[rows]
-    bend = np.abs(course.curvature[rows]) > KERBED
-    edged = ~bridge & ~earth
-    straight, kerbed = rows[edged & ~bend], rows[edged & bend]
-    half = course.half_width
-    inner, out = half - VERGE, half + SHOULDER
-    dashes = rows[(rows // 4) % 3 > 0] if course.centre_line else rows[:0]
-    asphalt = [ribbon(course, rows[~bridge], a, b, look.asphalt) for a, b in ((-inner, -LINE / 2), (LINE / 2, inner))]
-    asphalt.append(ribbon(course, np.setdiff1d(rows[~bridge], dashes), -LINE / 2, LINE / 2, look.asphalt))
-    plain = [ribbon(course, dashes, -LINE / 2, LINE / 2, look.marking)]
-    soil: list[Quads] = []
-    for sign in (-1, 1):
-        side = partial(on_side, course, sign)
-        asphalt += [
-            side(rows[earth], inner, half, look.asphalt),
-            side(straight, inner + LINE, half - 0.1, look.verge),
-        ]
-        plain += [
-            side(rows[edged], inner, inner + LINE, look.marking),
-            side(straight, half - 0.1, half, look.marking),
-            side(straight, half, out, look.concrete, heights=(0.0, 0.05)),
-            side(kerbed, inner + LINE, half + 0.25, stripes(kerbed, look)),
-            side(kerbed, half + 0.25, out, np.array(look.concrete) * 1.3),
-            side(rows[bridge], half, half + 0.3, (0.04, 0.04, 0.05), heights=(WALL, WALL)),
-            wall(course, rows[bridge], sign),
-        ]
-        soil += [
-            side(rows[~bridge], out, out + 4, look.earth, heights=(0.0, -1.2)),
-            side(rows[earth], half, out, look.earth),
-        ]
-    cobbles = [ribbon(course, rows[bridge], -half, half, (0.88, 0.78, 0.70), texture_m=3.0)]
-    kinds = {"asphalt": asphalt, "cobbles": cobbles, "soil": soil, "plain": plain}
+    blocks = np.arange(0, len(course.line), BLOCK)
+    bend = np.maximum.reduceat(np.abs(course.curvature), blocks) > KERBED
+    bridge, earth = course.bridge[blocks], course.earth_edge[blocks]
+    stretches = [(blocks[~bend], BLOCK), (np.concatenate([blocks[bend], blocks[bend] + BLOCK // 2]), BLOCK // 2)]
+    kinds: dict[str, list[Quads]] = {"asphalt": [], "cobbles": [], "soil": [], "plain": []}
+    for (rows, step), kerbed in zip(stretches, (False, True), strict=True):
+        rows = rows[rows < len(course.line)]
+        on_bridge, on_earth = bridge[rows // BLOCK], earth[rows // BLOCK]
+        lane(kinds, partial(ribbon, course, step=step), course, rows[~on_bridge], look)
+        kinds["cobbles"].append(
+            ribbon(course, rows[on_bridge], -course.half_width, course.half_width, STONE, texture_m=3.0, step=step)
+        )
+        for sign in (-1, 1):
+            side = partial(on_side, course, sign, step=step)
+            edges(kinds, side, course.half_width, rows[~on_bridge & ~on_earth], look, kerbed=kerbed)
+            earth_edges(kinds, side, course.half_width, rows[~on_bridge], rows[on_earth], look)
+            bridge_walls(kinds, side, course.half_width, rows[on_bridge])
     return {name: Quads.joined(parts) for name, parts in kinds.items()}
+
+
+def lane(kinds: dict[str, list[Quads]], across: Ribbon, course: Course, rows: Rows, look: Look) -> None:
+    """The asphalt between the painted lines, and the dashes along its middle."""
+    inner, half_line = course.half_width - VERGE, LINE / 2
+    dashes = rows[(rows // 8) % 2 > 0] if course.centre_line else rows[:0]
+    kinds["asphalt"] += [
+        across(rows, -inner, -half_line, look.asphalt),
+        across(rows, half_line, inner, look.asphalt),
+        across(np.setdiff1d(rows, dashes), -half_line, half_line, look.asphalt),
+    ]
+    kinds["plain"].append(across(dashes, -half_line, half_line, look.marking))
+
+
+def edges(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, look: Look, *, kerbed: bool) -> None:
+    """The lines and what lies beyond them: a dark strip and concrete, in bends red and white kerbs."""
+    inner = half - VERGE
+    kinds["plain"].append(side(rows, inner, inner + LINE, look.marking))
+    if kerbed:
+        kinds["plain"] += [
+            side(rows, inner + LINE, half + 0.25, stripes(rows, look)),
+            side(rows, half + 0.25, half + SHOULDER, np.array(look.concrete) * 1.3),
+        ]
+        return
+    kinds["asphalt"].append(side(rows, inner + LINE, half - 0.1, look.verge))
+    kinds["plain"] += [
+        side(rows, half - 0.1, half, look.marking),
+        side(rows, half, half + SHOULDER, look.concrete, heights=(0.0, 0.05)),
+    ]
+
+
+def earth_edges(
+    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, unmarked: Rows, look: Look
+) -> None:
+    """The slope beside the road, and earth from the asphalt on where no lines are."""
+    kinds["asphalt"].append(side(unmarked, half - VERGE, half, look.asphalt))
+    kinds["soil"] += [
+        side(rows, half + SHOULDER, half + SHOULDER + 4, look.earth, heights=(0.0, -1.2)),
+        side(unmarked, half, half + SHOULDER, look.earth),
+    ]
+
+
+def bridge_walls(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows) -> None:
+    """A wall along the bridge: its inner face, its top, and its outer face down into the water."""
+    kinds["plain"] += [
+        side(rows, half, half, (0.05, 0.05, 0.06), heights=(0.0, WALL)),
+        side(rows, half, half + 0.3, (0.04, 0.04, 0.05), heights=(WALL, WALL)),
+        side(rows, half + 0.3, half + 0.3, (0.3, 0.29, 0.27), heights=(WALL, -4.0)),
+    ]
 
 
 def patch(course: Course, at: int, offset: float, length: float, width: float) -> Quads:
@@ -149,18 +189,7 @@ def patch(course: Course, at: int, offset: float, length: float, width: float) -
     return Quads(corners, np.ones_like(corners), np.zeros((6, 4, 2)))
 
 
-def wall(course: Course, rows: NDArray[np.int64], sign: int) -> Quads:
-    """Both faces of a bridge's wall, down into the water on the outside."""
-    dark: Colour = (0.05, 0.05, 0.06)
-    half = course.half_width
-    faces = [
-        on_side(course, sign, rows, half, half, dark, heights=(0.0, WALL)),
-        on_side(course, sign, rows, half + 0.3, half + 0.3, (0.3, 0.29, 0.27), heights=(WALL, -4.0)),
-    ]
-    return Quads.joined(faces)
-
-
-def stripes(rows: NDArray[np.int64], look: Look) -> NDArray[np.float64]:
+def stripes(rows: Rows, look: Look) -> NDArray[np.float64]:
     """Red and white in turn, one colour per row."""
     white = np.array((0.88, 0.86, 0.82))
-    return np.where(((rows // ROWS) % 2 == 0)[:, None], np.array(look.kerb), white)
+    return np.where((rows // 2 % 2 == 0)[:, None], np.array(look.kerb), white)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nacdrive.base.control import Action
+from nacdrive.base.errors import UserError
+from nacdrive.bridge.server import Bridge
+from nacdrive.cli.main import dispatch
+from nacdrive.experts.lake import LakeDriver
+from nacdrive.sims.lake import make_lake
+from nacdrive.sims.lake.env import LakeEnv
+from nacdrive.sims.lake.realtime import Keys, RealTimeDrive
+from nacdrive.sims.lake.screen import Screen
+
+
+@pytest.fixture
+def env() -> Iterator[LakeEnv]:
+    made = make_lake(randomize=False, repeat=1)
+    made.reset(seed=0)
+    yield made
+    made.close()
+
+
+def drive_until(drive: RealTimeDrive, metres: float, longest_s: float = 90.0) -> None:
+    """Frame after frame, no faster than a quarter of real time allows, until the car has come so far."""
+    end = time.monotonic() + longest_s
+    with drive.client:
+        while drive.env.where.driven < metres and time.monotonic() < end:
+            drive.frame()
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("culture", ["en-US", "de-DE"])
+def test_a_server_drives_it_through_the_wire(env: LakeEnv, culture: str) -> None:
+    driver, seen, said = LakeDriver(env), [], []
+
+    def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
+        seen.append((frame.shape, speed_mps))
+        return driver.step()
+
+    with Bridge(decide, port=0) as bridge:
+        drive = RealTimeDrive(env, "127.0.0.1", bridge.port, culture, say=said.append)
+        drive_until(drive, 25.0)
+    assert env.where.driven >= 25 and drive.off_road == 0 and env.interventions == 0
+    assert len(seen) > 10 and seen[-1][0] == (160, 320, 3) and seen[-1][1] > 3
+    assert drive.client.lost == 0 and drive.client.connections == 1
+    assert any("connected" in line for line in said) and "0.02 laps" in drive.summary()
+
+
+def test_a_lost_car_is_put_back_and_said_so(env: LakeEnv) -> None:
+    said: list[str] = []
+    drive = RealTimeDrive(env, "127.0.0.1", 1, say=said.append)
+    env.place(60.0, env.course.half_width + 3.5, heading=0.8, speed=10.0)
+    for _ in range(50):
+        drive.frame()
+    assert env.interventions == 1 and "put back" in said[0] and drive.off_road == 1
+    assert abs(env.where.offset) < 0.1
+
+
+def test_keys() -> None:
+    assert Keys.of(set()) == Keys(False, 0, 0)
+    assert Keys.of({"w", "a"}) == Keys(True, 1, -1)
+    assert Keys.of({"down", "right"}) == Keys(True, -1, 1)
+    assert Keys.of({"d"}) == Keys(False, 0, 1)  # steering alone leaves the wheel to the server
+
+
+@pytest.fixture
+def display() -> Iterator[str]:
+    """A display of our own, so that the window is tested where nobody sits before one."""
+    if not (shutil.which("Xvfb") and shutil.which("xdotool")):
+        pytest.skip("needs Xvfb and xdotool")
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x720x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write)
+    number = os.read(read, 16).decode().strip()
+    yield f":{number}"
+    server.terminate()
+    server.wait()
+    os.close(read)
+
+
+def test_a_person_drives_in_the_window(display: str, env: LakeEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", display)
+    screen = Screen(env.eyes)
+    drive = RealTimeDrive(env, "127.0.0.1", 1, say=lambda line: None, screen=screen)
+    drive.frame()
+    assert drive._telemetry() is not None
+    subprocess.run(["xdotool", "keydown", "w", "keydown", "d"], check=True)
+    for _ in range(40):
+        drive.frame()
+    assert drive._telemetry() is None  # what the simulator sends while a person drives
+    assert env.car.speed > 1 and env.where.heading_error(env.car.heading) > 0
+    subprocess.run(["xdotool", "keyup", "w", "keyup", "d", "key", "Escape"], check=True)
+    subprocess.run(["xdotool", "keydown", "Escape"], check=True)
+    drive.frame()
+    assert drive.closed
+    screen.close()
+
+
+def test_window_without_a_display_is_refused(env: LakeEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    if os.name != "posix" or shutil.which("Xvfb") is None:
+        pytest.skip("only where the display is named by DISPLAY")
+    with pytest.raises(UserError, match="no display"):
+        Screen(env.eyes)
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch(["sim", "udacity", "--seconds", "0.5", "--port", "1", "--plain"]) == 0
+    said = capsys.readouterr().out
+    assert "waits for a driver on 127.0.0.1:1" in said and "0.00 laps" in said
+    with pytest.raises(UserError, match="culture"):
+        dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
