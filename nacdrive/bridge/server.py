@@ -159,6 +159,8 @@ class Bridge:
             self._notices.say("second", "Another one was connected before: the newer is driven, the older braked.")
 
     def _disconnect(self, sid: str, *_: Any) -> None:
+        if self._sio.manager.is_connected(sid, "/"):
+            return
         car = self._cars.remove(sid)
         if car is None:
             return

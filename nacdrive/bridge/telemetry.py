@@ -121,7 +121,7 @@ def picture(image: str) -> NDArray[np.uint8]:
             if opened.size != (WIDTH, HEIGHT):
                 width, height = opened.size
                 raise BadTelemetryError(f"its camera image is {width} x {height} and not {WIDTH} x {HEIGHT}")
-            return np.asarray(opened.convert("RGB"))
+            return np.array(opened.convert("RGB"))
     except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
         raise BadTelemetryError("its camera image cannot be decoded") from error
 

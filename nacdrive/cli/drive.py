@@ -27,6 +27,8 @@ class DriveConfig:
 
     env: str = "carracing"
     """What is driven."""
+    sim: Literal["none", "udacity"] = "none"
+    """Drive a simulator that connects to us instead of --env: udacity, the real one or 'nacdrive sim udacity'."""
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
     episodes: int = 1
@@ -46,9 +48,19 @@ class DriveConfig:
     record: Path | None = None
     """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
     host: str = "127.0.0.1"
-    """Address that the page is served on; another than this machine's own asks viewers for a token."""
-    port: int = 8090
-    """Port that the page is served on; 0 takes a free one."""
+    """Address to serve on; at another than this machine's own the page asks viewers for a token."""
+    port: int | None = None
+    """Port of the page (8090); with --sim the port that the simulator connects to (4567). 0 takes a free one."""
+    page_port: int | None = None
+    """Port of the page, with or without --sim (8090); 0 takes a free one."""
+    speed: float = 20.0
+    """With --sim: speed to keep, in miles per hour as the simulator shows it; slower in bends."""
+    pace: float | None = None
+    """With --sim: least seconds between two decisions; if not given as in training, or 0 without a memory."""
+    server: Literal["threads", "eventlet"] = "threads"
+    """With --sim: what serves the connections."""
+    seconds: float | None = None
+    """With --sim: end after so many seconds; without it Ctrl-C ends."""
     hold: Literal["auto", "yes", "no"] = "auto"
     """Keep the page up after the last episode until Ctrl-C; auto: where a person is at the terminal."""
     expert: str = "ppo"
@@ -71,6 +83,16 @@ class DriveConfig:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed < 0:
             raise UserError(f"--seed is {self.seed}: it must not be negative.")
+        if self.sim != "none" and self.allow_control:
+            raise UserError(
+                "--allow-control does not reach a simulator: hold W or S in its own window to drive by hand."
+            )
+        if not 0 < self.speed <= 30:
+            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the simulator goes no faster.")
+        if self.pace is not None and not self.pace >= 0:
+            raise UserError(f"--pace is {self.pace:g}: give 0 (every picture) or a number of seconds.")
+        if self.seconds is not None and not self.seconds > 0:
+            raise UserError(f"--seconds is {self.seconds:g}: give a number above 0.")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
         for name in ("neurons_every", "saliency_every"):
@@ -78,12 +100,22 @@ class DriveConfig:
                 flag = f"--{name.replace('_', '-')}"
                 raise UserError(f"{flag} is {getattr(self, name)}: give 0 (never) or a number of decisions.")
 
+    @property
+    def page(self) -> int:
+        """Port of the page."""
+        given = self.page_port if self.page_port is not None or self.sim != "none" else self.port
+        return 8090 if given is None else given
+
 
 CONFIG = DriveConfig
 
 
 def run(config: DriveConfig) -> int:
     """Drive, show, film, and say what came of it."""
+    if config.sim != "none":
+        from nacdrive.cli.drive_simulator import drive_simulator
+
+        return drive_simulator(config)
     return 1 if any(result.failure for result in drive(config)) else 0
 
 
@@ -126,7 +158,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         if watched:
             page = LiveServer(
                 config.host,
-                config.port,
+                config.page,
                 f"{policy.name} on CarRacing",
                 policy.circuit(),
                 choices=ACTIONS,
