@@ -33,7 +33,8 @@ class CfCLayer(WindowedLayer):
 
     def project(self, x: Tensor) -> Tensor:
         """See ``WindowedLayer.project``."""
-        return 0.666 * self.input(x)
+        u: Tensor = 0.666 * self.input(x)
+        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""

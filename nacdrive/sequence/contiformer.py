@@ -18,9 +18,9 @@ class ContiFormerLayer(WindowedLayer):
     """y_i = sum_{j <= i} softmax_j(a_ij / sqrt(d)) v_j(t_i),  a_ij = mean of q(s) . k_j(s) over s from t_j to t_i.
 
     From its own step on, each pair (k_j, v_j) follows d(k, v)/ds = P tanh(Q (k, v) + b) + c, by one step of
-    Runge-Kutta 4 per gap. The integral is the trapezoidal rule on the steps in between, so that it knows no future; the original
-    interpolates q by splines through all steps. Time and flow cost T^2 d^2: for short sequences;
-    ``contiformer-linear`` is the variant for long ones.
+    Runge-Kutta 4 per gap. The integral is the trapezoidal rule on the steps in between, so that it knows no future;
+    the original interpolates q by splines through all steps. Its cost grows like T^2 d^2 / heads: for short
+    sequences; ``contiformer-linear`` is the variant for long ones.
     """
 
     time_sense = "gaps"
@@ -71,7 +71,7 @@ class ContiFormerLayer(WindowedLayer):
     def _row(
         self, flowing: Tensor, new: Tensor, q: Tensor, before: Tensor, integral: Tensor, span: Tensor, gap: Tensor
     ) -> tuple[Tensor, ...]:
-        """One query over all pairs so far: output [N, heads, D], pairs, scores, integrals and spans [N, heads, i + 1]."""
+        """One query over all i + 1 pairs so far: its output [N, heads, D], pairs, scores, integrals and spans."""
         pairs = torch.cat([self.flow(flowing, gap.unsqueeze(-1)), new], dim=2)
         k, v = pairs.chunk(2, dim=-1)
         scores = (k @ q.unsqueeze(-1)).squeeze(-1)

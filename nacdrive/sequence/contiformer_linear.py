@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from nacdrive.sequence.contiformer import INSTANT
 from nacdrive.sequence.windowed import WindowedLayer
 
+BLOCK = 64  # queries that are scored at once, against no key that comes after them all
+
 
 class ContiFormerLinearLayer(WindowedLayer):
     """``contiformer`` with the flows dk/ds = S k, dv/ds = S' v, S and S' skew-symmetric: pairs of channels rotate.
@@ -43,23 +45,37 @@ class ContiFormerLinearLayer(WindowedLayer):
         q, k, v = u.view(N, L, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         s = dt.cumsum(dim=1) - dt[:, :1]
         q, k = (rotate(f, self.key_rate, -s) for f in (q / math.sqrt(q.shape[-1]), k))
-        y = self.weights(q, k, s) @ rotate(v, self.value_rate, -s)
-        merged: Tensor = self.out(rotate(y, self.value_rate, s).transpose(1, 2).flatten(2))
+        v = rotate(v, self.value_rate, -s)
+        asked, keys = integrals(q, k, s)
+        rows = []
+        for start in range(0, L, BLOCK):
+            now, past = slice(start, start + BLOCK), slice(0, start + BLOCK)
+            exact = (q[:, :, now] * k[:, :, now]).sum(dim=-1)
+            weights = attention(asked[:, :, now], keys[:, :, past], exact, s[:, now], s[:, past])
+            rows.append(weights @ v[:, :, past])
+        y = rotate(torch.cat(rows, dim=2), self.value_rate, s)
+        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
         return merged
 
-    def weights(self, q: Tensor, k: Tensor, s: Tensor) -> Tensor:
-        """Attention [N, heads, L, L] of turned back q and k [N, heads, L, D] at times s [N, L] since the first step."""
-        trapezoids = (q[:, :, 1:] + q[:, :, :-1]) * (s.diff(dim=1) / 2)[:, None, :, None]
-        P = torch.cat([torch.zeros_like(q[:, :, :1]), trapezoids], dim=2).cumsum(dim=2)
-        # The product with P_j stands in one more channel.
-        asked = torch.cat([P + INSTANT * q, torch.ones_like(q[..., :1])], dim=-1)
-        keys = torch.cat([k, -(P * k).sum(dim=-1, keepdim=True)], dim=-1)
-        span = (s.unsqueeze(2) - s.unsqueeze(1)).clamp(min=0.0).unsqueeze(1)
-        logits = asked @ keys.transpose(-1, -2) / (span + INSTANT)
-        # On the diagonal the difference of P would be all rounding.
-        logits = torch.diagonal_scatter(logits, (q * k).sum(dim=-1), dim1=-2, dim2=-1)
-        future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=s.device).triu(1)
-        return logits.masked_fill(future, -torch.inf).softmax(dim=-1)
+
+def integrals(q: Tensor, k: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors [N, heads, L, D + 1] whose product is the integral of q . k_j from s_j to s_i, plus INSTANT q_i . k_j."""
+    trapezoids = (q[:, :, 1:] + q[:, :, :-1]) * (s.diff(dim=1) / 2)[:, None, :, None]
+    P = torch.cat([torch.zeros_like(q[:, :, :1]), trapezoids], dim=2).cumsum(dim=2)
+    # The product with P_j stands in one more channel.
+    asked = torch.cat([P + INSTANT * q, torch.ones_like(q[..., :1])], dim=-1)
+    return asked, torch.cat([k, -(P * k).sum(dim=-1, keepdim=True)], dim=-1)
+
+
+def attention(asked: Tensor, keys: Tensor, exact: Tensor, s: Tensor, s_keys: Tensor) -> Tensor:
+    """Weights [N, heads, rows, columns] of the last rows of a sequence; ``exact`` [N, heads, rows] is q_i . k_i."""
+    first = s_keys.shape[1] - s.shape[1]
+    span = (s.unsqueeze(2) - s_keys.unsqueeze(1)).clamp(min=0.0).unsqueeze(1)
+    future = span.new_full(span.shape[-2:], -torch.inf).triu(first + 1)
+    logits = torch.addcmul(future, asked @ keys.transpose(-1, -2), 1 / (span + INSTANT))
+    # Where a step meets itself, the difference of two integrals would be all rounding.
+    logits.diagonal(first, -2, -1).copy_(exact)
+    return logits.softmax(dim=-1)
 
 
 def rotate(x: Tensor, rate: Tensor, s: Tensor) -> Tensor:

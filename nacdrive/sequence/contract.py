@@ -60,7 +60,7 @@ class SequenceLayer(nn.Module):
 
         For a reader of a whole sequence; a layer that need not compute the other steps overrides it.
         """
-        y = self(x, t, padding)
+        y: Tensor = self(x, t, padding)
         if padding is None:
             return y[:, -1]
         position = torch.arange(x.shape[1], device=x.device)

@@ -39,7 +39,7 @@ class GRUODELayer(WindowedLayer):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
         gates, candidate = self.gates.t(), self.candidate.t()
-        for_gates, for_candidate = u.split([2 * self.d_model, self.d_model], dim=2)
+        for_gates, for_candidate = torch.split(u, [2 * self.d_model, self.d_model], 2)
         h = u.new_zeros(len(u), self.d_model)
         states = []
         steps = (for_gates.unbind(1), for_candidate.unbind(1), (-dt / self.unfolds).unsqueeze(-1).unbind(1))

@@ -18,7 +18,7 @@ def linear_scan(a: Tensor, b: Tensor) -> Tensor:
         a: [L, ...].
         b: same shape and type as ``a``.
     """
-    h: Tensor = _LinearScan.apply(a, b)
+    h: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
     return h
 
 

@@ -40,14 +40,14 @@ class LTCLayer(WindowedLayer):
     def project(self, x: Tensor) -> Tensor:
         """Leak and sensory currents, which a gap does not change: [..., 2 * d_model], numerator and denominator."""
         inputs = torch.addcmul(self.input_bias, x, self.input_weight)
-        currents = self.sensory(inputs.flatten(0, -2))
         leak = softplus(self.leak)
         fixed = torch.stack([leak * self.resting, leak])
-        return (currents + fixed).reshape(*x.shape[:-1], -1)
+        u: Tensor = (self.sensory(inputs.flatten(0, -2)) + fixed).reshape(*x.shape[:-1], -1)
+        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
-        u = u.unflatten(2, (2, self.d_model))
+        u = u.view(*u.shape[:2], 2, self.d_model)
         ds = (dt / self.unfolds)[..., None, None]
         capacity = softplus(self.capacity)
         parameters = self.recurrent.parameters_of_currents()
@@ -55,7 +55,7 @@ class LTCLayer(WindowedLayer):
         states = []
         for u_i, ds_i in zip(u.unbind(1), ds.unbind(1), strict=True):
             for _ in range(self.unfolds):
-                above, below = (ds_i * (u_i + _Currents.apply(v, *parameters))).unbind(1)
+                above, below = (ds_i * (u_i + currents(v, *parameters))).unbind(1)
                 v = torch.addcmul(above, capacity, v) / (capacity + below)
             states.append(v)
         return torch.addcmul(self.output_bias, torch.stack(states, dim=1), self.output_weight)
@@ -80,12 +80,17 @@ class Synapses(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         """Potentials v [N, sources] -> sum w E s and sum w s, [N, 2, targets]."""
-        currents: Tensor = _Currents.apply(v, *self.parameters_of_currents())
-        return currents
+        return currents(v, *self.parameters_of_currents())
+
+
+def currents(v: Tensor, sigma: Tensor, shift: Tensor, weight: Tensor) -> Tensor:
+    """Potentials v [N, sources] -> sum_j W_ijk sigmoid(sigma_ij v_j + shift_ij), [N, k, targets]."""
+    y: Tensor = _Currents.apply(v, sigma, shift, weight)  # type: ignore[no-untyped-call]
+    return y
 
 
 class _Currents(torch.autograd.Function):
-    """sum_j W_ijk sigmoid(sigma_ij v_j + shift_ij), forming the sigmoids again on the way back: they are the memory."""
+    """``currents``, forming the sigmoids again on the way back: they would be all of the memory."""
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, sigma: Tensor, shift: Tensor, weight: Tensor) -> Tensor:
@@ -115,7 +120,7 @@ class _Currents(torch.autograd.Function):
 
 
 def _chunks(v: Tensor, sigma: Tensor) -> tuple[Tensor, ...]:
-    return v.split(max(1, CHUNK // sigma.numel()))
+    return torch.split(v, max(1, CHUNK // sigma.numel()))
 
 
 def _open(v: Tensor, sigma: Tensor, shift: Tensor) -> Tensor:

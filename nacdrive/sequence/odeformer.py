@@ -15,10 +15,10 @@ from nacdrive.sequence.windowed import WindowedLayer
 
 
 class ODEFormerLayer(WindowedLayer):
-    """dh/ds = A(h) + M(h + A(h)) over the depth s in [0, 1], ``unfolds`` Euler steps;  h(0) = W x_i + E log(1 + dt_i) + b.
+    """dh/ds = A(h) + M(h + A(h)) over the depth s in [0, 1], in ``unfolds`` Euler steps.
 
-    A is causal multi-head attention and M a two-layer perceptron, each behind a layer norm, as in a pre-norm
-    transformer block. Depth is no time; the gap enters by its embedding E.
+    It begins at h(0) = W x_i + E log(1 + dt_i) + b. A is causal multi-head attention and M a two-layer perceptron, each
+    behind a layer norm, as in a pre-norm transformer block. Depth is no time; the gap enters by its embedding E.
     """
 
     time_sense = "gaps"
@@ -41,7 +41,7 @@ class ODEFormerLayer(WindowedLayer):
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
-        h = u + self.gap(torch.log1p(dt).unsqueeze(-1))
+        h: Tensor = u + self.gap(torch.log1p(dt).unsqueeze(-1))
         for _ in range(self.unfolds):
             change = self.attention(self.norms[0](h))
             h = h + (change + self.perceptron(self.norms[1](h + change))) / self.unfolds

@@ -56,10 +56,12 @@ class PerformerLayer(MHALayer):
     def exponents(self, x: Tensor) -> Tensor:
         """w x - |x|^2 / 2 of x [..., d_head] after scaling: [..., features]."""
         x = x * x.shape[-1] ** -0.25
-        return x @ self.projection.t() - x.square().sum(dim=-1, keepdim=True) / 2
+        y: Tensor = x @ self.projection.t() - x.square().sum(dim=-1, keepdim=True) / 2
+        return y
 
 
 def directions(features: int, width: int) -> Tensor:
     """[features, width]: blocks of orthogonal directions, each as long as a normal vector of that width."""
     blocks = [torch.linalg.qr(torch.randn(width, width))[0] for _ in range(math.ceil(features / width))]
-    return torch.cat(blocks)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
+    w: Tensor = torch.cat(blocks)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
+    return w

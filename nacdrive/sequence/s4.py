@@ -70,7 +70,8 @@ class S4Layer(WindowedLayer):
         powers = torch.exp(rate.unsqueeze(-1) * torch.arange(L, device=u.device))
         kernel = torch.einsum("dn,dnl->ld", readout * torch.expm1(rate), powers).real
         spectrum = torch.fft.rfft(u, 2 * L, dim=1) * torch.fft.rfft(kernel, 2 * L, dim=0)
-        return torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
+        y: Tensor = torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
+        return y
 
     def recur(self, u: Tensor, dt: Tensor) -> Tensor:
         """Steps of gaps dt [N, L]: u [N, L, d_model] -> y of the same shape."""
@@ -78,7 +79,7 @@ class S4Layer(WindowedLayer):
         state = torch.zeros((len(u), *rate.shape), dtype=rate.dtype, device=u.device)
         steps = max(1, CHUNK // state.numel())
         outputs = []
-        for u_c, dt_c in zip(u.split(steps, dim=1), dt.split(steps, dim=1), strict=True):
+        for u_c, dt_c in zip(torch.split(u, steps, 1), torch.split(dt, steps, 1), strict=True):
             # States are computed again on the way back: kept, they would take 2 * modes times the memory of u.
             y, state = checkpoint(_recur_chunk, u_c, dt_c, state, rate, readout, use_reentrant=False)
             outputs.append(y)
