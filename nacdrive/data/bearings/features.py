@@ -29,7 +29,7 @@ FEATURES = ("log10 energy", "dominant frequency", "entropy", "kurtosis", "skewne
 """In this order for each axis; frequencies in Hz, the entropy in nats, the kurtosis of a normal signal is 0."""
 AXES = 2
 CACHE = ".nacdrive"
-VERSION = 1
+VERSION = 2
 """Part of the key of kept features: raise it when their values change."""
 BATCH = 64
 """Windows transformed at once: more is slower, for their coefficients leave the processor's cache."""
@@ -189,15 +189,18 @@ class WindowFeatures:
         skewness = centred.pow(3).mean(-1) / scale**1.5
         kurtosis = centred.pow(4).mean(-1) / scale**2 - 3 * (variance > TINY)
         energy = energies.sum(-1).clamp(min=TINY).log10()
-        entropy = histogram_entropy(windows, self.options.entropy_bins)
+        entropy = histogram_entropy(exact, self.options.entropy_bins)
         columns = (energy, dominant, entropy, kurtosis, skewness, mean[:, 0], variance.sqrt())
         return torch.stack([column.float() for column in columns], dim=-1)
 
 
 def histogram_entropy(windows: Tensor, bins: int) -> Tensor:
-    """Entropy [B] in nats of the histogram of each window over its own range, in bins of one width."""
+    """Entropy [B] in nats of the histogram of each window over its own range, in bins of one width.
+
+    Recorded values are steps of a converter and often lie on an edge: double precision puts them where NumPy does.
+    """
     low, high = windows.aminmax(dim=-1, keepdim=True)
-    at_least = [(windows >= low + (high - low) * (k / bins)).sum(-1) for k in range(1, bins)]
+    at_least = [(windows >= low + k * ((high - low) / bins)).sum(-1) for k in range(1, bins)]
     total = torch.full_like(low[:, 0], windows.shape[-1])
     above = torch.stack([total, *at_least, torch.zeros_like(total)], dim=-1)
     share = -above.diff(dim=-1) / windows.shape[-1]
