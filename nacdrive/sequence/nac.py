@@ -45,8 +45,9 @@ class NACLayer(SequenceLayer):
         return self._attend(x, t, padding, last_only=True)[:, 0]
 
     def _attend(self, x: Tensor, t: Tensor | None, padding: Tensor | None, last_only: bool = False) -> Tensor:
-        if t is not None and padding is not None:
-            t = self._bridge(t, padding)
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
+            t = None if t is None else self._bridge(t, padding)
         y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window, last_only=last_only)
         assert isinstance(y, Tensor)
         return y

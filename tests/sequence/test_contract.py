@@ -77,10 +77,88 @@ def test_last_is_the_last_step_of_forward_that_is_no_padding(name, window):
     torch.testing.assert_close(layer.last(x, t, padding), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_gradients_reach_every_parameter(name):
-    layer, (x, t) = layer_of(name, 4), sequence_of()
-    layer(x, t).square().sum().backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in layer.parameters())
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_padding_step_is_as_if_it_were_not_there(name, timed):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    valid = torch.tensor([1, 2, 3, 6, 7, 10])
+    padding = torch.ones(B, T, dtype=torch.bool)
+    padding[:, valid] = False
+    x_nan = x.masked_fill(padding.unsqueeze(-1), torch.nan)
+    whole = layer(x_nan, t if timed else None, padding)[:, valid]
+    torch.testing.assert_close(whole, layer(x[:, valid], t[:, valid] if timed else None), atol=1e-5, rtol=1e-4)
+
+
+def test_without_times_step_repeated_equals_forward(name):
+    layer, (x, _) = layer_of(name, 4), sequence_of()
+    state, rows = layer.init_state(B), []
+    for i in range(T):
+        y, state = layer.step(x[:, i], None, state)
+        rows.append(y)
+    torch.testing.assert_close(torch.stack(rows, dim=1), layer(x), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("window", [4, 50])
+def test_gradients_reach_the_input_and_every_parameter(name, window):
+    layer, (x, t) = layer_of(name, window).train(), sequence_of()
+    x.requires_grad_()
+    y = layer(x, t)
+    assert y.shape == (B, T, D)
+    (y * torch.linspace(-1, 1, D)).square().sum().backward()
+    assert x.grad.isfinite().all()
+    assert (x.grad.abs().amax(dim=2) > 0).all()
+    for key, p in layer.named_parameters():
+        assert p.grad is not None and p.grad.isfinite().all() and p.grad.any(), key
+
+
+def test_gaps_matter_to_a_layer_that_says_so_and_to_no_other(name):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    wider = t[:, :1] + 3 * (t - t[:, :1])
+    moved = (layer(x, wider) - layer(x, t)).abs().amax()
+    assert (moved > 1e-4) == (layer.time_sense != "none")
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e4])
+@pytest.mark.parametrize("window", [4, 50])
+def test_no_gap_breaks_a_number(name, window, gap):
+    layer, (x, t) = layer_of(name, window).train(), sequence_of()
+    t = t.clone()
+    t[:, 5:] += gap - (t[:, 5:6] - t[:, 4:5])
+    t[1] = gap * torch.arange(T)
+    x.requires_grad_()
+    y = layer(x, t)
+    assert y.isfinite().all()
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_sequences_of_a_batch_do_not_meet(name):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    torch.testing.assert_close(layer(x.flip(0), t.flip(0)), layer(x, t).flip(0), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(layer(x[:1], t[:1]), layer(x, t)[:1], atol=1e-5, rtol=1e-4)
+
+
+def test_a_state_dict_makes_the_same_layer(name):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    torch.manual_seed(1)
+    other = sequence.build(name, D, H, 50, in_features=F).eval()
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(x, t), layer(x, t))
+
+
+def test_double_precision_agrees_with_single(name):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    single = layer(x, t)
+    double = layer.double()(x.double(), t.double())
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), single, atol=1e-4, rtol=1e-3)
+
+
+def test_a_gap_is_counted_in_typical_gaps(name):
+    layer, (x, t) = layer_of(name, 50), sequence_of()
+    torch.manual_seed(0)
+    slow = sequence.build(name, D, H, 50, in_features=F, gap_s=10.0).eval()
+    torch.testing.assert_close(slow(x, 10 * t), layer(x, t), atol=1e-4, rtol=1e-3)
 
 
 def test_when_the_clock_was_started_does_not_matter(name):
@@ -88,6 +166,16 @@ def test_when_the_clock_was_started_does_not_matter(name):
     if layer.time_sense == "clock":
         pytest.skip("this layer reads the clock by its definition")
     torch.testing.assert_close(layer(x, t + 64.0), layer(x, t), atol=1e-4, rtol=1e-3)
+
+
+def test_options_for_an_optimizer_name_parameters(name):
+    layer = layer_of(name, 4)
+    assert set(layer.optimizer_options()) <= {key for key, _ in layer.named_parameters()}
+
+
+def test_the_nineteen_baselines_of_the_table_are_registered():
+    assert len(sequence.BASELINES) == len(set(sequence.BASELINES)) == 19
+    assert set(sequence.BASELINES) < set(sequence.names())
 
 
 def test_an_unknown_name_suggests_the_nearest():
