@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from nacdrive.driving.record_config import RecordConfig
 
 if TYPE_CHECKING:
+    from nacdrive.driving.control import Control
     from nacdrive.driving.record import Outcome, RecordProgress
+    from nacdrive.driving.tick import Listener
 
 CONFIG = RecordConfig
 
@@ -34,7 +37,7 @@ def run(config: RecordConfig) -> int:
     returns: list[float] = []
     kept = 0
     try:
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        with ExitStack() as stack, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
             task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
 
             def show_episode(outcome: Outcome) -> None:
@@ -53,7 +56,8 @@ def run(config: RecordConfig) -> int:
                 dropped = f", {progress.dropped} dropped" if progress.dropped else ""
                 bar.update(task, completed=kept, state=f"{progress.frames} frames, {speed:.0f}/s{mean}{dropped}")
 
-            result = record_episodes(config, show_episode, show_progress)
+            listeners, control = watched(config, stack)
+            result = record_episodes(config, show_episode, show_progress, listeners, control)
             bar.update(task, completed=len(result.episodes))
     except KeyboardInterrupt:
         print(
@@ -80,3 +84,19 @@ def run(config: RecordConfig) -> int:
         worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))
         print(f"dropped {len(result.dropped)} tracks below --min-return {config.min_return:g}: {worst}")
     return 0
+
+
+def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | None, Control | None]:
+    """Who hears of every decision, and the person's orders; None where nobody watches."""
+    if not config.watch:
+        return None, None
+    from nacdrive.cli.page import open_page
+    from nacdrive.driving.control import Control
+    from nacdrive.sims.carracing import ACTIONS
+
+    control = Control(needs_person=True) if config.by_hand else None
+    choices = ACTIONS if config.env == "carracing" else ()
+    where = "CarRacing" if config.env == "carracing" else "the built-in tracks"
+    title = f"{'a person' if config.by_hand else config.expert} on {where}, recorded"
+    page = open_page(stack, config.host, config.port, title, choices=choices, control=control)
+    return [page.publish], control

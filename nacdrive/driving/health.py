@@ -33,8 +33,10 @@ class Finding:
     """Whether nothing can be driven without it."""
 
 
-def examine(out: Path, host: str, port: int) -> Iterator[Finding]:
+def examine(out: Path, host: str, port: int, simulator_port: int = 4567) -> Iterator[Finding]:
     """All checks, one after another; a failing one does not stop the others."""
+    from nacdrive.driving.health_simulator import driven, server_versions, waiting_place
+
     checks: list[tuple[str, Callable[[], str], bool]] = [
         ("Python", python, True),
         ("packages", packages, True),
@@ -43,6 +45,9 @@ def examine(out: Path, host: str, port: int) -> Iterator[Finding]:
         ("PPO expert", expert, True),
         ("shipped policies", policies, True),
         ("live page", lambda: page(host, port), False),
+        ("Udacity: server", server_versions, True),
+        ("Udacity: port", lambda: waiting_place(host, simulator_port), False),
+        ("Udacity: link", driven, False),
         ("results", lambda: writable(out), True),
         ("CUDA", cuda, False),
     ]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.base.control import Action
 from nacdrive.data.episode import Episode
 from nacdrive.data.images import encode_jpeg
+from nacdrive.driving.loop import happened
 from nacdrive.driving.record_config import LakeDrive
 from nacdrive.driving.record_episode import REPORT_EVERY
 from nacdrive.driving.roles import Driver
+from nacdrive.driving.tick import Listener, Tick
 from nacdrive.experts.lake import LakeDriver, LakePursuit
 from nacdrive.sims.lake import make_lake
 
@@ -61,6 +64,7 @@ def drive_lake(
     source: str = "udacity",
     driver: str = "geometric",
     on_frames: Callable[[int], None] = lambda frames: None,
+    listeners: Iterable[Listener] = (),
 ) -> Episode:
     """Drive from a random pose until the time is up or the car is lost; it depends on the arguments alone.
 
@@ -71,7 +75,7 @@ def drive_lake(
     cameras = ("center", *SIDES) if drive.sides else ("center",)
     env = make_lake(drive.track_of(seed), repeat=REPEAT, cameras=cameras, laps=1000, max_seconds=drive.seconds)
     try:
-        return LakeEpisode(env, drive, seed, rng, pupil).run(source, driver, on_frames)
+        return LakeEpisode(env, drive, seed, rng, pupil, tuple(listeners)).run(source, driver, on_frames)
     finally:
         env.close()
 
@@ -79,8 +83,16 @@ def drive_lake(
 class LakeEpisode:
     """A drive under way."""
 
-    def __init__(self, env: Any, drive: LakeDrive, seed: int, rng: np.random.Generator, pupil: Driver | None) -> None:
-        self.env, self.drive, self.seed, self.rng, self.pupil = env, drive, seed, rng, pupil
+    def __init__(
+        self,
+        env: Any,
+        drive: LakeDrive,
+        seed: int,
+        rng: np.random.Generator,
+        pupil: Driver | None,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        self.env, self.drive, self.seed, self.rng, self.pupil, self.listeners = env, drive, seed, rng, pupil, listeners
         self.teacher = LakeDriver(env, LakePursuit(top_speed=float(rng.uniform(5.0, 13.4))))
         self.kicks = Kicks(drive.noise, REPEAT * 0.02, rng)
         self.images: dict[str, list[bytes]] = {"center": []}
@@ -103,10 +115,13 @@ class LakeEpisode:
             command, row = self.decide(frame, info)
             for camera, picture in info.get("cameras", {"center": frame}).items():
                 self.images.setdefault(camera, []).append(encode_jpeg(picture))
+            seen, before = frame, info
             frame, reward, lost, late, info = self.env.step(command)
             self.rows.append((*row, float(reward)))
             total += float(reward)
             done = lost or late
+            if self.listeners:
+                self.tell(seen, before, info, total, done)
             if done or len(self.rows) % REPORT_EVERY == 0:
                 on_frames((len(self.rows) - 1) % REPORT_EVERY + 1)
         return self.episode(source, driver, total, "left the field" if lost else "time is up")
@@ -124,6 +139,30 @@ class LakeEpisode:
         steering = float(np.clip(steering + self.kicks(speed), -1, 1))
         command = np.array([steering, right.throttle - right.brake], dtype=np.float32)
         return command, (t_s, steering, right.throttle, right.brake, speed, right.steering)
+
+    def tell(
+        self, frame: NDArray[np.uint8], before: dict[str, Any], after: dict[str, Any], total: float, done: bool
+    ) -> None:
+        """Let those who watch know of the decision that was just carried out."""
+        t_s, steering, throttle, brake, speed, label, reward = self.rows[-1]
+        step = len(self.rows) - 1
+        tick = Tick(
+            episode=0,
+            seed=self.seed,
+            step=step,
+            t_s=t_s,
+            frame=frame,
+            action=Action(steering, throttle, brake),
+            reward=reward,
+            episode_return=total,
+            speed_mps=speed,
+            lane_offset_m=before["lane_offset_m"],
+            expert=Action(label, throttle, brake),
+            events=("started",) * (step == 0) + tuple(happened(before, after)) + ("ended",) * done,
+            done=done,
+        )
+        for listener in self.listeners:
+            listener(tick)
 
     def episode(self, source: str, driver: str, total: float, ended: str) -> Episode:
         """What was recorded."""

@@ -178,6 +178,7 @@ class Run:
 def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What the simulator's word before and after a decision tells together."""
     events = ["off road"] if off_road(after) and not off_road(before) else []
+    events += ["intervention: put back on the road"] * bool(after.get("put_back", False))
     return events + ["lap finished"] * (after.get("laps", 0) > before.get("laps", 0))
 
 

@@ -35,10 +35,17 @@ class Notes:
         batch: frames that are encoded together. With the encoder's code and tables in the processor's cache, 20 take
             half the time that they take one by one between two frames of the simulator; a drive in real time takes 1.
         on_frames: called with the number of frames encoded since the last call.
+        encode: a frame, uint8 [height, width, 3], as the bytes of an image.
     """
 
-    def __init__(self, label: Label, batch: int = 1, on_frames: Callable[[int], None] = lambda count: None) -> None:
-        self.label, self.batch, self.on_frames = label, batch, on_frames
+    def __init__(
+        self,
+        label: Label,
+        batch: int = 1,
+        on_frames: Callable[[int], None] = lambda count: None,
+        encode: Callable[[NDArray[np.uint8]], bytes] = encode_png,
+    ) -> None:
+        self.label, self.batch, self.on_frames, self.encode = label, batch, on_frames, encode
         self.seed, self.last_step, self.total, self.ended = 0, -1, 0.0, ""
         self._clear()
 
@@ -98,7 +105,7 @@ class Notes:
 
     def _encode(self) -> None:
         if self._seen:
-            self._frames += map(encode_png, self._seen)
+            self._frames += map(self.encode, self._seen)
             self.on_frames(len(self._seen))
             self._seen.clear()
 

@@ -88,9 +88,7 @@ class Episode:
 
 def wheels_off(info: Mapping[str, Any]) -> float:
     """Share of the four wheels beside the road, 0 .. 1, as CarRacing (``wheels_on_grass``) or the lake says it."""
-    if "wheels_off" in info:
-        return float(info["wheels_off"]) / 4
-    return float(info.get("wheels_on_grass", 0))
+    return float(info.get("wheels_off", info.get("wheels_on_grass", 0)))
 
 
 def off_road(info: Mapping[str, Any]) -> bool:

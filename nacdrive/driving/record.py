@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from nacdrive.base.errors import UserError
 from nacdrive.base.places import shipped
 from nacdrive.data.manifest import EpisodeInfo
 from nacdrive.data.writer import RecordingWriter
+from nacdrive.driving.control import Control
 from nacdrive.driving.lake_drive import REPEAT as LAKE_REPEAT
-from nacdrive.driving.record_config import FRAMES_PER_SECOND, RecordConfig
+from nacdrive.driving.record_config import FRAMES_PER_SECOND, KEYBOARD, RecordConfig
+from nacdrive.driving.record_here import RecordHere
 from nacdrive.driving.record_worker import Frames, Job
 from nacdrive.driving.record_workers import RecordWorkers
+from nacdrive.driving.tick import Listener
 from nacdrive.experts import load_expert
 from nacdrive.sims.lazy_carracing import FPS
 from nacdrive.sims.seeds import PUPIL_TEST
@@ -72,11 +76,14 @@ def record_episodes(
     config: RecordConfig,
     on_episode: Callable[[Outcome], None] = lambda outcome: None,
     progress: Callable[[RecordProgress], None] = lambda progress: None,
+    listeners: Iterable[Listener] | None = None,
+    control: Control | None = None,
 ) -> RecordResult:
     """Record until the folder holds ``config.episodes`` episodes.
 
     Which tracks these are depends on the options alone, not on the number of processes or on interruptions: the first
-    ones from ``config.seed`` on whose return reaches ``config.min_return``.
+    ones from ``config.seed`` on whose return reaches ``config.min_return``. With ``listeners`` it is driven in this
+    process, and they hear every Tick; ``control`` is for a person who drives.
 
     Raises:
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
@@ -95,7 +102,12 @@ def record_episodes(
     seeds = SeedQueue(config, writer)
     frames = 0
     try:
-        with RecordWorkers(job, min(config.parallel, seeds.missing)) as workers:
+        with ExitStack() as stack:
+            workers: RecordWorkers | RecordHere
+            if listeners is None:
+                workers = stack.enter_context(RecordWorkers(job, min(config.parallel, seeds.missing)))
+            else:
+                workers = stack.enter_context(RecordHere(job, listeners, control))
             while seeds.missing:
                 while workers.idle and workers.driving < seeds.missing:
                     workers.drive(seeds.next())
@@ -130,6 +142,9 @@ def plan(config: RecordConfig) -> tuple[Job, float, dict[str, Any]]:
     Raises:
         UserError: if the expert cannot be loaded.
     """
+    if config.by_hand:
+        by_hand = Job(config.env, KEYBOARD, KEYBOARD, False, config.max_frames, config.lake)
+        return by_hand, FRAMES_PER_SECOND / LAKE_REPEAT, {"first_seed": config.seed, "max_frames": config.max_frames}
     if config.lake is not None:
         recipe: dict[str, Any] = {"first_seed": config.seed, **asdict(config.lake)}
         job = Job(config.env, config.expert, config.expert, False, config.max_frames, config.lake)

@@ -22,6 +22,8 @@ USUAL = {
     "udacity": ("geometric", Path("recordings/udacity-geometric")),
 }
 """Expert and folder of each environment."""
+KEYBOARD = "keyboard"
+"""A person at the page drives."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class RecordConfig:
     env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
     """What is driven: carracing, or the built-in tracks of udacity."""
     expert: str = ""
-    """Who drives: ppo (the one in agents/), geometric, or the path of an exported PPO policy. If not given, ppo;
-    udacity knows geometric alone."""
+    """Who drives: ppo (the one in agents/), geometric, the path of an exported PPO policy, or keyboard: a person at the
+    page, in real time. If not given, ppo; udacity knows geometric and keyboard alone."""
     episodes: int = 20
     """How many episodes the recording shall hold in the end."""
     out: Path = Path()
@@ -75,6 +77,14 @@ class RecordConfig:
     """udacity: record the side cameras too."""
     log: Path | None = None
     """udacity: also write what the simulator itself would have written (driving_log.csv and IMG) to this folder."""
+    watch: bool = False
+    """Drive in this process alone and show it on the live page."""
+    allow_control: bool = False
+    """Let the page control the drive; --expert keyboard needs it, with --watch."""
+    host: str = "127.0.0.1"
+    """Address of that page."""
+    port: int = 8090
+    """Port of that page; 0 takes a free one."""
     resume: bool = False
     """Go on with the recording in --out until it holds --episodes."""
     overwrite: bool = False
@@ -85,9 +95,17 @@ class RecordConfig:
             raise unknown_name("environment", self.env, ENVIRONMENTS)
         expert, out = USUAL[self.env]
         object.__setattr__(self, "expert", self.expert or expert)
+        out = out.with_name(f"{self.env}-keyboard") if self.by_hand else out
         object.__setattr__(self, "out", out if self.out == Path() else self.out)
-        if self.env == "udacity" and (self.expert != "geometric" or self.every_frame or self.min_return is not None):
-            raise UserError("--sim udacity knows no --expert but geometric, no --every-frame and no --min-return.")
+        known = self.expert in ("geometric", KEYBOARD)
+        if self.env == "udacity" and (not known or self.every_frame or self.min_return is not None):
+            raise UserError(
+                "--sim udacity knows no --expert but geometric and keyboard, no --every-frame and no --min-return."
+            )
+        if self.by_hand != self.allow_control or (self.by_hand and not self.watch):
+            raise UserError("a person drives by the page: --expert keyboard, --watch and --allow-control go together.")
+        if self.by_hand and (self.every_frame or self.log is not None):
+            raise UserError("--expert keyboard knows no --every-frame and no --log.")
         if self.env != "udacity" and self.log is not None:
             raise UserError("--log is the layout of the Udacity simulator: give --sim udacity with it.")
         if not 0 <= self.noise <= 2:
@@ -105,6 +123,11 @@ class RecordConfig:
                 f"seeds {self.seed} to {self.seed + self.episodes - 1} reach into those that policies are judged on "
                 f"(from {PUPIL_TEST.start}): begin elsewhere, such as at --seed {PUPIL_RECORDING.start}."
             )
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person drives."""
+        return self.expert == KEYBOARD
 
     @property
     def parallel(self) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from nacdrive.data.episode import Episode
+from nacdrive.data.images import encode_png
 from nacdrive.driving.control import Control
 from nacdrive.driving.experts import ExpertDriver
-from nacdrive.driving.loop import Observer, World, drive_episode
+from nacdrive.driving.loop import Frame, Observer, World, drive_episode
 from nacdrive.driving.notes import Notes, driven
 from nacdrive.driving.tick import Listener
 
@@ -38,6 +39,7 @@ def record_episode(
     on_frames: Callable[[int], None] = lambda frames: None,
     listeners: Iterable[Listener] = (),
     control: Control | None = None,
+    encode: Callable[[Frame], bytes] = encode_png,
 ) -> Episode:
     """Let ``expert`` drive the track of ``seed`` to its end.
 
@@ -53,11 +55,12 @@ def record_episode(
         on_frames: Called with the number of frames recorded since the last call.
         listeners: Who else hears every Tick.
         control: What a person at a browser wants; of an episode that is started over the last start is recorded.
+        encode: Makes an image's bytes of a frame.
 
     Raises:
         RuntimeError: if the expert fails.
     """
-    notes = Notes(driven, REPORT_EVERY, on_frames)
+    notes = Notes(driven, REPORT_EVERY, on_frames, encode)
     at_wheel = ExpertDriver(expert.new_episode, world, hold) if expert is not None else None
     result = drive_episode(
         world, at_wheel, seed, listeners=(notes, *listeners), control=control, realtime=expert is None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 
 from nacdrive.base.errors import UserError
@@ -65,6 +68,14 @@ def obey(pipe: Connection, job: Job) -> None:
     """Build environment and expert once, then drive seed after seed."""
     if job.lake is not None:
         return obey_on_lake(pipe, job, job.lake)
+    with record_carracing(job) as record:
+        while (seed := pipe.recv()) is not None:
+            pipe.send(record(seed, on_frames=lambda count: pipe.send(Frames(count))))
+
+
+@contextmanager
+def record_carracing(job: Job) -> Iterator[Callable[..., Episode]]:
+    """``record_episode`` with environment and expert of ``job``; takes the seed, and who is to hear of the drive."""
     from nacdrive.driving.record_episode import record_episode
     from nacdrive.experts import load_expert
     from nacdrive.sims.carracing import make_carracing
@@ -76,19 +87,10 @@ def obey(pipe: Connection, job: Job) -> None:
     repeat, hold = (1, expert.repeat) if job.every_frame else (expert.repeat, 1)
     world = make_carracing(repeat=repeat, max_frames=job.max_frames)
     meta = {"max_frames": job.max_frames, "repeat": expert.repeat}
-    while (seed := pipe.recv()) is not None:
-        episode = record_episode(
-            world,
-            expert,
-            seed,
-            source=job.source,
-            driver=job.driver,
-            hold=hold,
-            meta=meta,
-            on_frames=lambda count: pipe.send(Frames(count)),
-        )
-        pipe.send(episode)
-    world.close()
+    try:
+        yield partial(record_episode, world, expert, source=job.source, driver=job.driver, hold=hold, meta=meta)
+    finally:
+        world.close()
 
 
 def obey_on_lake(pipe: Connection, job: Job, drive: LakeDrive) -> None:

@@ -57,3 +57,12 @@ def fraction(pupil: Sequence[float], expert: Sequence[float]) -> dict[str, Any] 
         kept = means > 0
         interval = bounds(p[rows].mean(axis=1)[kept] / means[kept])
     return {"value": float(p.mean() / e.mean()), "interval95": interval}
+
+
+def proportion(successes: int, trials: int) -> list[float]:
+    """95 % interval of a share (Wilson, 1927), which does not collapse where all or none succeeded."""
+    z = 1.959964
+    share, spread = successes / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * float(np.sqrt(share * (1 - share) / trials + spread / (4 * trials))) / (1 + spread)
+    return [max(0.0, centre - half), min(1.0, centre + half)]

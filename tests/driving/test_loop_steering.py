@@ -47,7 +47,7 @@ class Bend(gymnasium.Env[Frame, Any]):
             "speed_mps": self.speed,
             "lane_offset_m": self.y,
             "off_road": off,
-            "wheels_off": 4 * off,
+            "wheels_off": float(off),
             "progress": self.x / 100,
             "laps": int(self.x // 40),
         }
