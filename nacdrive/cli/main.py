@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from nacdrive import __version__
 from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.base.places import PACKAGE
 
 # Verb -> what it does. The verb's file is imported only when it is called, so that --help answers at once.
 VERBS = {
@@ -75,8 +78,18 @@ def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callabl
     return config, run, f"nacdrive {verb} {rest[0]}"
 
 
+def format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of our own as one sentence; others as Python shows them."""
+    if category is not DeprecationWarning and Path(filename).is_relative_to(PACKAGE):
+        return f"nacdrive: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
 def main() -> None:
     """Entry point of the command ``nacdrive``."""
+    warnings.formatwarning = format_warning
     try:
         code = dispatch(sys.argv[1:])
     except UserError as error:

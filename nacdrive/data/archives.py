@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import lzma
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from nacdrive.base.errors import UserError
 from nacdrive.base.places import cache_folder
 
+DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
 SUFFIXES = (".tar.xz", ".tar.gz", ".tgz", ".tar", ".zip")
 
 
@@ -27,7 +29,7 @@ def unpacked(archive: Path) -> Path:
     """Folder with an archive's content; unpacks it the first time.
 
     Raises:
-        UserError: if the archive is damaged.
+        UserError: if the archive is damaged, or there is no room for its content.
     """
     stat = archive.stat()
     key = hashlib.sha256(f"{archive.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
@@ -44,8 +46,13 @@ def unpacked(archive: Path) -> Path:
         else:
             with tarfile.open(archive) as tar:
                 tar.extractall(partial, filter="data")
-    except (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+    except DAMAGED as error:
         raise UserError(f"{archive} cannot be unpacked ({error}): fetch it again.") from error
+    except OSError as error:
+        raise UserError(
+            f"{archive} cannot be unpacked into {folder.parent} ({error}): "
+            "free some space, set $NACDRIVE_CACHE to another folder, or unpack it yourself."
+        ) from error
     else:
         # Another process may have been quicker.
         if not folder.is_dir():

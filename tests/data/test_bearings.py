@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import shutil
 import tarfile
 import warnings
+import zipfile
 from pathlib import Path
 
 import made_bearings
@@ -221,6 +223,18 @@ def test_an_archive_is_unpacked_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(UserError, match=r"Bearing1_1.tar.xz cannot be unpacked"):
         open_bearings("xjtu-sy", archive)
     assert not list((tmp_path / "cache/unpacked").glob(".*"))
+
+
+def test_no_room_to_unpack_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_bearings.xjtu(tmp_path / "made", snapshots=2)
+    shutil.make_archive(str(tmp_path / "XJTU"), "zip", tmp_path / "made")
+
+    def full(self: zipfile.ZipFile, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
+    with pytest.raises(UserError, match=r"No space left on device.*set \$NACDRIVE_CACHE"):
+        open_bearings("xjtu-sy", tmp_path / "XJTU.zip")
 
 
 @needs_real

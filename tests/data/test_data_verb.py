@@ -6,7 +6,8 @@ import made_bearings
 import pytest
 
 from nacdrive.base.errors import UserError
-from nacdrive.cli.main import dispatch
+from nacdrive.base.places import PACKAGE
+from nacdrive.cli.main import dispatch, format_warning
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +58,10 @@ def test_check_of_what_is_absent_is_one_sentence(tmp_path: Path) -> None:
         dispatch(["data", "fetch"])
     with pytest.raises(UserError, match="get it from https"):
         dispatch(["data", "fetch", "hust"])
+
+
+def test_our_warnings_are_sentences() -> None:
+    assert format_warning("2 files are odd.", UserWarning, str(PACKAGE / "data/par.py"), 7) == (
+        "nacdrive: 2 files are odd.\n"
+    )
+    assert format_warning("old", UserWarning, "elsewhere.py", 7) == "elsewhere.py:7: UserWarning: old\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import warnings
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import made_bearings
@@ -12,7 +13,8 @@ import torch
 
 from nacdrive.base.errors import UserError
 from nacdrive.data.bearings import Bearing, open_bearings
-from nacdrive.data.bearings.features import FeatureOptions, FeatureTable, WindowFeatures, features, kept_paths
+from nacdrive.data.bearings.features import VERSION, FeatureOptions, FeatureTable, WindowFeatures, features
+from nacdrive.data.bearings.kept import Kept
 from nacdrive.data.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
 from nacdrive.data.bearings.wavelet import CENTRAL_FREQUENCY, MorletTransform
 
@@ -91,6 +93,10 @@ def test_features_on_a_gpu_are_those_of_the_cpu() -> None:
     torch.testing.assert_close(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)
 
 
+def kept_of(bearing: Bearing, options: FeatureOptions = SMALL) -> Kept:
+    return Kept(bearing, {"version": VERSION, **asdict(options)})
+
+
 def made_bearing(folder: Path) -> Bearing:
     made_bearings.pronostia(folder, temperature=True)
     return open_bearings("pronostia", folder)[0]
@@ -119,21 +125,21 @@ def test_hust_repeats_its_one_axis(tmp_path: Path) -> None:
 def test_features_are_kept_beside_the_data_until_anything_changes(tmp_path: Path) -> None:
     bearing = made_bearing(tmp_path)
     first = features(bearing, SMALL)
-    beside, _ = kept_paths(bearing, SMALL)
+    beside = kept_of(bearing).beside
     assert beside.is_file() and beside.parent.name == ".nacdrive"
     written = beside.stat().st_mtime_ns
     np.testing.assert_array_equal(features(bearing, SMALL).features, first.features)
     assert beside.stat().st_mtime_ns == written, "computed once"
-    others = [FeatureOptions(**{**vars(SMALL), name: value}) for name, value in (("window", 30), ("scales", 4))]
-    assert len({kept_paths(bearing, options)[0] for options in [SMALL, *others]}) == 3
+    others = [replace(SMALL, window=30), replace(SMALL, scales=4)]
+    assert len({kept_of(bearing, options).beside for options in [SMALL, *others]}) == 3
     os.utime(bearing.files[2], ns=(1, 1))
-    assert kept_paths(bearing, SMALL)[0] != beside
+    assert kept_of(bearing).beside != beside
 
 
 def test_a_damaged_kept_file_is_computed_again(tmp_path: Path) -> None:
     bearing = made_bearing(tmp_path)
     first = features(bearing, SMALL)
-    beside, _ = kept_paths(bearing, SMALL)
+    beside = kept_of(bearing).beside
     for damage in (b"", b"PK nonsense", beside.read_bytes()[:300]):
         beside.write_bytes(damage)
         np.testing.assert_array_equal(features(bearing, SMALL).features, first.features)
@@ -152,7 +158,7 @@ def test_features_of_a_read_only_folder_go_to_the_users_cache(
     features(bearing, SMALL)
     folder.chmod(stat.S_IRWXU)
     assert "cannot be written: features are kept in" in capsys.readouterr().err
-    assert kept_paths(bearing, SMALL)[1].is_file()
+    assert kept_of(bearing).cached.is_file()
     features(bearing, SMALL)
     assert not capsys.readouterr().err
 

@@ -7,12 +7,7 @@ entropies are those of a histogram of three bins over 1000 samples.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
-import zipfile
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,15 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.base.errors import UserError
-from nacdrive.base.files import atomic_path
-from nacdrive.base.places import cache_folder
 from nacdrive.data.bearings.bearing import Bearing
+from nacdrive.data.bearings.kept import Kept
 from nacdrive.data.bearings.wavelet import CENTRAL_FREQUENCY, MorletTransform
 
 FEATURES = ("log10 energy", "dominant frequency", "entropy", "kurtosis", "skewness", "mean", "standard deviation")
 """In this order for each axis; frequencies in Hz, the entropy in nats, the kurtosis of a normal signal is 0."""
 AXES = 2
-CACHE = ".nacdrive"
 VERSION = 2
 """Part of the key of kept features: raise it when their values change."""
 BATCH = 64
@@ -110,11 +103,12 @@ def features(
         UserError: if a file is damaged (file and line are named), or the options do not fit the signal.
     """
     check_options(bearing, options)
-    values = read_kept(bearing, options) if keep else None
+    kept = Kept(bearing, {"version": VERSION, **asdict(options)})
+    values = kept.read() if keep else None
     if values is None:
         values = compute(bearing, options, torch.device(device), progress)
         if keep:
-            write_kept(bearing, options, values)
+            kept.write(values)
     starts = np.arange(values.shape[1]) * options.step
     return FeatureTable(
         name=bearing.name,
@@ -206,41 +200,3 @@ def histogram_entropy(windows: Tensor, bins: int) -> Tensor:
     share = -above.diff(dim=-1) / windows.shape[-1]
     terms: Tensor = torch.special.entr(share)
     return terms.sum(-1)
-
-
-def kept_paths(bearing: Bearing, options: FeatureOptions) -> list[Path]:
-    """Where features of these options are looked for: beside the data, then in the user's cache."""
-    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in dict.fromkeys(bearing.files)]
-    key = [VERSION, bearing.dataset, bearing.name, bearing.condition, files, bearing.rate_hz, asdict(options)]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    name = f"features-{bearing.name}-{digest}.npz"
-    return [bearing.files[0].parent / CACHE / name, cache_folder() / "features" / name]
-
-
-def read_kept(bearing: Bearing, options: FeatureOptions) -> NDArray[np.float32] | None:
-    """Kept features, or None; a damaged file counts as none."""
-    for path in kept_paths(bearing, options):
-        try:
-            with np.load(path) as content:
-                values: NDArray[np.float32] = content["features"]
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-            continue
-        if values.ndim == 3 and len(values) == len(bearing):
-            return values
-    return None
-
-
-def write_kept(bearing: Bearing, options: FeatureOptions, values: NDArray[np.float32]) -> None:
-    """Keep features beside the data, or in the user's cache if that folder is read-only (says so)."""
-    beside, cached = kept_paths(bearing, options)
-    try:
-        write_npz(beside, values)
-    except OSError:
-        print(f"{beside.parent.parent} cannot be written: features are kept in {cached.parent}", file=sys.stderr)
-        write_npz(cached, values)
-
-
-def write_npz(path: Path, values: NDArray[np.float32]) -> None:
-    """Write features atomically."""
-    with atomic_path(path) as partial, partial.open("wb") as handle:
-        np.savez_compressed(handle, features=values)
