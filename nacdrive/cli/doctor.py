@@ -15,9 +15,11 @@ class DoctorConfig:
     out: Path = Path(".")
     """Folder that results will be written to: is it writable, is there room?"""
     host: str = "127.0.0.1"
-    """Address of the live page."""
+    """Address of the live page and of the port for the simulator."""
     port: int = 8090
     """Port of the live page."""
+    simulator_port: int = 4567
+    """Port that the Udacity simulator connects to."""
 
 
 CONFIG = DoctorConfig
@@ -35,7 +37,7 @@ def run(config: DoctorConfig) -> int:
     broken = []
     console = Console()
     with console.status("looking ..."):
-        for finding in examine(config.out, config.host, config.port):
+        for finding in examine(config.out, config.host, config.port, config.simulator_port):
             colour = "green" if finding.works else "red" if finding.essential else "yellow"
             word = "OK" if finding.works else "BAD" if finding.essential else "note"
             table.add_row(f"[{colour}]{word}[/]", finding.name, escape(finding.found))
