@@ -99,6 +99,12 @@ def test_a_file_of_ones_own_is_not_overwritten(tmp_path: Path, server: str) -> N
     assert (tmp_path / "digits").read_bytes() == b"mine" and not Handler.asked
 
 
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be written .* give another --folder"):
+        fetch(data_set("http://127.0.0.1:9/digits"), tmp_path / "file/data")
+
+
 def test_the_published_content_packed_anew_will_do(tmp_path: Path) -> None:
     (tmp_path / "digits").write_bytes(gzip.compress(CONTENT, 1))
     packed = data_set("http://127.0.0.1:9/digits", md5="0" * 32, unpacked_md5=MD5)
