@@ -42,7 +42,7 @@ def test_another_server_is_told_from_a_silent_program() -> None:
 
         thread = Thread(target=answer)
         thread.start()
-        with pytest.raises(UserError, match="perhaps a drive.py"):
+        with pytest.raises(UserError, match="perhaps a drive"):
             health_simulator.waiting_place("127.0.0.1", port)
         thread.join()
 
