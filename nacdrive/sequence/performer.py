@@ -62,6 +62,8 @@ class PerformerLayer(MHALayer):
 
 def directions(features: int, width: int) -> Tensor:
     """[features, width]: blocks of orthogonal directions, each as long as a normal vector of that width."""
-    blocks = [torch.linalg.qr(torch.randn(width, width))[0] for _ in range(math.ceil(features / width))]
-    w: Tensor = torch.cat(blocks)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
+    q, r = torch.linalg.qr(torch.randn(math.ceil(features / width), width, width))
+    # Without its signs the factorisation prefers some directions to their opposites.
+    blocks = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    w: Tensor = blocks.flatten(0, 1)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
     return w
