@@ -31,7 +31,7 @@ class Udacity:
     """The task as it is learnt from recordings, the simulator's own or nacdrive's."""
 
     name = SOURCE
-    inputs = ("frames", "t", "padding")
+    inputs: tuple[str, ...] = ("frames", "t", "padding")
     measure_name = "mae"
     augmentation = Augmentation()
 
@@ -139,7 +139,7 @@ def drive_sample(episode: Episode, name: str) -> Sample:
     """A drive in memory."""
     fields = {
         "frames": torch.from_numpy(prepared(episode.frames, name)),
-        "t": torch.from_numpy(episode.t_s),
+        "t": torch.tensor(episode.t_s),
         "target": torch.tensor(episode.label),
         **{side: torch.from_numpy(prepared(frames, name)) for side, frames in episode.side_frames.items()},
     }

@@ -1,0 +1,183 @@
+"""Logs and recordings become samples; blocks are held out with a gap; augmentation keeps picture and label together."""
+
+import numpy as np
+import pytest
+import torch
+from udacity_logs import make_log, numbers
+
+from nacdrive.base.errors import UserError
+from nacdrive.data.images import decode_image
+from nacdrive.data.udacity_log_convert import import_log
+from nacdrive.policies import Policy
+from nacdrive.tasks import Sample, load_task
+from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.udacity import bin_of, with_sides
+from nacdrive.tasks.udacity_augment import Augmentation, augmented
+from nacdrive.tasks.udacity_blocks import blocks_of, folds
+from nacdrive.tasks.udacity_frames import prepare
+
+TASK = load_task("udacity")
+
+
+def drive(steps, fps=10.0, name="drive"):
+    """A drive whose fields tell which step they are."""
+    index = torch.arange(steps)
+    fields = {"frames": index.clone(), "left": index + 10_000, "right": index + 20_000, "t": index.double() / fps}
+    return Sample(name, {**fields, "target": torch.linspace(-1, 1, steps)})
+
+
+def test_a_log_and_its_recording_give_the_same_sample(tmp_path):
+    log = make_log(tmp_path / "log", 5)
+    import_log(log, tmp_path / "recording")
+    (one,), (two,) = TASK.load([log]), TASK.load([tmp_path / "recording"])
+    assert one.fields.keys() == two.fields.keys() == {"frames", "left", "right", "t", "target"}
+    for name, value in one.fields.items():
+        assert torch.equal(value, two.fields[name]), name
+    assert one.fields["frames"].shape == (5, 66, 200, 3)
+    np.testing.assert_allclose(one.fields["target"], numbers(5)[:, 0], atol=1e-6)
+    assert one.fields["t"][1] == pytest.approx(0.07)
+
+
+def test_prepared_frames_are_what_the_network_would_make_of_them(tmp_path):
+    log = make_log(tmp_path / "log", 2)
+    frame = decode_image(sorted((log / "IMG").glob("center*"))[0].read_bytes())
+    network = Policy.new(TASK.policy_config("dense", 1, TASK.load([log]))).network
+    own = network.preprocess(torch.from_numpy(frame.copy())[None])[0]
+    np.testing.assert_allclose(prepare(frame).astype(int), own.numpy().astype(int), atol=1)
+
+
+def test_a_folder_of_neither_kind_and_images_of_another_size_are_told(tmp_path):
+    with pytest.raises(UserError, match=r"neither a log .* nor a recording"):
+        TASK.load([tmp_path])
+    with pytest.raises(UserError, match="--data"):
+        TASK.load([])
+    log = make_log(tmp_path / "log", 2)
+    from nacdrive.data.images import encode_jpeg
+
+    next((log / "IMG").glob("center*")).write_bytes(encode_jpeg(np.zeros((80, 160, 3), np.uint8)))
+    with pytest.raises(UserError, match=r"is 160x80.*320x160"):
+        TASK.load([log])
+
+
+def test_no_frame_is_near_one_that_is_held_out():
+    samples = [drive(400, name="a"), drive(200, name="b")]
+    assert {b.stop - b.start for b in blocks_of(samples)} == {80, 100}
+    seen = []
+    for train, test in folds(samples, 5):
+        for sample in test:
+            near = [s for s in train if s.name.split()[0] == sample.name.split()[0]]
+            for other in near:
+                gap = (sample.fields["t"][:, None] - other.fields["t"][None]).abs().min()
+                assert gap > 1.0
+        seen += [(s.name.split()[0], int(i)) for s in test for i in s.fields["frames"]]
+    assert sorted(seen) == sorted([("a", i) for i in range(400)] + [("b", i) for i in range(200)])
+
+
+def test_the_split_keeps_side_cameras_to_the_training_part():
+    train, valid = TASK.split([drive(800)], 0.2, seed=1)
+    held = torch.cat([s.fields["frames"] for s in valid])
+    assert 100 <= len(held) <= 240
+    learnt = torch.cat([s.fields["frames"] for s in train])
+    assert not set(held.tolist()) & {int(i) % 10_000 for i in learnt}
+    assert {int(i) // 10_000 for i in learnt} == {0, 1, 2}
+    assert {tuple(s.fields) for s in train + valid} == {("frames", "t", "target")}
+    again, _ = TASK.split([drive(800)], 0.2, seed=1)
+    assert [s.name for s in again] == [s.name for s in train]
+    with pytest.raises(UserError, match="too short"):
+        TASK.split([drive(20)], 0.5, seed=0)
+
+
+def test_side_cameras_steer_back_to_the_line():
+    center, left, right = with_sides([drive(11)])
+    torch.testing.assert_close(left.fields["target"][:9], center.fields["target"][:9] + 0.2)
+    torch.testing.assert_close(right.fields["target"][2:], center.fields["target"][2:] - 0.2)
+    assert left.fields["target"].max() == 1
+    assert right.fields["target"].min() == -1
+
+
+def test_weights_average_to_one_and_favour_the_rare():
+    sample = Sample("s", {"target": torch.cat([torch.zeros(95), torch.full((5,), 0.5)])})
+    weights = TASK.class_weights([sample], 0.5)
+    assert weights[bin_of(sample.fields["target"])].mean() == pytest.approx(1.0)
+    ratio = weights[bin_of(torch.tensor(0.5))] / weights[bin_of(torch.tensor(0.0))]
+    assert ratio == pytest.approx(19**0.5, rel=1e-4)
+    assert bin_of(torch.tensor([-1.0, 1.0])).tolist() == [0, 20]
+
+
+def batch_of(B=3, T=2):
+    rng = torch.Generator().manual_seed(0)
+    frames = torch.randint(0, 256, (B, 1, 66, 200, 3), generator=rng, dtype=torch.uint8).repeat(1, T, 1, 1, 1)
+    target = torch.linspace(-0.5, 0.4, B)[:, None].repeat(1, T)
+    t = 5 + torch.arange(T).double().repeat(B, 1) * 0.07
+    return {"frames": frames, "target": target, "t": t, "padding": torch.zeros(B, T, dtype=torch.bool)}
+
+
+STILL = Augmentation(sideways=0, upward=0, gain=(1, 1), offset=0, saturation=(1, 1), tint=0, shadow=0, pace=(1, 1))
+
+
+def test_mirrored_pictures_have_mirrored_steering():
+    batch = batch_of(32)
+    new = augmented(batch, STILL, torch.Generator().manual_seed(1))
+    flipped = new["target"][:, 0] != batch["target"][:, 0]
+    assert 5 < flipped.sum() < 27
+    for i in range(32):
+        expected = batch["frames"][i].flip(2) if flipped[i] else batch["frames"][i]
+        assert torch.equal(new["frames"][i], expected)
+    assert torch.equal(new["target"].abs(), batch["target"].abs())
+
+
+def test_a_road_moved_to_the_right_asks_for_steering_to_the_right():
+    batch = batch_of(16)
+    how = Augmentation(sideways=12, upward=0, gain=(1, 1), offset=0, saturation=(1, 1), tint=0, shadow=0, pace=(1, 1))
+    new = augmented(batch, how, torch.Generator().manual_seed(2))
+    for i in range(16):
+        for mirrored in (False, True):
+            old = batch["frames"][i].flip(2) if mirrored else batch["frames"][i]
+            for dx in range(-12, 13):
+                a, b = (new["frames"][i][:, :, 12 + dx : 188 + dx], old[:, :, 12:188])
+                if torch.equal(a, b):
+                    expected = batch["target"][i, 0] * (-1 if mirrored else 1) + how.steering_per_pixel * dx
+                    assert new["target"][i, 0] == pytest.approx(float(expected.clamp(-1, 1)), abs=1e-6)
+                    break
+            else:
+                continue
+            break
+        else:
+            raise AssertionError("no shift explains the picture")
+
+
+def test_augmentation_is_alike_in_a_sequence_follows_the_seed_and_leaves_the_batch_alone():
+    batch = batch_of(4, 3)
+    before = {name: value.clone() for name, value in batch.items()}
+    one, two = (TASK.augment(batch, torch.Generator().manual_seed(5)) for _ in range(2))
+    for name, value in before.items():
+        assert torch.equal(batch[name], value)
+        assert torch.equal(one[name], two[name])
+    assert one["frames"].dtype == torch.uint8
+    assert torch.equal(one["frames"][:, 0], one["frames"][:, 2])
+    assert (one["t"].diff(dim=1) > 0).all()
+    assert one["target"].abs().max() <= 1
+
+
+def test_padding_counts_neither_in_loss_nor_measure():
+    batch, outputs = batch_of(3, 4), torch.zeros(3, 4, 1)
+    batch["padding"][0, 2:] = True
+    even = torch.ones(21)
+    total, weight = TASK.loss(outputs, batch, even, LossOptions())
+    assert weight == 10
+    assert total == pytest.approx(float(batch["target"][~batch["padding"]].square().sum()))
+    wrong = outputs.clone()
+    wrong[0, 2:] = 7.0
+    assert TASK.loss(wrong, batch, even, LossOptions())[0] == total
+    assert TASK.measure(wrong, batch) == TASK.measure(outputs, batch)
+    wrong[1] = -9.0
+    error, count = TASK.measure(wrong, batch)
+    assert count == 10
+    assert error < TASK.measure(outputs, batch)[0] + 4 * 1.5
+
+
+def test_the_network_is_that_of_the_papers_table_4(tmp_path):
+    config = TASK.policy_config("nac-steady", 4, TASK.load([make_log(tmp_path / "log")]), instruments=False)
+    assert (config.channels, config.kernels, config.activation) == ((24, 36, 48, 64, 64), (5, 5, 5, 3, 3), "elu")
+    assert (config.d_model, config.num_heads, config.dense, config.dropout) == (100, 20, 64, 0.5)
+    assert (config.gap_s, config.actions, config.crop, config.resize) == (0.07, (), (60, 135), (66, 200))
