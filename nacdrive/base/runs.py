@@ -16,7 +16,16 @@ import numpy as np
 
 from nacdrive import __version__
 
-RECORDED_PACKAGES = ("torch", "numpy", "gymnasium", "stable-baselines3", "opencv-python-headless", "pyarrow", "pillow")
+RECORDED_PACKAGES = (
+    "torch",
+    "numpy",
+    "gymnasium",
+    "panda3d",
+    "stable-baselines3",
+    "opencv-python-headless",
+    "pyarrow",
+    "pillow",
+)
 
 
 def seed_everything(seed: int) -> None:

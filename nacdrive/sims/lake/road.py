@@ -107,7 +107,10 @@ def on_side(
 
 
 def painted(course: Course, look: Look) -> dict[str, Quads]:
-    """All that is drawn of the road, by texture: ``asphalt``, ``cobbles``, ``soil`` and ``plain``."""
+    """All that is drawn of the road, by texture: ``asphalt``, ``cobbles``, ``soil`` and ``plain``.
+
+    Colours count in ``plain`` alone; the others are of one colour each, ``look.asphalt``, ``STONE`` and ``look.earth``.
+    """
     blocks = np.arange(0, len(course.line), BLOCK)
     bend = np.maximum.reduceat(np.abs(course.curvature), blocks) > KERBED
     bridge, earth = course.bridge[blocks], course.earth_edge[blocks]
@@ -150,8 +153,8 @@ def edges(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, 
             side(rows, half + 0.25, half + SHOULDER, np.array(look.concrete) * 1.3),
         ]
         return
-    kinds["asphalt"].append(side(rows, inner + LINE, half - 0.1, look.verge))
     kinds["plain"] += [
+        side(rows, inner + LINE, half - 0.1, look.verge),
         side(rows, half - 0.1, half, look.marking),
         side(rows, half, half + SHOULDER, look.concrete, heights=(0.0, 0.05)),
     ]

@@ -12,8 +12,8 @@ from nacdrive.sims.lake import textures
 from nacdrive.sims.lake.land import Land, land
 from nacdrive.sims.lake.layout import Course
 from nacdrive.sims.lake.look import Look
-from nacdrive.sims.lake.meshes import Quads, texture, tiled
-from nacdrive.sims.lake.road import painted, patch
+from nacdrive.sims.lake.meshes import Quads, paper, tiled
+from nacdrive.sims.lake.road import STONE, painted, patch
 from nacdrive.sims.lake.sky import sky
 
 CLEAR_OF_ROAD = 3.5
@@ -25,19 +25,21 @@ def build_scene(course: Course, look: Look) -> tuple[NodePath, NodePath]:
     rng = np.random.default_rng(look.paint_seed)
     ground = land(course.name)
     root = NodePath("scene")
-    paints = {
-        "asphalt": texture(textures.asphalt(rng, look.asphalt_contrast)),
-        "cobbles": texture(textures.cobbles(rng)),
-        "soil": texture(textures.soil(rng, 0.10)),
-    }
     flat = look.exposure * min(1.0, look.ambient + (1 - look.ambient) * max(0.35, look.sun[2]))
+    soil = textures.soil(rng, 0.10)
+    papers = {
+        "asphalt": (textures.asphalt(rng, look.asphalt_contrast), look.asphalt),
+        "cobbles": (textures.cobbles(rng), STONE),
+        "soil": (soil, look.earth),
+    }
     for name, quads in painted(course, look).items():
         part = tiled(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
         part.set_two_sided(True)
-        if name in paints:
-            part.set_texture(paints[name])
+        if name in papers:
+            picture, colour = papers[name]
+            paper(part, picture, np.array(colour) * flat)
     cast_shadows(root, course, look, rng)
-    tiled(root, "land", land_quads(ground, look, rng)).set_texture(paints["soil"])
+    paper(tiled(root, "land", land_quads(ground, look, rng)), soil)
     tiled(root, "water", water_quads(course, ground, look), tile=240.0)
     plant(root, course, ground, look, rng)
     # Panda draws states in the order of their addresses, which is another one each time; where two surfaces meet,
@@ -94,16 +96,16 @@ def water_quads(course: Course, ground: Land, look: Look) -> Quads:
 def plant(root: NodePath, course: Course, ground: Land, look: Look, rng: np.random.Generator) -> None:
     """Trees and bushes where no road and no water is."""
     kinds: list[tuple[str, Callable[[np.random.Generator], NDArray[np.uint8]], int, tuple[float, float], float]] = [
-        ("pine", textures.pine, look.trees * 2 // 3, (6.0, 13.0), 0.42),
-        ("oak", textures.oak, look.trees // 3, (5.0, 9.0), 0.6),
-        ("bush", textures.bush, look.bushes, (0.8, 2.2), 2.2),
+        ("pines", textures.pine, look.trees // 3, (6.0, 13.0), 0.42),
+        ("dark pines", textures.pine, look.trees // 3, (6.0, 13.0), 0.42),
+        ("oaks", textures.oak, look.trees // 3, (5.0, 9.0), 0.6),
+        ("bushes", textures.bush, look.bushes, (0.8, 2.2), 2.2),
     ]
     for name, paint, count, (low, high), aspect in kinds:
-        places = free_places(course, ground, count, rng, near=name == "bush")
+        places = free_places(course, ground, count, rng, near=name == "bushes")
         heights = rng.uniform(low, high, len(places))
-        shade = rng.uniform(0.65, 1.1, len(places))[:, None] * np.array(look.leaves) * look.exposure
-        group = tiled(root, name, crossed(places, heights, heights * aspect / 2, shade, rng))
-        group.set_texture(texture(paint(rng)))
+        group = tiled(root, name, crossed(places, heights, heights * aspect / 2, rng))
+        paper(group, paint(rng), np.array(look.leaves) * look.exposure * rng.uniform(0.7, 1.1))
         group.set_transparency(TransparencyAttrib.M_binary)
         group.set_two_sided(True)
 
@@ -142,7 +144,6 @@ def crossed(
     places: NDArray[np.float64],
     heights: NDArray[np.float64],
     halves: NDArray[np.float64],
-    colours: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> Quads:
     """Two upright pictures at right angles for each place: a tree from every side."""
@@ -153,5 +154,5 @@ def crossed(
         up = np.c_[np.zeros((len(places), 2)), heights]
         corners = np.stack([places - across, places + across, places + across + up, places - across + up], axis=1)
         uv = np.broadcast_to(np.array([(0, 0), (1, 0), (1, 1), (0, 1)], dtype=float), (len(places), 4, 2))
-        parts.append(Quads(corners, np.broadcast_to(colours[:, None], (len(places), 4, 3)), uv))
+        parts.append(Quads(corners, np.ones_like(corners), uv))
     return Quads.joined(parts)
