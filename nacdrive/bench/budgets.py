@@ -34,7 +34,7 @@ SIZES: dict[BudgetName, dict[str, Size]] = {
     },
     # Minutes per cell on one core.
     "cpu": {
-        "emnist": Size(8, 12_000),
+        "emnist": Size(8, 8_000),
         "par": Size(10),
         "carracing": Size(6),
         "udacity": Size(6),

@@ -71,7 +71,8 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
 def identity(cell: Cell) -> Result:
     """What every result says of its cell."""
     names = {"key": cell.key, "problem": cell.problem, "model": cell.model, "fold": cell.fold}
-    return {**names, "asked": list(cell.tasks)}
+    made_up = [task for task, place in cell.places.items() if is_made_up(place)]
+    return {**names, "asked": list(cell.tasks), "made_up": made_up}
 
 
 def failure(cell: Cell, kind: str, reason: str) -> Result:
@@ -123,7 +124,6 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "train_sequences": len(fold.train),
         "test_sequences": {task: len(samples) for task, samples in fold.tests.items()},
         "fit": plain(config),
-        "made_up": [task for task, place in cell.places.items() if is_made_up(place)],
     }
     problem.save(network, cell.folder / "model.pt", about(cell, fold, fitted, result))
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
@@ -157,5 +157,5 @@ def about(cell: Cell, fold: Fold, fitted: FitResult, result: Result) -> dict[str
         "scores": result["scores"],
         "train_sequences": len(fold.train),
         "fit_s": round(p.seconds, 1),
-        "made_up": result["made_up"],
+        "made_up": identity(cell)["made_up"],
     }

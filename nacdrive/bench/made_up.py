@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from nacdrive.base.files import write_text
 from nacdrive.data.par import ACTIVITIES, TAGS
@@ -47,6 +48,25 @@ def par(folder: Path) -> None:
                     tag = list(TAGS)[i % 4]
                     lines.append(f"{person}0{run},{tag},{tick},27.05.2009 14:03:25:723,{x:.4f},{y:.4f},{z:.4f},{name}")
     write_text(folder / MADE_UP_FILE, "\n".join(lines) + "\n")
+
+
+def udacity(folder: Path) -> None:
+    """A minute's drive at 4 frames a second: a grey road whose bend is the steering, seen by three cameras."""
+    (folder / "IMG").mkdir(parents=True, exist_ok=True)
+    lines = []
+    for i in range(240):
+        steering = float(np.sin(i / 12)) / 2
+        stamp = f"2018_07_16_17_11_{i // 4:02d}_{i % 4 * 250:03d}"
+        names = []
+        for camera, aside in {"center": 0, "left": 40, "right": -40}.items():
+            frame = np.full((160, 320, 3), (90, 140, 70), np.uint8)
+            for row in range(60, 160):
+                middle = int(160 + aside * (row - 60) / 100 + 120 * steering * (160 - row) / 100)
+                frame[row, max(0, middle - row // 2) : max(0, middle + row // 2)] = (120, 120, 120)
+            names.append(f"IMG/{camera}_{stamp}.jpg")
+            Image.fromarray(frame).save(folder / names[-1], quality=70)
+        lines.append(",".join([*names, f"{steering:.4f}", "0.3", "0", "15.0"]))
+    write_text(folder / "driving_log.csv", "\n".join(lines) + "\n")
 
 
 def vibration(samples: int, wear: float, random: np.random.Generator, rate_hz: float) -> NDArray[np.float64]:
@@ -95,6 +115,7 @@ def hust(folder: Path) -> None:
 MAKERS: dict[str, Callable[[Path], None]] = {
     "emnist": emnist,
     "par": par,
+    "udacity": udacity,
     "pronostia": pronostia,
     "xjtu-sy": xjtu_sy,
     "hust": hust,

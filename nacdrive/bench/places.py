@@ -18,7 +18,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "xjtu-sy": ("xjtu-sy", "xjtu_sy", "xjtu_features"),
     "hust": ("hust", "hust_features"),
 }
-"""Names that a task's folder may have; the first is the one that messages tell."""
+"""Names that a task's folder, or its archive NAME.tar.xz, may have; the first is the one that messages tell."""
 
 
 def find_places(tasks: list[str], data: Path, made_up: Path | None) -> dict[str, Path]:
@@ -34,7 +34,8 @@ def find_places(tasks: list[str], data: Path, made_up: Path | None) -> dict[str,
     """
     places, absent = {}, []
     for task in tasks:
-        found = next((data / name for name in FOLDERS[task] if filled(data / name)), None)
+        candidates = [data / f"{name}{ending}" for name in FOLDERS[task] for ending in ("", ".tar.xz")]
+        found = next((place for place in candidates if filled(place)), None)
         if found is None and task == "carracing" and made_up is not None:
             found = shipped("recordings") / "carracing-sample"
         if found is not None:
@@ -52,9 +53,9 @@ def find_places(tasks: list[str], data: Path, made_up: Path | None) -> dict[str,
     return places
 
 
-def filled(folder: Path) -> bool:
-    """Whether a folder holds anything."""
-    return folder.is_dir() and any(folder.iterdir())
+def filled(place: Path) -> bool:
+    """Whether a folder holds anything; an archive does."""
+    return place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
 def told(places: dict[str, Path]) -> list[str]:

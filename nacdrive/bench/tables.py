@@ -64,7 +64,7 @@ def entry(task: str, model: str, rows: Sequence[Result], measures: Sequence[Meas
         values=values,
         parameters=done[0]["parameters"] if done else None,
         train_s=fmean(row["train_s"] for row in done) if done else None,
-        made_up=any(task in row["made_up"] for row in done),
+        made_up=any(task in row["made_up"] for row in rows),
     )
 
 

@@ -53,7 +53,7 @@ class PAR(Classification):
             "par": "Leave one person out; the epoch is chosen on a recording of each other person."
             if protocol == "sequence"
             else f"Single readings of person {PAPER_PERSON} with their times, classes cut to the smallest, scaled "
-            "before the split, in shuffled folds of which the reported one chooses the epoch, as in the authors' script."
+            "before the split, in shuffled folds; the reported one chooses the epoch, as in the authors' script."
         }
 
     def folds(self, places: Mapping[str, Path], count: int, seed: int, most: int | None) -> list[Fold]:
