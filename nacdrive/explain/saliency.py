@@ -38,16 +38,12 @@ class GradCam:
         Of a policy that steers continuously, the choices are right and left. Rows that it does not get to see stay 0.
         ``frame`` is not needed: the policy remembers it; the argument is there for the closed loop, which passes it.
         """
-        frames, times = self.policy.recent()
+        recent = self.policy.recent()
         network, device = self.policy.network, self.policy.device
-        images = torch.from_numpy(frames).to(device)
-        self._times = torch.from_numpy(times).to(device).unsqueeze(0)
-        with torch.no_grad():
-            self._past = network.features(images[:-1]) if len(images) > 1 else None
-        newest = images[-1:].float()
+        self._past, self._times = recent.past, torch.from_numpy(recent.times).to(device).unsqueeze(0)
+        newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
         if choice is None:
-            with torch.no_grad():
-                choice = int(self._scores(newest).argmax())
+            choice = int(network.rivals(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
         # relu_attributions: only what speaks for the choice, as in the paper's figures.
         cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
         first, last = network.config.crop or (0, network.config.height)
@@ -62,8 +58,8 @@ class GradCam:
         features = network.features(newest)
         if self._past is not None:
             features = torch.cat([self._past, features])
-        sequence: Tensor = network.sequence(features.unsqueeze(0), self._times, None)
-        return network.rivals(network.head(sequence[:, -1]))
+        last = network.sequence.last(features.unsqueeze(0), self._times, None)
+        return network.rivals(network.head(last))
 
 
 def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:

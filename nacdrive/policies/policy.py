@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,19 @@ from torch import Tensor, nn
 from nacdrive.base.control import Action
 from nacdrive.policies.config import PolicyConfig
 from nacdrive.policies.network import DrivingNetwork
+
+
+class Recent(NamedTuple):
+    """The last decision of a policy, for those who look into it."""
+
+    frame: NDArray[np.uint8]
+    """The frame it was made on, [height, width, 3]."""
+    past: Tensor | None
+    """Features of the frames before it in the window, [T - 1, features]; None where there are none."""
+    times: NDArray[np.float32]
+    """[T] times of the frames of the window, in seconds."""
+    scores: NDArray[np.float32]
+    """What the head gave: a score per action, or the steering alone."""
 
 
 class Policy:
@@ -81,16 +94,19 @@ class Policy:
         y, self.state = self.network.sequence.step(features, t, self.state)
         logits = self.network.head(y)[0].float().cpu().numpy()
         self._recent.append((frame, t_s, features))
+        self._scores = logits
         if self.config.continuous:
             return Action(float(np.clip(logits[0], -1.0, 1.0)), 0.0, 0.0)
         choice = int(logits.argmax())
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)
 
-    def recent(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """The frames of the present window [T, height, width, 3] and their times [T] in seconds."""
-        frames, times, _ = zip(*self._recent, strict=True)
-        return np.stack(frames), np.asarray(times, dtype=np.float32)
+    def recent(self) -> Recent:
+        """What the last decision was made of."""
+        frames, times, features = zip(*self._recent, strict=True)
+        # Clones: what comes out of inference mode may not go into a gradient.
+        past = [x.clone() for x in features[:-1]]
+        return Recent(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
 
     @torch.inference_mode()
     def neurons(self) -> dict[str, NDArray[np.float32]]:
