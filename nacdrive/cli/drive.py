@@ -67,7 +67,7 @@ class DriveConfig:
     """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, or none."""
     renderer: Literal["official", "fast"] = "official"
     """Pixels of the simulator: the official ones, or the quicker grey ones."""
-    neurons_every: int = 1
+    neurons_every: int = 2
     """Decisions between two readings of the neurons for the page; 0 reads none."""
     saliency_every: int = 8
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
