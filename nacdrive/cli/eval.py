@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from nacdrive.driving.crew import Job
     from nacdrive.driving.rows import Row
 
-ENVIRONMENTS = ("carracing",)
+ENVIRONMENTS = ("carracing", "udacity")
 
 
 @dataclass(frozen=True)
 class EvalConfig:
     """Drive many unseen tracks: metrics, report, videos."""
 
-    env: str = "carracing"
-    """What is driven."""
+    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
+    """What is driven: carracing, or the built-in tracks of udacity."""
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
     episodes: int = 20
-    """Number of tracks."""
+    """Number of tracks; of udacity, skies under which each of its tracks is driven."""
     seed: int = PUPIL_TEST.start
     """Seed of the first track; the others have the following seeds. No training touches the default ones."""
     out: Path | None = None
@@ -47,7 +47,17 @@ class EvalConfig:
     port: int = 8090
     """Port of that page; 0 takes a free one."""
     videos: bool = True
-    """Film the worst, the median and the best drive."""
+    """Film the worst, the median and the best drive; of udacity, the worst on each track."""
+    track: Literal["both", "lake", "mountain"] = "both"
+    """Track of udacity."""
+    laps: float = 3
+    """udacity: laps of a drive."""
+    speed: float = 20.0
+    """udacity: speed to keep, in miles per hour; slower in bends."""
+    repeat: int = 4
+    """udacity: steps of 0.02 s between two frames."""
+    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
+    """udacity: logs or recordings on which the steering is compared too."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
     disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
@@ -66,6 +76,12 @@ class EvalConfig:
             raise UserError(f"--seed is {self.seed}: it must not be negative.")
         if self.workers < 0:
             raise UserError(f"--workers is {self.workers}: give 0 (one per core) or more.")
+        if self.laps <= 0 or self.repeat < 1:
+            raise UserError("--laps must be above 0, and --repeat at least 1.")
+        if not 0 < self.speed <= 30:
+            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the car goes no faster.")
+        if self.data and self.env != "udacity":
+            raise UserError("--data goes with --sim udacity.")
 
     @property
     def folder(self) -> Path:
@@ -76,7 +92,8 @@ class EvalConfig:
         parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
-        return Path("runs") / "-".join(["eval", Path(self.model).stem, *named])
+        sim = ["udacity"] if self.env == "udacity" else []
+        return Path("runs") / "-".join(["eval", *sim, Path(self.model).stem, *named])
 
 
 CONFIG = EvalConfig
@@ -84,7 +101,12 @@ CONFIG = EvalConfig
 
 def run(config: EvalConfig) -> None:
     """Evaluate and say how it went."""
-    evaluate(config)
+    if config.env == "udacity":
+        from nacdrive.cli.eval_udacity import evaluate_udacity
+
+        evaluate_udacity(config)
+    else:
+        evaluate(config)
 
 
 def evaluate(config: EvalConfig) -> dict[str, Any]:
@@ -92,10 +114,10 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.base.files import result_folder
     from nacdrive.base.places import find_model
     from nacdrive.base.runs import usable_cores
+    from nacdrive.cli.page import open_page
     from nacdrive.driving import evaluate as evaluation
     from nacdrive.driving.crew import Course
     from nacdrive.experts import load_expert
-    from nacdrive.live import LiveServer
     from nacdrive.policies import load_policy
     from nacdrive.sims.carracing import ACTIONS
 
@@ -109,11 +131,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     with ExitStack() as stack:
         listeners = []
         if config.watch:
-            page = LiveServer(
-                config.host, config.port, f"{policy.name} on CarRacing", policy.circuit(), choices=ACTIONS
-            )
-            print(f"watch at {page.start()}", flush=True)
-            stack.callback(page.stop)
+            what = {"circuit": policy.circuit(), "choices": ACTIONS}
+            page = open_page(stack, config.host, config.port, f"{policy.name} on CarRacing", **what)
             listeners.append(page.publish)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         show = stack.enter_context(Show(config.episodes, expert is not None))
