@@ -44,7 +44,7 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         tokens, w = _unpack(tensors, form)
         heads, queries, _ = tokens.zq.shape
-        circuit = Circuit(tokens, w)
+        circuit = Circuit(tokens, w, job.index is None)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
         for first, last in _blocks(heads, queries, job):
@@ -72,7 +72,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     job = ctx.job
     tokens, w = _unpack(tensors, ctx.form)
     heads, queries, _ = tokens.zq.shape
-    circuit = Circuit(tokens, w)
+    circuit = Circuit(tokens, w, job.index is None)
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
     zq, tq, stamped = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.stamps))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))

@@ -6,6 +6,7 @@ recurrent synapses are a few rows added to others, and any range of neurons is o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,8 @@ class Circuit:
     ``P`` pairs of a chunk, I inter neurons, C command neurons; S of these have recurrent synapses, to the first U.
     """
 
-    def __init__(self, tokens: Tokens, w: Folded) -> None:
+    def __init__(self, tokens: Tokens, w: Folded, every: bool) -> None:
+        """``every``: each query meets all keys, so that what is made once per key pays."""
         self.tokens = tokens
         self.w = w
         self.usual = w.act == "sigmoid" and w.w2 is not None and w.w3 is not None
@@ -40,6 +42,7 @@ class Circuit:
             self.w2 = w.w2.transpose(1, 2).contiguous()  # [H, C, I]
             self.w3 = w.w3.transpose(1, 2).contiguous()  # [H, 2, C]
             self.recurrent = None if w.wr is None else Recurrent(w, w.w2.shape[2])
+        self.factors = _factors(tokens) if self.usual and every else None
 
     def motor(self, met: Meeting, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
@@ -47,11 +50,12 @@ class Circuit:
         motor = self.tokens.zq.new_empty(heads, 2, queries, met.keys)
         for part in self._parts(met, queries):
             (a, b), (c, d) = part
-            z = self._first_layer(met, part, first)
             if self.usual:
                 assert self.w.b3 is not None
-                found = torch.baddbmm(self.w.b3.unsqueeze(2), self.w3, self._commands(z.sigmoid_())[0])
+                command, _ = self._commands(self._inter(met, part, first))
+                found = torch.baddbmm(self.w.b3.unsqueeze(2), self.w3, command)
             else:
+                z = self._first_layer(met, part, first)
                 with torch.no_grad():
                     found = pair_logits(z, self.w)[0]
             motor[:, :, a:b, c:d] = found.view(heads, 2, b - a, d - c)
@@ -66,11 +70,13 @@ class Circuit:
         sums.zq[:, first : first + queries] = 0
         for part in self._parts(met, queries):
             (a, b), (c, d) = part
-            z = self._first_layer(met, part, first)
             gm = gmotor[:, :, a:b, c:d].reshape(heads, 2, -1)
-            gz = self._backward_usual(z, gm, totals) if self.usual else self._backward_other(z, gm, totals)
+            if self.usual:
+                gz = self._backward_usual(self._inter(met, part, first), gm, totals)
+            else:
+                gz = self._backward_other(self._first_layer(met, part, first), gm, totals)
             gz = gz.view(heads, b - a, d - c, -1)
-            sums.zq[:, first + a : first + b] += gz.sum(2)
+            sums.zq[:, first + a : first + b] += torch.sum(gz, 2, out=self._buffer("gzq", b - a, gz.shape[3]))
             met.scatter(sums.zk, gz, part)
 
     def _parts(self, met: Meeting, queries: int) -> list[Part]:
@@ -94,6 +100,17 @@ class Circuit:
         met.add_halves(zq[:, first + a : first + b], self.tokens.zk, part, z.view(zq.shape[0], b - a, d - c, -1))
         return z
 
+    def _inter(self, met: Meeting, part: Part, first: int) -> Tensor:
+        """Inter neurons ``[H, P, I]``."""
+        if self.factors is None or not isinstance(met, Every):
+            return self._first_layer(met, part, first).sigmoid_()
+        (a, b), (c, d) = part
+        of_query, of_key = self.factors
+        inter = self._buffer("z", (b - a) * (d - c), of_query.shape[2])
+        out = inter.view(of_query.shape[0], b - a, d - c, -1)
+        met.multiply(of_query[:, first + a : first + b], of_key, part, out)
+        return inter.add_(1).reciprocal_()
+
     def _commands(self, inter: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Command neurons ``[H, C, P]``, and before each update the ``[H, S, P]`` that recurrent synapses read."""
         w = self.w
@@ -114,13 +131,12 @@ class Circuit:
             self.recurrent.add(sources[-1], u)
         return s.sigmoid_(), sources
 
-    def _backward_usual(self, z: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
+    def _backward_usual(self, inter: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
         gw2, gb2, gwr, gbr, gw3, gb3 = totals
         assert gw2 is not None and gw3 is not None and gb3 is not None
-        inter = z.sigmoid_()
         command, sources = self._commands(inter)
         gb3 += gm.sum(2)
-        gw3 += torch.bmm(command, gm.transpose(1, 2))
+        gw3 += torch.bmm(gm, command.transpose(1, 2)).transpose(1, 2)
         gs = torch.bmm(self.w3.transpose(1, 2), gm, out=self._buffer("gs", *command.shape[1:]))
         sigmoid_backward(gs, command, grad_input=gs)
         gu = gs  # gradient of the sums of the last update; gs becomes that of all updates together
@@ -156,6 +172,18 @@ class Circuit:
         return gz
 
 
+def _factors(tokens: Tokens) -> tuple[Tensor, Tensor] | None:
+    """Per-token e^-z of both halves: sigmoid(zq + zk) = 1 / (1 + e^-zq e^-zk), a third of a sigmoid's time.
+
+    None where a product could overflow.
+    """
+    limit = 0.49 * math.log(torch.finfo(tokens.zq.dtype).max)
+    if not all(bool(x.abs().amax() < limit) for x in (tokens.zq, tokens.zk)):
+        return None
+    of_query, of_key = (torch.exp2(x * -math.log2(math.e)) for x in (tokens.zq, tokens.zk))  # faster than exp
+    return of_query, of_key
+
+
 class Recurrent:
     """The recurrent command synapses: one by one where they are few, else as a dense product."""
 
@@ -169,11 +197,10 @@ class Recurrent:
             source, target = w.edges
             head = torch.arange(heads, device=source.device).unsqueeze(1)
             # All heads in one matrix, the blocks of its diagonal.
-            self.rows = (head * commands + target).view(-1)
-            self.columns = (head * w.wr.shape[1] + source).view(-1)
+            rows, columns = head * commands + target, head * w.wr.shape[1] + source
             values = w.wr[:, source, target].reshape(-1)
             shape = (heads * commands, heads * w.wr.shape[1])
-            index = torch.stack([self.rows, self.columns])
+            index = torch.stack([rows.view(-1), columns.view(-1)])
             self.forwards = torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
             self.backwards = torch.sparse_coo_tensor(index.flip(0), values, shape[::-1], check_invariants=False)
 
@@ -192,10 +219,5 @@ class Recurrent:
         return out
 
     def add_weight_gradient(self, source: Tensor, gu: Tensor, total: Tensor) -> None:
-        """Add the gradient of ``wr`` to ``total [H, S, U]``."""
-        if self.edges is None:
-            total.baddbmm_(source, gu[:, : self.targets].transpose(1, 2))
-            return
-        pairwise = source.flatten(0, 1).index_select(0, self.columns)
-        pairwise.mul_(gu.flatten(0, 1).index_select(0, self.rows))
-        total[:, self.edges[0], self.edges[1]] += pairwise.sum(1).view(total.shape[0], -1)
+        """Add the gradient of ``wr`` to ``total [H, S, U]``; of absent synapses too, which nobody reads."""
+        total.baddbmm_(source, gu[:, : self.targets].transpose(1, 2))

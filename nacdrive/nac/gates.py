@@ -187,13 +187,14 @@ class Backbone(nn.Module):
             if group == "command" and self.command is not None:
                 self.command.mask[:, chosen] = False
 
-    def fold(self, heads: int, prune: bool = False) -> Folded:
+    def fold(self, heads: int, prune: bool = False, prune_inter: bool = True) -> Folded:
         """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable).
 
         Args:
             heads: number of heads.
             prune: order the neurons so that those without a say in the result, and recurrent synapses that do not
                 exist, are left out of the products. For the kernels on a CPU; the result is the same.
+            prune_inter: also the inter neurons, whose number then depends on the masks.
         """
 
         def weight(synapses: Synapses) -> Tensor:
@@ -218,6 +219,8 @@ class Backbone(nn.Module):
                 wr, br = 4 * wr, -2 * wr.sum(1)
             w3, b3 = 2 * w3, b3 - w3.sum(1)
         order = self._order() if prune else Order()
+        if not prune_inter:
+            order = order._replace(inter=None)
         if w2 is not None and b2 is not None:
             w1, b1 = _placed(w1, 2, order.inter), _placed(b1, 1, order.inter)
             w2, b2 = _placed(_placed(w2, 1, order.inter), 2, order.command), _placed(b2, 1, order.command)
@@ -244,7 +247,9 @@ class Backbone(nn.Module):
         # Every change in place raises a tensor's version; replacing it changes its address.
         stamp = None if any(x.is_inference() for x in masks) else [(x.data_ptr(), x._version) for x in masks]
         if self._pruned is None or stamp is None or self._pruned[0] != stamp:
-            self._pruned = (stamp, self._prune())
+            # Kept for later calls, and those may want gradients: a live step is in inference mode.
+            with torch.inference_mode(False):
+                self._pruned = (stamp, self._prune())
         return self._pruned[1]
 
     def _prune(self) -> Order:

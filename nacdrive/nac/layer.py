@@ -128,7 +128,7 @@ class NAC(nn.Module):
         one_of("polarity", polarity, POLARITIES)
         one_of("stamps", stamps, STAMPS)
 
-        self._prepared: tuple[Any, Prepared] | None = None  # weights of ``step``; made there, never saved
+        self._prepared: tuple[list[Any], Prepared] | None = None  # weights of ``step``; made there, never saved
         self.d_model = d_model
         self.num_heads = num_heads
         self.head_dim = depth = d_model // num_heads
@@ -344,8 +344,8 @@ class NAC(nn.Module):
         found = all_pairs(tokens, w, self.logit_scale, job)
         return found.y, self._details(q, k, v, found)
 
-    def _folded(self, dtype: torch.dtype, prune: bool = False) -> Folded:
-        folded = self.backbone.fold(self.num_heads, prune)
+    def _folded(self, dtype: torch.dtype, prune: bool = False, prune_inter: bool = True) -> Folded:
+        folded = self.backbone.fold(self.num_heads, prune, prune_inter)
         if folded.wq.dtype == dtype:
             return folded
         return Folded(*(x.to(dtype) if isinstance(x, Tensor) else x for x in folded))  # type: ignore[arg-type]

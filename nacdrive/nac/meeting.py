@@ -71,6 +71,10 @@ class Every:
         """See ``Chosen``."""
         torch.add(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
 
+    def multiply(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
+        """As ``add_halves``, a product."""
+        torch.mul(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
+
     def scatter(self, table: Tensor, x: Tensor, part: Part | None = None) -> None:
         """See ``Chosen``."""
         self._rows(table, part).add_(x.sum(1))

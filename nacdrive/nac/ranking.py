@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+WORTH_PACKING = 4096  # scores; with fewer the calls to torch take longer than the selecting
+
 
 def _largest(scores: Tensor, k: int) -> Tensor:
     """Indices of the ``k`` largest of the last axis."""
@@ -13,7 +15,7 @@ def _largest(scores: Tensor, k: int) -> Tensor:
     if scores.device.type != "cpu" or n > 256 or torch.compiler.is_compiling():
         return scores.topk(k, dim=-1, sorted=False).indices
     # numpy selects in short rows several times faster than torch, and values twice as fast as indices.
-    if scores.dtype != torch.float32:
+    if scores.dtype != torch.float32 or scores.numel() < WORTH_PACKING:
         return torch.from_numpy(np.argpartition(scores.numpy(), n - k, axis=-1)[..., n - k :])
     # A float32 leaves 29 bits of a float64 empty: room for its index, which then travels along.
     limits = torch.finfo(torch.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,45 +52,59 @@ class Prepared(NamedTuple):
 
     qkv: Tensor  # [3 d_model, in_features] effective sensory gates
     qkv_bias: Tensor
-    of_q: Tensor  # [H, D, I + 2] from q: first backbone layer and time gate
-    of_q_bias: Tensor  # [H, 1, I + 2]
-    of_k: Tensor  # [H, D, I + 2]
+    halves: Tensor  # [2 H, D, I + 2] from q and from k: first backbone layer and time gate
+    halves_bias: Tensor  # [2 H, 1, I + 2], of the keys 0
     folded: Folded
 
 
 def prepare(layer: NAC, dtype: torch.dtype) -> Prepared:
     """Mask and fold the weights: half of a step's time, so done once as long as they do not change."""
-    recording = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    # What ``_prepare`` reads. layer.parameters() would search for it longer than a step's products take.
-    b = layer.backbone
-    parts = (layer.q_gate, layer.k_gate, layer.v_gate, b.sensory, b.inter, b.command, b.motor, layer.time_gate)
-    tables = [table for part in parts if part is not None for table in (part._parameters, part._buffers)]
-    sources = [x for table in tables for x in table.values() if x is not None]
-    if recording or any(x.is_inference() for x in sources):
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return _prepare(layer, dtype)
-    # Every change in place raises a tensor's version; replacing it changes its address.
-    stamp = tuple((x.data_ptr(), x._version) for x in sources)
-    if layer._prepared is None or layer._prepared[0] != stamp:
-        layer._prepared = (stamp, _prepare(layer, dtype))
-    return layer._prepared[1]
+    if layer._prepared is not None and all(seen.is_current() for seen in layer._prepared[0]):
+        return layer._prepared[1]
+    # What ``_prepare`` reads. layer.parameters() would search for it longer than a step's products take.
+    modules = [(m._modules, name, x) for m in (layer, layer.backbone) for name, x in m._modules.items()]
+    tables = [table for _, _, x in modules if x is not None for table in (x._parameters, x._buffers)]
+    tensors = [(table, name, x) for table in tables for name, x in table.items() if x is not None]
+    prepared = _prepare(layer, dtype)
+    if not any(x.is_inference() for _, _, x in tensors):  # these do not count their changes
+        seen = [_Seen(*entry) for entry in modules]
+        seen += [_Seen(table, name, x, x.data_ptr(), x._version) for table, name, x in tensors]
+        layer._prepared = (seen, prepared)
+    return prepared
+
+
+class _Seen(NamedTuple):
+    """A module, parameter or buffer as it was."""
+
+    table: dict[str, Any]
+    name: str
+    part: Any
+    address: int | None = None
+    version: int = 0
+
+    def is_current(self) -> bool:
+        """Every change in place raises a tensor's version; ``.data = `` and ``.to()`` change its address."""
+        if self.table.get(self.name) is not self.part:
+            return False
+        x: Any = self.part
+        return self.address is None or bool(x._version == self.version and x.data_ptr() == self.address)
 
 
 def _prepare(layer: NAC, dtype: torch.dtype) -> Prepared:
     gates = (layer.q_gate, layer.k_gate, layer.v_gate)
     qkv = torch.cat([gate.effective()[0] for gate in gates], 1).T.contiguous()
     biases = torch.cat([gate.bias[0] for gate in gates if gate.bias is not None])
-    w = layer._folded(dtype)
+    # The inter neurons keep their width, which is the memory's, whatever is masked between two steps.
+    prune = qkv.device.type == "cpu" and not torch.compiler.is_compiling()
+    w = layer._folded(dtype, prune, prune_inter=False)
     depth, heads = layer.head_dim, layer.num_heads
     time = layer.time_gate.weight.to(dtype).expand(heads, -1, -1)
     time_bias = layer.time_gate.bias.to(dtype).expand(heads, -1)
-    return Prepared(
-        qkv,
-        biases,
-        torch.cat([w.wq, time[:, :depth]], 2),
-        torch.cat([w.b1, time_bias], 1).unsqueeze(1),
-        torch.cat([w.wk, time[:, depth:]], 2),
-        w,
-    )
+    of_q, of_k = torch.cat([w.wq, time[:, :depth]], 2), torch.cat([w.wk, time[:, depth:]], 2)
+    bias = torch.cat([w.b1, time_bias], 1).unsqueeze(1)
+    return Prepared(qkv, biases, torch.cat([of_q, of_k]), torch.cat([bias, torch.zeros_like(bias)]), w)
 
 
 def stream_step(layer: NAC, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
@@ -105,15 +119,16 @@ def stream_step(layer: NAC, x: Tensor, t: Tensor | None, state: State) -> tuple[
     stamps = _stamps(layer, t, state, tokens)
     dtype = state.memory.dtype
     p = prepare(layer, dtype)
-    # [H, 3, B, D]
-    qkv = F.linear(x, p.qkv, p.qkv_bias).view(batch, 3, heads, layer.head_dim).permute(2, 1, 0, 3)
+    # [3, H, B, D]
+    qkv = F.linear(x, p.qkv, p.qkv_bias).view(batch, 3, heads, layer.head_dim).permute(1, 2, 0, 3)
     with torch.autocast(x.device.type, enabled=False):
-        q, k, v = qkv.to(dtype).unbind(1)
-        row = torch.cat([k, v, k @ p.of_k], 2).unsqueeze(2)
+        qkv = qkv.to(dtype)
+        q, k, v = qkv.unbind(0)
+        of_q, of_k = torch.baddbmm(p.halves_bias, qkv[:2].flatten(0, 1), p.halves).view(2, heads, batch, -1).unbind(0)
+        row = torch.cat([k, v, of_k], 2).unsqueeze(2)
         memory = torch.cat([state.memory[:, :, 1:], row], 2)
         state = State(memory, state.seen + 1, t)
-        halves = torch.baddbmm(p.of_q_bias, q, p.of_q)
-        y = _attend_window(layer, q, halves, stamps.to(dtype), state, p.folded)
+        y = _attend_window(layer, q, of_q, stamps.to(dtype), state, p.folded)
     merged = y.transpose(0, 1).reshape(batch, layer.d_model)
     out: Tensor = layer.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(x.dtype))
     return out, state
@@ -139,11 +154,13 @@ def _attend_window(layer: NAC, q: Tensor, halves: Tensor, stamps: Tensor, state:
         filled = torch.arange(window, device=memory.device) >= window - state.seen
         allowed = filled.expand(heads, batch, window)
     if layer.topk is not None and layer.topk < window:
-        scores = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1).detach()
+        rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
+        scores = torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
         best = top_k(scores, layer.topk)
-        memory = memory.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, width))
+        first = torch.arange(heads * batch, device=best.device).view(heads, batch, 1) * window
+        memory = memory.flatten(0, 2).index_select(0, (best + first).flatten()).view(heads, batch, -1, width)
         allowed = None if allowed is None else allowed.gather(2, best)
     v, zk, tk = memory[..., depth : 2 * depth], memory[..., 2 * depth : -2], memory[..., -2:]
     motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), w)
@@ -154,4 +171,4 @@ def _attend_window(layer: NAC, q: Tensor, halves: Tensor, stamps: Tensor, state:
     if layer.training and layer.dropout:
         keep = F.dropout(torch.ones_like(gate), layer.dropout)
     a = attend(motor.reshape(heads, 2, batch, -1), gate, allowed, layer.logit_scale, keep, layer.options)
-    return (a.mix.unsqueeze(2) @ v).squeeze(2)
+    return torch.bmm(a.mix.view(heads * batch, 1, -1), v.flatten(0, 1)).view(heads, batch, depth)

@@ -117,6 +117,25 @@ def test_chunked_gradients_equal_reference(monkeypatch) -> None:
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("size", [1, 30, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_chunked_pairwise_holds_for_large_inputs(dtype: torch.dtype, size: float, monkeypatch) -> None:
+    """Its inter neurons are made from exponentials per token, unless these could overflow."""
+    layer = NAC(8, 2, topk=None).to(dtype)
+    x = size * torch.randn(2, 9, 8, dtype=dtype)
+    found = []
+    for chunk in (1 << 20, 8):
+        monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+        layer.zero_grad()
+        q = x.clone().requires_grad_()
+        y = layer(q)
+        y.sum().backward()
+        found.append([y.detach(), q.grad, *(p.grad for p in layer.parameters())])
+    digits = 1e-9 if dtype == torch.float64 else 2e-4
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=digits, atol=digits * max(1.0, one.abs().max().item()))
+
+
 @pytest.mark.parametrize("chunk", [1 << 20, 8], ids=["at-once", "chunked"])
 @pytest.mark.parametrize("activation", ["tanh", "silu"])
 def test_gradcheck(activation: str, chunk: int, monkeypatch) -> None:

@@ -66,6 +66,25 @@ def test_step_follows_the_weights_as_they_change() -> None:
     torch.testing.assert_close(after, layer(x.unsqueeze(1))[:, 0])
 
 
+def test_step_follows_a_replaced_part_and_a_change_of_dtype() -> None:
+    layer, other = NAC(16, 4), NAC(16, 4)
+    x = torch.randn(2, 16)
+    with torch.no_grad():
+        for change in (
+            lambda: setattr(layer, "k_gate", other.k_gate),
+            lambda: setattr(layer.backbone, "inter", other.backbone.inter),
+            lambda: layer.mask_group("command", range(5)),
+            lambda: setattr(layer.q_gate.weight, "data", torch.randn(1, 16, 16)),
+            lambda: layer.load_state_dict(other.state_dict()),
+            lambda: layer.double(),
+        ):
+            layer.step(x, None, layer.init_state(2, 4))
+            change()
+            x = x.to(layer.out_proj.weight.dtype)
+            after, _ = layer.step(x, None, layer.init_state(2, 4))
+            torch.testing.assert_close(after, layer(x.unsqueeze(1))[:, 0])
+
+
 def test_gradients_flow_through_steps() -> None:
     layer = NAC(16, 4, topk=2).double()
     x = torch.randn(2, 6, 16, dtype=torch.float64, requires_grad=True)
