@@ -194,9 +194,9 @@ def report(
         "",
         f"`publish` itself: {publish[0]:.1f} us median, {publish[1]:.1f} us at the 99th percentile, whatever the "
         "viewers do. Frames are encoded once for all viewers, in the thread of the viewer that asks first, and not at "
-        "all when nobody looks; nor are neurons and saliency read then. *loop* is what the drive's own thread spends on "
-        "being watched; *all* adds the server's threads, which run beside it (target: under 5 %). The first three rows "
-        "are `nacdrive drive` as it is: neurons at every 2nd decision, saliency at every 8th.",
+        "all when nobody looks; nor are neurons and saliency read then. *loop* is what the drive's own thread spends "
+        "on being watched; *all* adds the server's threads, which run beside it (target: under 5 %). The first three "
+        "rows are `nacdrive drive` as it is: neurons at every 2nd decision, saliency at every 8th.",
         "",
     ]
     return "\n".join(lines)
@@ -221,7 +221,10 @@ def main() -> None:
         rows.append((name, measure(viewers, options.seconds, neurons_every, saliency_every, policy)))
         print(name, {key: round(value, 3) for key, value in rows[-1][1].items()}, flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(report(rows, publish_microseconds(policy), policy, options.seconds), encoding="utf-8")
+    written = report(rows, publish_microseconds(policy), policy, options.seconds)
+    # What people have written under other headings stays.
+    before = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
+    options.out.write_text(written + before[before.find("\n## ") :] * ("\n## " in before), encoding="utf-8")
     print(f"written: {options.out}")
 
 
