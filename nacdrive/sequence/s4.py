@@ -7,13 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from nacdrive.sequence.linear_scan import linear_scan
 from nacdrive.sequence.windowed import WindowedLayer
 
 EVEN = 1e-4  # gaps that differ from 1 by less count as even
-CHUNK = 2**19  # complex states that are held at once between irregular steps
 
 
 class S4Layer(WindowedLayer):
@@ -76,22 +73,48 @@ class S4Layer(WindowedLayer):
     def recur(self, u: Tensor, dt: Tensor) -> Tensor:
         """Steps of gaps dt [N, L]: u [N, L, d_model] -> y of the same shape."""
         rate, readout = self._system()
-        state = torch.zeros((len(u), *rate.shape), dtype=rate.dtype, device=u.device)
-        steps = max(1, CHUNK // state.numel())
-        outputs = []
-        for u_c, dt_c in zip(torch.split(u, steps, 1), torch.split(dt, steps, 1), strict=True):
-            # States are computed again on the way back: kept, they would take 2 * modes times the memory of u.
-            y, state = checkpoint(_recur_chunk, u_c, dt_c, state, rate, readout, use_reentrant=False)
-            outputs.append(y)
-        return torch.cat(outputs, dim=1)
+        y: Tensor = _Recurrence.apply(u.transpose(0, 1), dt.t(), rate, readout)  # type: ignore[no-untyped-call]
+        return y.transpose(0, 1)
 
 
-def _recur_chunk(u: Tensor, dt: Tensor, state: Tensor, rate: Tensor, readout: Tensor) -> tuple[Tensor, Tensor]:
-    """z = A x over some steps from ``state`` [N, d, modes]: y [N, steps, d] and the last z."""
-    gap = dt.t()[..., None, None]
-    decay = torch.polar((rate.real * gap).exp(), rate.imag * gap)
-    drive = (decay - 1) * u.transpose(0, 1).unsqueeze(-1)
-    drive = torch.cat([torch.addcmul(drive[:1], decay[:1], state), drive[1:]])
-    z = linear_scan(decay, drive)
-    y = torch.einsum("lbdn,dn->bld", z, readout).real
-    return y, z[-1]
+class _Recurrence(torch.autograd.Function):
+    """z_i = e_i z_{i-1} + (e_i - 1) u_i with e_i = exp(rate gap_i),  y_i = Re(readout . z_i).
+
+    u [L, N, d], gap [L, N] (no gradient), rate and readout [d, modes] complex -> y [L, N, d]. Step by step, so that
+    what is worked on stays in the cache; autograd would make four times as many passes over it. Keeps all states.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, gap: Tensor, rate: Tensor, readout: Tensor) -> Tensor:
+        z = rate.new_empty((len(u) + 1, u.shape[1], *rate.shape))
+        z[0] = 0
+        weight = torch.view_as_real(readout.conj().resolve_conj())
+        y = torch.empty_like(u, memory_format=torch.contiguous_format)
+        for i, u_i in enumerate(u.unsqueeze(-1).unbind(0)):
+            torch.mul(z[i] + u_i, _decay(rate, gap[i]), out=z[i + 1]).sub_(u_i)
+            torch.sum(torch.view_as_real(z[i + 1]) * weight, dim=(-2, -1), out=y[i])
+        ctx.save_for_backward(u, gap, rate, readout, z)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        u, gap, rate, readout, z = ctx.saved_tensors
+        grad_u = torch.empty_like(u, memory_format=torch.contiguous_format)
+        grad_rate, grad_readout = torch.zeros_like(rate), torch.zeros_like(rate)
+        turned = readout.conj().resolve_conj()
+        grad_z = torch.zeros_like(z[0])
+        for i in range(len(u) - 1, -1, -1):
+            g, u_i = grad[i].unsqueeze(-1), u[i].unsqueeze(-1)
+            grad_readout += (z[i + 1] * g).sum(dim=0)
+            grad_z = torch.addcmul(grad_z, turned, g.to(turned.dtype))
+            before = grad_z * _decay(rate.conj().resolve_conj(), gap[i])
+            grad_u[i] = (before - grad_z).real.sum(dim=-1)
+            grad_rate += (before * (z[i] + u_i).conj()).mul_(gap[i][:, None, None]).sum(dim=0)
+            grad_z = before
+        return grad_u, None, grad_rate, grad_readout.conj()
+
+
+def _decay(rate: Tensor, gap: Tensor) -> Tensor:
+    """exp(rate gap), [N, d, modes]."""
+    gap = gap[:, None, None]
+    return torch.polar((rate.real * gap).exp_(), rate.imag * gap)

@@ -7,10 +7,11 @@ import torch
 from torch.autograd import gradcheck
 
 from nacdrive import sequence
-from nacdrive.sequence import contiformer_linear, kernels, ltc, s4
+from nacdrive.sequence import contiformer_linear, kernels, ltc
 from nacdrive.sequence.contiformer import INSTANT
 from nacdrive.sequence.cta import _AttendingState
 from nacdrive.sequence.linear_scan import linear_scan, parallel, sequential
+from nacdrive.sequence.s4 import _Recurrence
 from nacdrive.sequence.windowed import WindowedLayer
 
 B, T, F, D, H = 2, 11, 5, 8, 2
@@ -63,10 +64,15 @@ def test_decays_that_underflow_stay_finite():
     assert parallel(a, b).isfinite().all()
 
 
-def test_s4_convolution_equals_its_recurrence(monkeypatch):
-    monkeypatch.setattr(s4, "CHUNK", 3 * B * D * 4)  # three steps at once
+def test_s4_convolution_equals_its_recurrence():
     layer, u = layer_of("s4", state=8), random(B, T, D)
     torch.testing.assert_close(layer.convolve(u), layer.recur(u, torch.ones(B, T, dtype=torch.float64)))
+
+
+def test_gradients_of_the_recurrence_of_s4():
+    u, gap = random(4, 2, 3, requires_grad=True), torch.rand(4, 2, dtype=torch.float64)
+    rate, readout = (torch.complex(-random(3, 2, seed=s).abs(), random(3, 2, seed=s + 1)) for s in (3, 5))
+    assert gradcheck(_Recurrence.apply, (u, gap, rate.requires_grad_(), readout.requires_grad_()))
 
 
 def test_s4_takes_the_recurrence_where_one_gap_is_uneven():
