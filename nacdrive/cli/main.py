@@ -27,6 +27,8 @@ VERBS = {
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
     "expert": "train, eval, export: the PPO expert",
     "bench": "table, runtime: every sequence layer on the paper's tasks, and what each costs",
+    "predict": "remaining life of bearings from their vibration",
+    "classify": "digits in pictures, activities in recordings of worn tags",
     "doctor": "what works on this machine, and how to mend what does not",
 }
 

@@ -158,6 +158,7 @@ class WearCurve:
     """Predicted wear of one bearing over its life."""
 
     def __init__(self, t_s: NDArray[np.float64], predicted: NDArray[np.float64], truth: NDArray[np.float64]) -> None:
+        """Times [N] in seconds, predicted and true wear [N]; for a bearing still at work, the truth has no meaning."""
         self.t_s, self.predicted, self.truth = t_s, np.clip(predicted, 0.0, 1.0), truth
 
     @property

@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nacdrive.base.errors import UserError
 from nacdrive.data.bearings import PublishedBearing, open_bearings, read_published_features
 from nacdrive.data.bearings.features import FeatureTable, features
+from nacdrive.data.bearings.folders import PRONOSTIA, XJTU_SY, open_folder, sources
 from nacdrive.data.bearings.labels import first_prediction_time, fpt_label
 
 BEGINNING = 20
@@ -92,6 +94,33 @@ def read_lives(dataset: str, folder: Path, names: Sequence[str] | None = None) -
         found = [life_of(bearing) for bearing in read_published_features(folder)]
         return [life for life in found if names is None or life.name in names]
     return [Life(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
+
+
+def read_own(folder: Path) -> list[Life]:
+    """Bearings of one's own: a folder of vibration files whatever its name, or anything that ``read_lives`` reads.
+
+    Files named ``acc_00001.csv`` are read as those of PRONOSTIA (every 10 s), ``1.csv`` as those of XJTU-SY (every
+    minute).
+
+    Raises:
+        UserError: if there are none.
+    """
+    if is_published(folder):
+        return read_lives("xjtu-sy", folder)
+    if not folder.exists():
+        raise UserError(f"{folder} does not exist: check the path.")
+    for layout in (PRONOSTIA, XJTU_SY):
+        paths = {int(m[1]): p for p in folder.glob("*") if (m := layout.file_name.fullmatch(p.name))}
+        if paths:
+            files = [paths[number] for number in sorted(paths)]
+            return [Life(layout.dataset, features(open_folder(layout, folder.resolve().name, "", files)))]
+    for layout in (PRONOSTIA, XJTU_SY):
+        if sources(layout, folder):
+            return read_lives(layout.dataset, folder)
+    raise UserError(
+        f"{folder} holds no vibration files: acc_00001.csv, acc_00002.csv, ... as of PRONOSTIA or 1.csv, 2.csv, ... "
+        "as of XJTU-SY are read."
+    )
 
 
 def is_published(folder: Path) -> bool:
