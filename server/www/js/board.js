@@ -48,6 +48,11 @@ export class Board {
     put($("curtain"), text);
   }
 
+  push(row) {
+    this.ring.push(row);
+    if (row[this.ring.columns.indexOf("person")] && $("legend-person").hidden) $("legend-person").hidden = false;
+  }
+
   paused(on) {
     $("frame").parentElement.dataset.paused = on ? "yes" : "no";
   }
@@ -74,7 +79,6 @@ export class Board {
   show(row, bitmap, parts, gap) {
     this.where(row);
     this.does.show(row, parts);
-    if (row.person && $("legend-person").hidden) $("legend-person").hidden = false;
     if (bitmap) {
       this.why.attention.keep(row.seq, bitmap);
       this.frame.show(bitmap, parts.get("saliency"));

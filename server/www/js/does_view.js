@@ -82,7 +82,13 @@ export class DoesView {
     // What the policy would do, where a person drives in its stead.
     const would = row.person && known(own.steering) ? `policy: ${verb(own).toLowerCase()}` : "";
     if (!part) {
-      if (!this.rows.length || row.person) put($("sure"), would || "\u00a0");
+      // No scores came with this decision: those of an older one would be a lie.
+      for (const { fill, output } of this.rows) {
+        fill.style.transform = "scaleX(0)";
+        put(output, "–");
+      }
+      this.mark(row, own);
+      put($("sure"), would || "\u00a0");
       return;
     }
     if (this.rows.length !== part.data.length) this.build(part.data.length);
@@ -90,12 +96,19 @@ export class DoesView {
     this.rows.forEach((entry, i) => {
       entry.fill.style.transform = `scaleX(${known(shares[i]) ? shares[i] : 0})`;
       put(entry.output, percent(shares[i]));
+    });
+    this.mark(row, own);
+    const sure = known(own.choice) && own.choice >= 0 ? `${percent(shares[own.choice])} sure` : "";
+    put($("sure"), would ? `${would}, ${percent(shares[own.choice])}` : sure || "\u00a0");
+  }
+
+  // Whose choice is which.
+  mark(row, own) {
+    this.rows.forEach((entry, i) => {
       entry.row.dataset.chosen = own.choice === i ? "yes" : "no";
       entry.row.dataset.person = row.person && row.choice === i ? "yes" : "no";
       entry.row.dataset.expert = row.expert_choice === i ? "yes" : "no";
     });
-    const sure = known(own.choice) && own.choice >= 0 ? `${percent(shares[own.choice])} sure` : "";
-    put($("sure"), [would, sure].filter(Boolean).join(", ") || "\u00a0");
   }
 
   build(count) {

@@ -9,6 +9,7 @@ const SILENCE_MS = 2500;
 export function startLive(board) {
   let status = "";
   let told = false;
+  let stopped = false;
   let heard = 0;
   const helm = new Helm(document.getElementById("helm"), () => board.ring && $state() !== "lost" && settle());
 
@@ -17,8 +18,9 @@ export function startLive(board) {
     const { paused, person, needs_person: waits } = helm.state;
     board.paused(paused && told);
     if (status) {
-      board.state("waiting", status);
-      if (silent || !told) board.curtain(status);
+      // The whole sentence stands over the frame.
+      board.state(/^safety stop/i.test(status) ? "stop" : "waiting", status.split(" (")[0]);
+      board.curtain(silent || !told ? status : "");
     } else if (waits && person === null) {
       board.state("waiting", "Nobody is at the wheel");
       board.curtain("The car waits for you: press Take the wheel.");
@@ -30,7 +32,8 @@ export function startLive(board) {
       board.curtain("Waiting for the first frame …");
     } else {
       const over = board.ring.at(board.ring.length - 1, "done") === 1;
-      if (silent) board.state("waiting", over ? "Episode over" : "No new frames");
+      if (stopped) board.state("stop", "Safety stop");
+      else if (silent) board.state("waiting", over ? "Episode over" : "No new frames");
       else if (person !== null) board.state("person", helm.mine ? "You drive" : "A person drives");
       else board.state("live", "Live");
       board.curtain("");
@@ -48,8 +51,12 @@ export function startLive(board) {
   async function message({ header, parts }) {
     if (header.status !== undefined) status = header.status;
     if (header.control?.person !== undefined) helm.show(header.control);
-    for (const row of header.rows) board.ring.push(row);
-    for (const event of header.events) board.event(event);
+    for (const row of header.rows) board.push(row);
+    for (const event of header.events) {
+      board.event(event);
+      if (event.text === "started" || /^sound decisions again/i.test(event.text)) stopped = false;
+      if (/^safety stop/i.test(event.text)) stopped = true;
+    }
     const jpeg = parts.get("frame");
     if (!jpeg || !board.ring.length) return settle();
     const bitmap = document.hidden ? null : await createImageBitmap(new Blob([jpeg.data], { type: "image/jpeg" }));
