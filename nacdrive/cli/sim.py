@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from nacdrive.base.errors import UserError
-
-if TYPE_CHECKING:
-    from nacdrive.sims.lake.env import LakeEnv
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,13 @@ def run_udacity(config: UdacityConfig) -> int:
     from nacdrive.sims.lake import make_lake
     from nacdrive.sims.lake.realtime import RealTimeDrive
 
+    screen = None
+    if config.window:
+        from nacdrive.sims.lake.screen import Screen
+
+        screen = Screen()
     env = make_lake(config.track, repeat=1, randomize=not config.plain)
     env.reset(seed=config.seed)
-    screen = screen_of(env) if config.window else None
     drive = RealTimeDrive(env, config.host, config.port, config.locale, say=say, screen=screen)
     say(f"the {config.track} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
     try:
@@ -63,13 +64,6 @@ def run_udacity(config: UdacityConfig) -> int:
         env.close()
     say(drive.summary())
     return 0
-
-
-def screen_of(env: LakeEnv) -> Any:
-    """A window on ``env``."""
-    from nacdrive.sims.lake.screen import Screen
-
-    return Screen(env.eyes)
 
 
 def say(line: str) -> None:

@@ -133,8 +133,8 @@ class LakeEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         if self.render_mode == "human":
             from nacdrive.sims.lake.screen import Screen
 
-            self.screen = self.screen or Screen(self.eyes, pace_s=self.repeat * STEP_S)
-            self.screen.show()
+            self.screen = self.screen or Screen(pace_s=self.repeat * STEP_S)
+            self.screen.show(self.frames["center"])
         return self.frames["center"]
 
     def is_lost(self) -> bool:

@@ -93,8 +93,7 @@ class RealTimeDrive:
     def frame(self, steps: int = 1) -> None:
         """One picture's worth of the drive: ``steps`` of 0.02 s, then the server's commands are answered."""
         if self.screen is not None:
-            self.env.look()
-            self.screen.show()
+            self.screen.show(self.env.look())
             self._keys = Keys.of(self.screen.pressed())
         for _ in range(steps):
             self._advance()

@@ -2,86 +2,68 @@
 
 from __future__ import annotations
 
+import os
 import time
 
-from panda3d.core import (
-    ButtonHandle,
-    Camera,
-    DataGraphTraverser,
-    FrameBufferProperties,
-    GraphicsPipe,
-    GraphicsPipeSelection,
-    KeyboardButton,
-    MouseAndKeyboard,
-    MouseWatcher,
-    NodePath,
-    PerspectiveLens,
-    WindowProperties,
-)
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+# Panda3D's own windows stay black with the software renderer on some X servers; pygame's come with gymnasium.
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+import pygame
 
 from nacdrive.base.errors import UserError
-from nacdrive.sims.lake.display import CAMERAS, FAR, FIELD_OF_VIEW, NEAR, PITCH, Eyes, offscreen_pipe
 
 SIZE = 960, 480
-KEYS: dict[str, ButtonHandle] = {
-    **{name: KeyboardButton.ascii_key(name) for name in "wasd"},
-    "up": KeyboardButton.up(),
-    "down": KeyboardButton.down(),
-    "left": KeyboardButton.left(),
-    "right": KeyboardButton.right(),
-    "escape": KeyboardButton.escape(),
-}
+NAMES = ("w", "a", "s", "d", "up", "down", "left", "right", "escape")
+KEYS = {name: getattr(pygame, f"K_{name.upper() if len(name) > 1 else name}") for name in NAMES}
 
 
 class Screen:
-    """A window with the front camera's view, drawn with every picture that ``eyes`` take."""
+    """A window that shows the pictures it is given, three times as large; one at a time in a process."""
 
-    def __init__(self, eyes: Eyes, *, pace_s: float = 0.0) -> None:
-        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed."""
-        offscreen_pipe()  # loads the renderer
-        pipe = GraphicsPipeSelection.get_global_ptr().make_default_pipe()
-        form = FrameBufferProperties()
-        form.set_rgba_bits(8, 8, 8, 8)
-        form.set_depth_bits(24)
-        properties = WindowProperties.size(*SIZE)
-        properties.set_title("nacdrive")
-        window = None
-        if pipe is not None and pipe.get_supported_types() & GraphicsPipe.OT_window:
-            window = eyes.engine.make_output(pipe, "screen", 0, form, properties, GraphicsPipe.BF_require_window)
-        if window is None:
-            raise UserError("no window can be opened here: there is no display. Drive without a window.")
-        self.window, self.eyes, self.pace_s = window, eyes, pace_s
-        window.set_clear_color_active(False)
-        lens = PerspectiveLens()
-        lens.set_aspect_ratio(SIZE[0] / SIZE[1])
-        lens.set_min_fov(FIELD_OF_VIEW)
-        lens.set_near_far(NEAR, FAR)
-        self.camera = eyes.rig.attach_new_node(Camera("screen", lens))
-        self.camera.set_pos(*CAMERAS["center"])
-        self.camera.set_p(PITCH)
-        window.make_display_region().set_camera(self.camera)
-        devices = NodePath(MouseAndKeyboard(window, 0, "devices"))
-        self.watcher = MouseWatcher("watcher")
-        devices.attach_new_node(self.watcher)
-        self.devices, self.traverser = devices, DataGraphTraverser()
+    def __init__(self, pace_s: float = 0.0) -> None:
+        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed.
+
+        Raises:
+            UserError: if there is no display.
+        """
+        # CarRacing, if it is in this process, has asked for no display; here one is needed.
+        asked = os.environ.pop("SDL_VIDEODRIVER", None)
+        try:
+            pygame.display.quit()
+            self.surface = pygame.display.set_mode(SIZE)
+        except pygame.error as error:
+            raise UserError(
+                f"no window can be opened here ({error}): drive without one, or log in to a desktop."
+            ) from None
+        finally:
+            if asked is not None:
+                os.environ["SDL_VIDEODRIVER"] = asked
+        pygame.display.set_caption("nacdrive")
+        self.pace_s = pace_s
+        self.closed = False
+        """True once somebody has closed the window or pressed Escape."""
         self._next = time.monotonic()
 
-    def show(self) -> None:
-        """Read the keyboard, and wait for the pace."""
-        self.traverser.traverse(self.devices.node())
+    def show(self, frame: NDArray[np.uint8]) -> None:
+        """Show ``frame``, uint8 [height, width, 3] RGB; read the keyboard; wait for the pace."""
+        large = cv2.resize(frame, SIZE, interpolation=cv2.INTER_LINEAR)
+        pygame.surfarray.blit_array(self.surface, large.transpose(1, 0, 2))
+        pygame.display.flip()
+        for event in pygame.event.get():
+            self.closed |= event.type == pygame.QUIT
+        self.closed |= "escape" in self.pressed()
         self._next = max(self._next + self.pace_s, time.monotonic())
         time.sleep(max(0.0, self._next - time.monotonic()))
 
-    @property
-    def closed(self) -> bool:
-        """True once somebody has closed the window or pressed Escape."""
-        return self.window.is_closed() or "escape" in self.pressed()
-
     def pressed(self) -> set[str]:
         """Names of the keys of ``KEYS`` that are held down."""
-        return {name for name, key in KEYS.items() if self.watcher.is_button_down(key)}
+        held = pygame.key.get_pressed()
+        return {name for name, code in KEYS.items() if held[code]}
 
     def close(self) -> None:
         """Close the window."""
-        self.eyes.engine.remove_window(self.window)
-        self.camera.remove_node()
+        pygame.display.quit()
