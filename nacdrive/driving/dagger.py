@@ -21,10 +21,12 @@ from nacdrive.data.images import encode_png
 from nacdrive.data.writer import RecordingWriter
 from nacdrive.driving.commands import command
 from nacdrive.driving.crew import end_with_parent
+from nacdrive.driving.lake_drive import REPEAT, drive_lake
 from nacdrive.driving.loop import Driver, Observer, World, ending
 from nacdrive.driving.notes import stacked
+from nacdrive.driving.record_config import FRAMES_PER_SECOND, LakeDrive
 from nacdrive.experts import load_expert
-from nacdrive.policies import load_policy
+from nacdrive.policies import Policy, load_policy
 from nacdrive.sims.carracing import make_carracing
 from nacdrive.sims.lazy_carracing import FPS
 from nacdrive.sims.seeds import PUPIL_RECORDING
@@ -34,6 +36,8 @@ FIRST_SEED = (PUPIL_RECORDING.start + PUPIL_RECORDING.stop) // 2
 SEEDS_PER_ROUND = 1000
 TURN = 10
 """Decisions, on average, until the wheel may change hands."""
+LAKE_TEACHER = ("geometric", FRAMES_PER_SECOND / REPEAT)
+"""Name of the teacher on the built-in tracks, and recorded frames per second."""
 LOST_AFTER = 30
 """Decisions without a new tile after which an episode ends: the expert's advice out there teaches nothing."""
 
@@ -73,17 +77,13 @@ def practise(
     Raises:
         UserError: if teacher and pupil decide at different rates, or a driving process dies.
     """
-    expert, policy = load_expert(practice.expert), load_policy(practice.policy)
-    if expert.repeat != policy.repeat:
-        raise UserError(
-            f"the expert decides every {expert.repeat} frames and the policy every {policy.repeat}: "
-            "record with this expert, without --every-frame, and train on that."
-        )
+    policy = load_policy(practice.policy)
+    name, fps = LAKE_TEACHER if policy.task == "udacity" else carracing_teacher(practice, policy)
     writer = RecordingWriter(
         out,
         source=policy.task,
-        fps=FPS / policy.repeat,
-        expert=expert.name,
+        fps=fps,
+        expert=name,
         recipe={"dagger_round": practice.round, "beta": practice.beta, "seed": practice.seed},
         resume=True,
     )
@@ -96,10 +96,25 @@ def practise(
         on_episode(episode)
 
 
+def carracing_teacher(practice: Practice, policy: Policy) -> tuple[str, float]:
+    """Name of the teacher, and the frames per second at which it and the pupil decide.
+
+    Raises:
+        UserError: if they decide at different rates.
+    """
+    expert = load_expert(practice.expert)
+    if expert.repeat != policy.repeat:
+        raise UserError(
+            f"the expert decides every {expert.repeat} frames and the policy every {policy.repeat}: "
+            "record with this expert, without --every-frame, and train on that."
+        )
+    return expert.name, FPS / policy.repeat
+
+
 def drive_tracks(practice: Practice, tracks: list[int], workers: int) -> Iterator[Episode]:
     """Drive ``tracks`` in processes of their own, or here if there is but one, and yield each when it is done."""
     if workers <= 1:
-        pair = Pair(practice)
+        pair = pair_of(practice)
         yield from map(pair.drive, tracks)
         return
     context = multiprocessing.get_context("spawn")
@@ -117,7 +132,7 @@ def drive_tracks(practice: Practice, tracks: list[int], workers: int) -> Iterato
 
 
 class Pair:
-    """A pupil and its teacher in one process."""
+    """A pupil and its teacher in one process, in CarRacing."""
 
     def __init__(self, practice: Practice) -> None:
         self.practice, self.expert = practice, load_expert(practice.expert)
@@ -135,7 +150,28 @@ class Pair:
             world.close()
 
 
-_pair: Pair
+class LakePair:
+    """A pupil and the geometric driver in one process, on the built-in tracks of the Udacity simulator in turn."""
+
+    NOISE = 0.3
+    """The pupil's own errors are what there is to learn from; a little more shows it their neighbours."""
+
+    def __init__(self, practice: Practice) -> None:
+        self.policy = load_policy(practice.policy)
+        seconds = practice.max_frames / FRAMES_PER_SECOND
+        self.drives = LakeDrive("both", seconds, self.NOISE, sides=False, beta=practice.beta)
+
+    def drive(self, track: int) -> Episode:
+        """One episode under the sky ``track``; it depends on the practice and that alone."""
+        return drive_lake(self.drives, track, pupil=self.policy, source=self.policy.task, driver=self.policy.name)
+
+
+def pair_of(practice: Practice) -> Pair | LakePair:
+    """Pupil and teacher for the pupil's task."""
+    return LakePair(practice) if load_policy(practice.policy).task == "udacity" else Pair(practice)
+
+
+_pair: Pair | LakePair
 
 
 def start_worker(practice: Practice) -> None:
@@ -147,7 +183,7 @@ def start_worker(practice: Practice) -> None:
     # Ctrl-C reaches every process of the terminal: the main one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
-    _pair = Pair(practice)
+    _pair = pair_of(practice)
 
 
 def drive_track(track: int) -> Episode:

@@ -45,7 +45,7 @@ class TrainConfig(FitConfig):
     beta: float = 0.5
     """Share of the first round in which the expert has the wheel; halved with each further round."""
     expert: str = "ppo"
-    """Who labels in DAgger: ppo, geometric, or the path of an exported PPO policy."""
+    """Who labels in DAgger: ppo, geometric, or the path of an exported PPO policy; for udacity always geometric."""
     max_frames: int = 1000
     """Simulated frames (50 a second) after which an episode of DAgger ends; 1000 is the official limit."""
     workers: int = 0
@@ -65,6 +65,8 @@ class TrainConfig(FitConfig):
             raise unknown_name("task", self.task, TASKS)
         if not self.data:
             object.__setattr__(self, "data", (USUAL_DATA[self.task],))
+        if self.task == "udacity" and self.expert == "ppo":
+            object.__setattr__(self, "expert", "geometric")
         for name in ("window", "dagger_episodes", "dagger_epochs"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
