@@ -7,7 +7,7 @@ recurrent synapses are a few rows added to others, and any range of neurons is o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,12 +62,8 @@ class Circuit:
         return motor
 
     def backward(self, met: Meeting, first: int, gmotor: Tensor, sums: Tokens, totals: Sequence[Tensor | None]) -> None:
-        """Add up the gradients of the first layer's halves and of the weights ``w[3:9]``.
-
-        ``sums.zq`` is overwritten where the block's queries stand, not added to.
-        """
+        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights ``w[3:9]``."""
         heads, _, queries, _ = gmotor.shape
-        sums.zq[:, first : first + queries] = 0
         for part in self._parts(met, queries):
             (a, b), (c, d) = part
             gm = gmotor[:, :, a:b, c:d].reshape(heads, 2, -1)
@@ -76,7 +72,11 @@ class Circuit:
             else:
                 gz = self._backward_other(self._first_layer(met, part, first), gm, totals)
             gz = gz.view(heads, b - a, d - c, -1)
-            sums.zq[:, first + a : first + b] += torch.sum(gz, 2, out=self._buffer("gzq", b - a, gz.shape[3]))
+            of_query = sums.zq[:, first + a : first + b]
+            if c == 0:
+                torch.sum(gz, 2, out=of_query)
+            else:
+                of_query += gz.sum(2)
             met.scatter(sums.zk, gz, part)
 
     def _parts(self, met: Meeting, queries: int) -> list[Part]:
@@ -145,7 +145,7 @@ class Circuit:
             if gbr is not None:
                 gbr += gu[:, : self.recurrent.targets].sum(2)
             source = sources.pop()
-            self.recurrent.add_weight_gradient(source, gu, gwr)
+            self.recurrent.add_weight_gradient(source, gu, gwr, self._buffer)
             gsource = self.recurrent.backward(gu, self._buffer("gsource", *source.shape[1:]))
             sigmoid_backward(gsource, source, grad_input=gsource)
             if sources:
@@ -197,10 +197,10 @@ class Recurrent:
             source, target = w.edges
             head = torch.arange(heads, device=source.device).unsqueeze(1)
             # All heads in one matrix, the blocks of its diagonal.
-            rows, columns = head * commands + target, head * w.wr.shape[1] + source
+            self.rows, self.columns = (head * commands + target).view(-1), (head * w.wr.shape[1] + source).view(-1)
             values = w.wr[:, source, target].reshape(-1)
             shape = (heads * commands, heads * w.wr.shape[1])
-            index = torch.stack([rows.view(-1), columns.view(-1)])
+            index = torch.stack([self.rows, self.columns])
             self.forwards = torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
             self.backwards = torch.sparse_coo_tensor(index.flip(0), values, shape[::-1], check_invariants=False)
 
@@ -218,6 +218,13 @@ class Recurrent:
         out.zero_().flatten(0, 1).addmm_(self.backwards, gu.flatten(0, 1))
         return out
 
-    def add_weight_gradient(self, source: Tensor, gu: Tensor, total: Tensor) -> None:
-        """Add the gradient of ``wr`` to ``total [H, S, U]``; of absent synapses too, which nobody reads."""
-        total.baddbmm_(source, gu[:, : self.targets].transpose(1, 2))
+    def add_weight_gradient(self, source: Tensor, gu: Tensor, total: Tensor, buffer: Callable[..., Tensor]) -> None:
+        """Add the gradient of ``wr`` to ``total [H, S, U]``."""
+        if self.edges is None:
+            total.baddbmm_(source, gu[:, : self.targets].transpose(1, 2))
+            return
+        edges, size = len(self.edges[0]), source.shape[2]
+        before, after = (buffer(name, edges, size).flatten(0, 1) for name in ("before", "after"))
+        torch.index_select(source.flatten(0, 1), 0, self.columns, out=before)
+        torch.index_select(gu.flatten(0, 1), 0, self.rows, out=after)
+        total[:, self.edges[0], self.edges[1]] += before.mul_(after).sum(1).view(-1, edges)
