@@ -36,9 +36,9 @@ SIZES: dict[BudgetName, dict[str, Size]] = {
     "cpu": {
         "emnist": Size(8, 8_000),
         "par": Size(10),
-        "carracing": Size(6),
-        "udacity": Size(6),
-        "pronostia": Size(30),
+        "carracing": Size(4),
+        "udacity": Size(4),
+        "pronostia": Size(12),
     },
     "full": {
         "emnist": Size(),

@@ -1,0 +1,107 @@
+"""``nacdrive predict``, ``classify`` and ``bench`` as a person calls them."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from nacdrive.base.errors import UserError
+from nacdrive.bench.made_up import make_up
+from nacdrive.cli.main import dispatch
+from nacdrive.tasks.problem import load_problem
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """Untrained models, and data of each task."""
+    folder = tmp_path_factory.mktemp("shelf")
+    for task in ("emnist", "par", "pronostia"):
+        make_up(task, folder / task)
+        problem = load_problem(task, "sequence")
+        train = problem.folds({task: folder / task}, 1, 0, 40)[0].train
+        torch.manual_seed(0)
+        problem.save(problem.network("lstm", train), folder / f"{task}.pt", {})
+    return folder
+
+
+@pytest.mark.parametrize("verb", ["bench table", "bench runtime", "predict", "classify"])
+def test_help_answers_without_torch(verb):
+    script = f"import sys; sys.argv = ['nacdrive', *{verb.split()!r}, '--help']\nfrom nacdrive.cli.main import main\n"
+    script += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "0 False"
+
+
+def test_wear_of_a_bearing_is_printed_written_and_drawn(shelf, tmp_path, capsys):
+    bearing = shelf / "pronostia/Full_Test_Set/Bearing2_7"
+    assert dispatch(["predict", str(bearing), "--model", str(shelf / "pronostia.pt"), "--out", str(tmp_path)]) == 0
+    assert "Bearing2_7: 30 snapshots" in capsys.readouterr().out
+    rows = (tmp_path / "wear.csv").read_text().splitlines()
+    assert len(rows) == 31
+    assert Image.open(tmp_path / "wear.png").width > 100
+
+
+def test_pictures_are_classified_whatever_their_size_and_paper(shelf, tmp_path, capsys):
+    ink = np.zeros((56, 56), np.uint8)
+    ink[10:40, 20:30] = 255
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    Image.fromarray(ink).save(pictures / "a.png")
+    Image.fromarray(255 - ink).save(pictures / "b.png")
+    out = tmp_path / "out"
+    assert dispatch(["classify", str(pictures), "--model", str(shelf / "emnist.pt"), "--out", str(out)]) == 0
+    _, a, b = (out / "classes.csv").read_text().splitlines()
+    assert a.split(",")[1:] == b.split(",")[1:]
+
+
+def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, tmp_path, capsys):
+    place, out = shelf / "par/readings.txt", tmp_path
+    arguments = ["classify", str(place), "--task", "par", "--model", str(shelf / "par.pt"), "--out", str(out)]
+    assert dispatch(arguments) == 0
+    assert "right:" in capsys.readouterr().out
+    assert len((out / "classes.csv").read_text().splitlines()) == 1 + 6 * 11 * 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("predict {s}/pronostia --model {s}/par.pt", "was trained for 'par', not for 'pronostia'"),
+        ("predict {s}/nowhere --model {s}/pronostia.pt", "does not exist"),
+        ("predict {s}/par --model {s}/pronostia.pt", "holds no vibration files"),
+        ("predict {s}/par --task pronostai", "did you mean 'pronostia'"),
+        ("classify {s}/pronostia --model {s}/emnist.pt", "holds no pictures"),
+        ("classify {s}/par --model nac_exakt", "did you mean|known are"),
+        ("bench table --models lsmt", "did you mean 'lstm'"),
+        ("bench table --tasks hust --protocol sequence --out {s}/x", "hust has no place under --protocol sequence"),
+    ],
+)
+def test_mistakes_are_one_sentence(shelf, arguments, sentence):
+    with pytest.raises(UserError, match=sentence):
+        dispatch(arguments.format(s=shelf).split())
+
+
+def test_other_channels_are_refused(shelf, tmp_path):
+    source = shelf / "pronostia/Full_Test_Set/Bearing2_7"
+    one_axis = tmp_path / "Bearing1_1"
+    shutil.copytree(source, one_axis, ignore=shutil.ignore_patterns(".nacdrive"))
+    for file in one_axis.glob("acc_*.csv"):
+        file.write_text("".join(line.rpartition(",")[0] + "\n" for line in file.read_text().splitlines()))
+    with pytest.raises(UserError, match="has 5 columns where 6 belong"):
+        dispatch(["predict", str(one_axis), "--model", str(shelf / "pronostia.pt")])
+    problem = load_problem("pronostia", "paper")
+    train = problem.folds({"pronostia": shelf / "pronostia"}, 1, 0, 40)[0].train
+    problem.save(problem.network("lstm", train), tmp_path / "paper.pt", {})
+    with pytest.raises(UserError, match="under the paper protocol"):
+        dispatch(["predict", str(source), "--model", str(tmp_path / "paper.pt")])
+
+
+def test_a_picture_that_is_none_is_named(shelf, tmp_path):
+    (tmp_path / "a.png").write_text("no picture")
+    with pytest.raises(UserError, match=r"a\.png is no picture"):
+        dispatch(["classify", str(tmp_path), "--model", str(shelf / "emnist.pt")])

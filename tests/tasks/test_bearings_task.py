@@ -1,0 +1,192 @@
+"""Lives of bearings as series and as the authors' rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.base.errors import UserError
+from nacdrive.bench.made_up import make_up
+from nacdrive.data.bearings import PublishedBearing
+from nacdrive.tasks.base import Sample
+from nacdrive.tasks.bearings import CONTEXT, WINDOW, WORN, WearCurve, cut
+from nacdrive.tasks.lives import life_of, read_lives, read_own, relative
+from nacdrive.tasks.problem import load_problem
+from nacdrive.tasks.segments import field_of, segments
+from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import fit
+from nacdrive.training.outputs import outputs
+
+torch.set_num_threads(1)
+XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bearings")
+    for task in ("pronostia", "hust"):
+        make_up(task, folder / task)
+    return {"pronostia": folder / "pronostia"}
+
+
+def test_segments_judge_every_step_once_and_see_enough_before_it():
+    fields = {"x": torch.arange(100.0)[:, None], "t": torch.arange(100.0)}
+    cuts = segments("a", fields, judged=30, context=7)
+    assert torch.equal(field_of(cuts, "t")["a"], fields["t"])
+    for sample in cuts[1:]:
+        assert int((~sample.fields["judged"]).sum()) == 7
+
+
+def test_answers_to_segments_are_those_to_the_whole_life():
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    steps = 3 * WINDOW + 5
+    fields = {
+        "x": torch.randn(steps, 14, generator=generator),
+        "t": torch.rand(steps, generator=generator).cumsum(0) * 20,
+        "target": torch.zeros(steps),
+    }
+    problem = load_problem("pronostia", "sequence")
+    network = problem.network("nac-exact", [Sample("a", fields)]).eval()
+    (whole,) = outputs(network, problem, [Sample("a", fields)])
+    cuts = segments("a", fields, judged=WINDOW, context=CONTEXT)
+    pieces = [y[s.fields["judged"]] for y, s in zip(outputs(network, problem, cuts), cuts, strict=True)]
+    torch.testing.assert_close(torch.cat(pieces), whole, atol=1e-5, rtol=1e-4)
+
+
+def test_no_bearing_is_on_two_sides_and_other_conditions_are_only_tested(places):
+    folds = load_problem("pronostia", "sequence").folds(places, 5, 0, None)
+    assert [fold.name for fold in folds] == ["Bearing1_1", "Bearing1_4"]
+    for fold in folds:
+        learnt = {s.name for s in [*fold.train, *fold.valid]}
+        tested = {s.name for s in fold.tests["pronostia"]}
+        assert fold.name in tested
+        assert "Bearing2_7" in tested
+        assert not learnt & tested
+
+
+def test_time_since_installation_is_no_input(places):
+    problem = load_problem("pronostia", "sequence")
+    fold = problem.folds(places, 1, 0, None)[0]
+    network = problem.network("ct-rnn", fold.train).eval()
+    sample = fold.tests["pronostia"][0]
+    later = Sample(sample.name, {**sample.fields, "t": sample.fields["t"] + 50_000})
+    torch.testing.assert_close(
+        outputs(network, problem, [later])[0], outputs(network, problem, [sample])[0], atol=1e-3, rtol=1e-3
+    )
+
+
+def test_features_are_relative_to_the_past_and_free_of_gain_and_unit():
+    generator = np.random.default_rng(0)
+    x = np.abs(generator.normal(5, 1, (60, 14))).astype(np.float32)
+    scaled = x.copy()
+    for axis in (0, 7):
+        scaled[:, axis] += np.log10(9.0)
+        scaled[:, axis + 1] *= 0.01
+        scaled[:, axis + 6] *= 3
+    np.testing.assert_allclose(relative(scaled), relative(x), atol=1e-4)
+    changed = x.copy()
+    changed[40:] += 1
+    np.testing.assert_array_equal(relative(changed)[:40], relative(x)[:40])
+
+
+def test_a_linear_ramp_of_wear_predicts_the_remaining_life():
+    t = np.arange(0.0, 1000.0, 10.0)
+    truth = np.clip((t - 400) / 590, 0, 1)
+    curve = WearCurve(t, truth, truth)
+    left = curve.remaining_s()
+    assert np.isinf(left[: np.argmax(truth > WORN)]).all()
+    late = t > 600
+    np.testing.assert_allclose(left[late], (990 - t)[late], rtol=0.06, atol=12)
+    assert curve.rmse == 0
+    # Before five snapshots show wear nothing is said of the remaining life; from then on it is nearly right.
+    assert curve.phm() > 0.6
+    assert WearCurve(t, np.zeros_like(t), truth).phm() == 0
+
+
+def test_the_order_of_the_published_minutes_is_undone():
+    # Twelve minutes of two rows; the authors' files hold them as names sort: 1, 10, 11, 12, 2, ...
+    order = sorted(range(1, 13), key=str)
+    features = np.repeat(np.array(order, np.float32), 2)[:, None].repeat(14, axis=1)
+    left = np.repeat(np.arange(12, 0, -1), 2).astype(np.float32)
+    bearing = PublishedBearing("Bearing1_1", "xjtu-sy", features, np.arange(24.0), 1 - left / 12, left, None)
+    life = life_of(bearing)
+    assert life.table.features[:, 0, 6].tolist() == list(range(1, 13))
+    assert life.table.t_s.tolist() == [60.0 * minute for minute in range(12)]
+
+
+@pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
+def test_vibration_of_the_real_xjtu_bearing_grows_once_the_order_is_undone():
+    from scipy.stats import spearmanr
+
+    life = next(life for life in read_lives("xjtu-sy", XJTU) if life.name == "Bearing1_1")
+    deviation = life.table.features[:, 0, 6]
+    assert spearmanr(deviation, life.table.t_s)[0] > 0.9
+    published = np.array(
+        [life.published.features[life.published.remaining_min == k, 6].mean() for k in range(123, 0, -1)]
+    )
+    assert abs(spearmanr(published, np.arange(123))[0]) < 0.2
+
+
+def test_rows_of_the_paper_have_time_and_temperature_and_a_ramp(places):
+    problem = load_problem("pronostia", "paper")
+    (fold,) = problem.folds({**places, "hust": places["pronostia"].parent / "hust"}, 1, 0, None)
+    assert fold.train[0].fields["x"].shape == (1, 16)
+    # The leak is the paper's: the epoch is chosen on rows between those that are learnt from.
+    assert {s.name for s in fold.valid}.isdisjoint(s.name for s in fold.train)
+    tested = fold.tests["pronostia"]
+    ramp = torch.stack([s.labels["target"] for s in tested])
+    torch.testing.assert_close(ramp, torch.linspace(0, 1, len(tested)))
+    time = torch.cat([s.fields["x"][:, 14] for s in tested])
+    assert float(time.mean()) == pytest.approx(0, abs=1e-5)
+    assert (time.diff() > 0).all()
+    assert fold.tests["hust"]
+
+
+def test_wear_of_made_up_bearings_is_learnt(places, tmp_path):
+    problem = load_problem("pronostia", "sequence")
+    fold = problem.folds(places, 1, 0, None)[0]
+    torch.manual_seed(0)
+    network = problem.network("gru", fold.train)
+    config = FitConfig(**{**problem.settings, "epochs": 60, "learning_rate": 5e-3})
+    fit(network, problem, fold.train, fold.valid, config, tmp_path)
+    scores = problem.score("pronostia", outputs(network, problem, fold.tests["pronostia"]), fold.tests["pronostia"])
+    assert scores["rmse"] < 0.2
+    assert set(scores) >= {"rmse_elsewhere", "phm", "score", "rmse Bearing2_7"}
+
+
+def test_a_bearing_of_ones_own_may_lie_in_any_folder(places, tmp_path):
+    source = places["pronostia"] / "Full_Test_Set/Bearing2_7"
+    own = tmp_path / "pump seven"
+    own.mkdir()
+    for file in sorted(source.glob("acc_*.csv"))[:6]:
+        (own / file.name).write_text(file.read_text())
+    (life,) = read_own(own)
+    assert life.name == "pump seven"
+    assert len(cut([life])[0]) == 6
+    with pytest.raises(UserError, match="holds no vibration files"):
+        read_own(tmp_path / "pump seven" / ".nacdrive")
+    with pytest.raises(UserError, match="does not exist"):
+        read_own(tmp_path / "nowhere")
+
+
+def test_one_bearing_is_too_few(places):
+    alone = {"pronostia": places["pronostia"] / "Full_Test_Set/Bearing1_1"}
+    with pytest.raises(UserError, match="holds 1 bearings of the first condition"):
+        load_problem("pronostia", "sequence").folds(alone, 1, 0, None)
+    with pytest.raises(UserError, match="none is there"):
+        load_problem("pronostia", "paper").folds(alone, 1, 0, None)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("protocol", ["sequence", "paper"])
+def test_trains_and_answers_on_cuda(places, tmp_path, protocol):
+    problem = load_problem("pronostia", protocol)
+    fold = problem.folds(places, 1, 0, 60)[0]
+    network = problem.network("nac-exact", fold.train)
+    config = FitConfig(**{**problem.settings, "epochs": 1})
+    fit(network, problem, fold.train, fold.valid, config, tmp_path, device="cuda")
+    answers = outputs(network, problem, fold.tests["pronostia"], device="cuda")
+    assert all(y.isfinite().all() for y in answers)

@@ -1,0 +1,91 @@
+"""PAR under both protocols, on a made-up file of its format."""
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.base.errors import UserError
+from nacdrive.bench.made_up import make_up
+from nacdrive.data.par import ACTIVITIES, ParRecording
+from nacdrive.tasks.par import LONGEST_S, macro_f1, series
+from nacdrive.tasks.problem import load_problem
+from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import fit
+from nacdrive.training.outputs import outputs
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("par")
+    make_up("par", folder)
+    return {"par": folder}
+
+
+def test_a_person_is_held_out_whole(places):
+    folds = load_problem("par", "sequence").folds(places, 5, 0, None)
+    assert [fold.name for fold in folds] == ["person A", "person B", "person C"]
+    for fold in folds:
+        person = fold.name[-1]
+        assert {s.name[0] for s in fold.tests["par"]} == {person}
+        assert person not in {s.name[0] for s in [*fold.train, *fold.valid]}
+        assert not {s.name for s in fold.train} & {s.name for s in fold.valid}
+
+
+def test_each_tag_keeps_its_last_value_and_its_age():
+    recording = ParRecording(
+        "A01", "A", np.array([0.0, 1.0, 3.0]), np.array([2, 0, 2]),
+        np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3]], np.float32), np.array([0, 1, 2]),
+    )  # fmt: skip
+    x = series(recording)["x"].view(3, 4, 4)
+    assert x[:, 2].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [3, 3, 3, 0]]
+    assert x[:, 0].tolist() == [[0, 0, 0, LONGEST_S], [2, 2, 2, 0], [2, 2, 2, 2]]
+    assert (x[:, 1, 3] == LONGEST_S).all()
+
+
+def test_rows_of_the_paper_are_balanced_and_of_one_person(places):
+    fold = load_problem("par", "paper").folds(places, 1, 0, None)[0]
+    labels = torch.stack([s.labels["target"] for s in [*fold.train, *fold.tests["par"]]])
+    assert (torch.bincount(labels) == 80).all()
+    assert fold.train[0].fields["x"].shape == (1, 4)
+
+
+def test_macro_f1_counts_every_class_alike():
+    truth = torch.tensor([0] * 8 + [1, 1])
+    assert macro_f1(truth, truth) == 1
+    # All 0: class 0 has precision 0.8 and recall 1, class 1 nothing.
+    assert macro_f1(torch.zeros(10, dtype=torch.long), truth) == pytest.approx((2 * 8 / 18) / 2)
+
+
+def test_made_up_activities_are_learnt(places, tmp_path):
+    problem = load_problem("par", "sequence")
+    fold = problem.folds(places, 1, 0, None)[0]
+    torch.manual_seed(0)
+    network = problem.network("gru", fold.train)
+    config = FitConfig(**{**problem.settings, "epochs": 15, "learning_rate": 1e-2})
+    fit(network, problem, fold.train, fold.valid, config, tmp_path)
+    scores = problem.score("par", outputs(network, problem, fold.tests["par"]), fold.tests["par"])
+    assert scores["accuracy"] > 3 * 100 / len(ACTIVITIES)
+    assert 0 < scores["f1"] <= 100
+
+
+def test_a_person_alone_cannot_be_held_out(places, tmp_path):
+    lines = [row for row in (places["par"] / "readings.txt").read_text().splitlines() if row.startswith("A")]
+    (tmp_path / "ConfLongDemo_JSI.txt").write_text("\n".join(lines))
+    alone = {"par": tmp_path}
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="recordings of one person"):
+        load_problem("par", "sequence").folds(alone, 1, 0, None)
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="person B alone"):
+        load_problem("par", "paper").folds(alone, 1, 0, None)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_trains_and_answers_on_cuda(places, tmp_path):
+    problem = load_problem("par", "sequence")
+    fold = problem.folds(places, 1, 0, 8)[0]
+    network = problem.network("nac-exact", fold.train)
+    config = FitConfig(**{**problem.settings, "epochs": 1})
+    fit(network, problem, fold.train, fold.valid, config, tmp_path, device="cuda")
+    assert all(y.isfinite().all() for y in outputs(network, problem, fold.tests["par"], device="cuda"))
