@@ -17,6 +17,7 @@ from nacdrive.base.files import read_json, write_json
 from nacdrive.base.runs import run_record
 from nacdrive.driving.statistics import summary
 from nacdrive.driving.udacity_offline import Errors, cross_validate, summarised
+from nacdrive.policies import load_policy
 from nacdrive.tasks.udacity import TASK
 from nacdrive.training.config import FitConfig
 
@@ -30,6 +31,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--window", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--vision", type=Path, help="policy whose convolutions every network begins with")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--chunk", type=int, default=4)
     parser.add_argument("--class-weights", type=float, default=0.0)
@@ -39,6 +42,7 @@ def main() -> None:
     torch.set_num_threads(1)
     config = FitConfig(
         epochs=options.epochs,
+        learning_rate=options.learning_rate,
         batch=options.batch,
         chunk=options.chunk,
         class_weights=options.class_weights,
@@ -46,6 +50,7 @@ def main() -> None:
         average=0.98,
         patience=0,
     )
+    vision = load_policy(options.vision, expect_task="udacity") if options.vision else None
     samples = TASK.load([options.data])
     options.out.mkdir(parents=True, exist_ok=True)
     results = {}
@@ -53,8 +58,10 @@ def main() -> None:
         path = options.out / f"{model}-window-{options.window}.json"
         if not path.exists():
             show = Progress(model)
-            folds = cross_validate(samples, model, options.window, config, sides=options.sides, on_fold=show)
-            write_json(path, run_record(config, folds=folds, window=options.window, sides=options.sides))
+            folds = cross_validate(
+                samples, model, options.window, config, sides=options.sides, vision=vision, on_fold=show
+            )
+            write_json(path, run_record(config, folds=folds, window=options.window, vision=str(options.vision)))
         results[model] = read_json(path)["folds"]
     table(results)
 

@@ -41,16 +41,20 @@ def cross_validate(
     config: FitConfig,
     *,
     sides: bool,
+    vision: Policy | None = None,
     on_fold: Callable[[int, list[Errors]], None] = lambda fold, rows: None,
 ) -> list[list[Errors]]:
     """Errors on every block of ``samples``, each judged by a network that was trained without it: rows of each fold.
 
     The parts are contiguous blocks a second apart; no epoch is chosen by what is reported, for the last one is kept.
+    With ``vision`` every network begins with the convolutions of that policy, which must not know ``samples``.
     """
     result = []
     for number, (train, test) in enumerate(folds(samples)):
         seed_everything(config.seed)
         policy = Policy.new(TASK.policy_config(model, window, samples), model)
+        if vision is not None:
+            policy.network.vision.load_state_dict(vision.network.vision.state_dict())
         with tempfile.TemporaryDirectory() as folder:
             fit(policy.network, TASK, with_sides(train) if sides else center_alone(train), [], config, Path(folder))
         mean = float(torch.cat([sample.fields["target"] for sample in train]).mean())
