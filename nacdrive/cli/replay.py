@@ -20,7 +20,7 @@ class ReplayConfig:
     """Watch recorded episodes again: play, pause, seek, step, compare two runs on one time axis."""
 
     recordings: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of recordings; with two, their runs can be laid over each other."""
+    """Folders of recordings or of evaluations (their filmed drives); two can be laid over each other."""
     model: str | None = None
     """A policy that looks at the recorded frames: its decisions and neurons stand beside the recorded expert."""
     saliency_every: int = 4
@@ -67,6 +67,21 @@ def run(config: ReplayConfig) -> int:
     return 0
 
 
+def kept_in(folder: Path) -> Path:
+    """The recording in ``folder``: itself, or the drives that an evaluation kept.
+
+    Raises:
+        UserError: if it is an evaluation without drives.
+    """
+    from nacdrive.driving.crew import DRIVES
+
+    if not (folder / "evaluation.json").exists():
+        return folder
+    if not (folder / DRIVES).is_dir():
+        raise UserError(f"{folder} kept no drives: evaluate with videos, and without --no-videos.")
+    return folder / DRIVES
+
+
 def opened(folder: Path, config: ReplayConfig) -> ReplayRun:
     """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
     from nacdrive.data.recording import Recording
@@ -74,7 +89,7 @@ def opened(folder: Path, config: ReplayConfig) -> ReplayRun:
     from nacdrive.live.shelf import EpisodeLabel, ReplayRun
     from nacdrive.sims.carracing import ACTIONS
 
-    recording = Recording.open(folder)
+    recording = Recording.open(kept_in(folder))
     source = str(recording.meta["source"])
     labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
     choices = ACTIONS if source == "carracing" else ()

@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nacdrive.base.errors import UserError
+from nacdrive.base.files import atomic_path
+from nacdrive.data.episode import Episode
+from nacdrive.data.episode_file import to_parquet
 from nacdrive.driving.disturbance import Camera, Disturbance
 from nacdrive.driving.experts import ExpertDriver
 from nacdrive.driving.loop import Driver, Observer, drive_episode
+from nacdrive.driving.notes import Notes, advised
 from nacdrive.driving.rows import Row, Trace
 from nacdrive.driving.tick import Listener, Tick
 from nacdrive.driving.video import video
@@ -27,6 +31,11 @@ from nacdrive.experts import Expert, load_expert
 from nacdrive.policies import Policy, load_policy
 from nacdrive.sims.carracing import Renderer, make_carracing
 from nacdrive.sims.lazy_carracing import FPS
+
+DRIVES = "drives"
+"""Folder of a result that holds the filmed drives as a recording."""
+NEURONS_EVERY = 2
+"""Decisions between two readings of the neurons for those who watch."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +64,17 @@ class Job:
     episode: int
     seed: int
     film: Path | None = None
-    """Where to write a video of it."""
+    """Where to write a video of it; the drive is kept beside it in ``DRIVES``, for ``nacdrive replay``."""
 
 
 class Cockpit:
-    """Drives the jobs of one process; loads what a job needs when the first such job comes."""
+    """Drives the jobs of one process; loads what a job needs when the first such job comes.
 
-    def __init__(self, course: Course, listeners: Iterable[Listener] = ()) -> None:
-        self.course, self.listeners = course, tuple(listeners)
+    ``listeners`` hear of every decision, ``watchers`` of the policy's alone, with its neurons.
+    """
+
+    def __init__(self, course: Course, listeners: Iterable[Listener] = (), watchers: Iterable[Listener] = ()) -> None:
+        self.course, self.listeners, self.watchers = course, tuple(listeners), tuple(watchers)
 
     @cached_property
     def policy(self) -> Policy:
@@ -88,12 +100,14 @@ class Cockpit:
                 driver = ExpertDriver(expert.new_episode, world)
             else:
                 driver, repeat, title = self.policy, self.policy.repeat, self.policy.name
+                listeners += self.watchers
                 world = make_carracing(renderer=self.course.renderer, repeat=repeat)
                 if expert is not None and expert.repeat == repeat:
                     beside = expert.new_episode
             stack.callback(world.close)
+            notes = Notes(advised)
             if job.film is not None:
-                listeners.append(stack.enter_context(video(job.film, title, FPS / repeat)))
+                listeners += [stack.enter_context(video(job.film, title, FPS / repeat)), notes]
             result = drive_episode(
                 world,
                 driver,
@@ -102,8 +116,20 @@ class Cockpit:
                 listeners=listeners,
                 expert=beside,
                 camera=Camera(self.course.disturbance) if job.who == "policy" else None,
+                neurons_every=NEURONS_EVERY if self.watchers else 0,
             )
+        if job.film is not None:
+            keep(job, notes.episode(source=self.course.task, driver=title, meta={}))
         return trace.row(result)
+
+
+def keep(job: Job, episode: Episode) -> None:
+    """Write a filmed episode; the main process lists it when all are there."""
+    assert job.film is not None
+    folder = job.film.parent / DRIVES
+    folder.mkdir(exist_ok=True)
+    with atomic_path(folder / f"episode-{job.seed:07d}.parquet") as partial:
+        partial.write_bytes(to_parquet(episode))
 
 
 class StoppedError(Exception):
@@ -150,13 +176,13 @@ def drive_jobs(
 ) -> Iterator[tuple[Job, Row]]:
     """Drive ``jobs`` and yield each with its row as soon as it is done.
 
-    ``workers`` processes; 0 drives in this process, where ``listeners`` hear every Tick.
+    ``workers`` processes; 0 drives in this process, where ``listeners`` hear every Tick of the policy.
 
     Raises:
         UserError: if a worker dies.
     """
     if workers == 0:
-        cockpit = Cockpit(course, listeners)
+        cockpit = Cockpit(course, watchers=listeners)
         for job in jobs:
             yield job, cockpit.drive(job)
         return

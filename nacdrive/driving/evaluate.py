@@ -13,13 +13,17 @@ import numpy as np
 from nacdrive.base.errors import UserError
 from nacdrive.base.files import read_json, write_json
 from nacdrive.base.runs import plain, run_record
-from nacdrive.driving.crew import Course, Job, drive_jobs
+from nacdrive.data.manifest import MANIFEST, new_manifest, write_manifest
+from nacdrive.data.writer import RecordingWriter
+from nacdrive.driving.crew import DRIVES, Course, Job, drive_jobs
 from nacdrive.driving.record import expert_checksum
 from nacdrive.driving.report import write_report
 from nacdrive.driving.rows import Row, RowFile
 from nacdrive.driving.statistics import fraction, summary
 from nacdrive.driving.tick import Listener
 from nacdrive.experts import load_expert
+from nacdrive.policies import load_policy
+from nacdrive.sims.lazy_carracing import FPS
 
 Progress = Callable[[Job, Row], None]
 FILMED = ("worst", "median", "best")
@@ -134,13 +138,28 @@ def film(evaluation: Evaluation, rows: list[Row], out: Path, workers: int, progr
     for stale in out.glob("*.mp4"):
         if stale.name not in {entry["file"] for entry in films.values()}:
             stale.unlink()
+    seeds = {entry["seed"] for entry in films.values()}
+    for stale in (out / DRIVES).glob("*.parquet"):
+        if stale.stem not in {f"episode-{seed:07d}" for seed in seeds}:
+            stale.unlink()
     for job, again in drive_jobs(evaluation.course, jobs, workers):
         progress(job, again)
         for entry in films.values():
             # Decisions on another kind of processor may differ in the last bit; then the film is of a sister drive.
             if entry["seed"] == job.seed and again["episode_return"] != entry["episode_return"]:
                 entry["filmed_return"] = again["episode_return"]
+    list_drives(evaluation.course, out / DRIVES)
     return films
+
+
+def list_drives(course: Course, folder: Path) -> None:
+    """Make a recording of the filmed drives that lie in ``folder``."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    if any(folder.glob("*.parquet")):
+        expert = load_expert(course.expert).name if course.expert else "none"
+        fps = FPS / load_policy(course.model, expect_task=course.task).repeat
+        write_manifest(folder, new_manifest(source=course.task, fps=fps, expert=expert, recipe={}), [])
+        RecordingWriter(folder, source=course.task, fps=fps, expert=expert, resume=True)
 
 
 def identify(course: Course) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from nacdrive.base.errors import UserError
+from nacdrive.cli.replay import kept_in
+from nacdrive.data.recording import Recording
 from nacdrive.driving.crew import Course, Job
 from nacdrive.driving.disturbance import Disturbance
 from nacdrive.driving.evaluate import Evaluation, evaluate
@@ -48,13 +50,20 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     assert metrics["expert_fraction"]["value"] == pytest.approx(share)
     assert 0 <= metrics["expert_agreement"] <= 1
     assert {job.who for job in heard[:6]} == {"policy", "expert"} and len(heard) == 9
-    assert sum(tick.done for tick in ticks) == 6
+    assert sum(tick.done for tick in ticks) == 3, "who watches sees the policy, not the expert that it is compared with"
 
     films = metrics["films"]
     ranked = sorted(metrics["episodes"], key=lambda row: row["episode_return"])
     assert [films[name]["seed"] for name in ("worst", "median", "best")] == [row["seed"] for row in ranked]
     assert all((tmp_path / film["file"]).stat().st_size > 10_000 for film in films.values())
     assert not any("filmed_return" in film for film in films.values()), "a drive for a video is the same drive"
+
+    # The filmed drives are kept, and replay opens the folder of the evaluation.
+    drives = Recording.open(kept_in(tmp_path))
+    assert [info.seed for info in drives.episodes] == [4_000_000, 4_000_001, 4_000_002]
+    for info, row in zip(drives.episodes, metrics["episodes"], strict=True):
+        assert info.episode_return == pytest.approx(row["episode_return"]) and info.steps == row["decisions"]
+    assert (drives.load(0).expert_choice >= 0).all() and drives.meta["fps"] == 12.5
 
     html = (tmp_path / "report.html").read_text()
     assert not re.search(r'(src|href)="(https?:)?//', html) and "<script" not in html
