@@ -79,8 +79,6 @@ class Measured:
 
     steers: float
     """Commands a second."""
-    fresh: float
-    """Different pictures a second that came back as a command."""
     p50_ms: float
     """Median age of a command's picture."""
     p99_ms: float
@@ -95,7 +93,6 @@ def simulate(port: int, seconds: float, free: bool) -> Measured:
     """Be a simulator for ``seconds``, after two to warm up."""
     born: dict[int, float] = {}
     ages: list[float] = []
-    came: set[int] = set()
     state = {"count": 0, "measuring": False, "drawn": 0}
     noise = np.random.default_rng(0).integers(0, 255, (20, 40, 3), np.uint8)
     road = Image.fromarray(noise).resize((320, 160))
@@ -116,7 +113,6 @@ def simulate(port: int, seconds: float, free: bool) -> Measured:
         number = round(steering * NUMBERS)
         if state["measuring"] and number in born and throttle:
             ages.append(time.perf_counter() - born[number])
-            came.add(number)
 
     with UdacityClient("127.0.0.1", port, telemetry, apply) as client:
         run(client, 2.0, free)
@@ -127,7 +123,6 @@ def simulate(port: int, seconds: float, free: bool) -> Measured:
         p50, p99 = np.percentile(ages, [50, 99]) * 1e3 if ages else (float("nan"),) * 2
         return Measured(
             (client.steers - before) / spent,
-            len(came) / spent,
             float(p50),
             float(p99),
             client.connections - 1,
@@ -280,16 +275,15 @@ def report(found: list[tuple[str, str, str, Measured, float]], seconds: float) -
         "to the frame in which its command is carried out; at 50 frames a second it cannot be below 20 ms. *In flight* "
         "is how many reports of the simulator may be under way: 1 is what `nacdrive drive` uses, for the second one "
         "carries the same picture and only waits; 2 answers both reports that the simulator begins with; the classic "
-        "arrangement has 3. *Pictures/s* counts the reports that came back as a command. The networks are untrained: "
-        "they cost the same.",
+        "arrangement has 3. The networks are untrained: they cost the same.",
         "",
-        "| clock | server | policy | commands/s | pictures/s | age p50 (ms) | age p99 (ms) | decision (ms) | drops |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| clock | server | policy | commands/s | age p50 (ms) | age p99 (ms) | decision (ms) | drops |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, what, clock, measured, decision_ms in found:
         decision = "-" if np.isnan(decision_ms) else f"{decision_ms:.1f}"
         lines.append(
-            f"| {clock} | {name} | {what} | {measured.steers:.1f} | {measured.fresh:.1f} | {measured.p50_ms:.1f} | "
+            f"| {clock} | {name} | {what} | {measured.steers:.1f} | {measured.p50_ms:.1f} | "
             f"{measured.p99_ms:.1f} | {decision} | {measured.drops} |"
         )
     return "\n".join([*lines, ""])

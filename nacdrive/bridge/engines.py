@@ -76,9 +76,10 @@ class Threads:
     def stop(self) -> None:
         """Stop serving."""
         self._stopping.set()
-        self._goodbye()
+        # The port first: the simulator comes back within milliseconds of a goodbye.
         self._server.shutdown()
         self._serving.join()
+        self._goodbye()
 
 
 class Eventlet:
@@ -128,9 +129,10 @@ class Eventlet:
         while not self._stopping.is_set():
             eventlet.sleep(LOOK_S)
             watch()
+        # The port first: the simulator comes back within milliseconds of a goodbye.
+        green.close()
         goodbye()
         eventlet.sleep(LOOK_S)
-        green.close()
         # The pool's thread belongs to this thread's hub.
         eventlet.tpool.killall()
 

@@ -199,8 +199,11 @@ class Bridge:
                 self.dropped += 1
             return
         try:
-            reply = self._steer(car, STOP)
             reply, decision = self._reply(car, data)
+        except Exception:
+            # A fault of our own is no reason to leave the car without an answer.
+            reply = self._steer(car, STOP)
+            raise
         finally:
             car.done()
             if reply is not None:
