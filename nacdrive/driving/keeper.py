@@ -8,6 +8,7 @@ from typing import Any
 
 from nacdrive.data.writer import RecordingWriter
 from nacdrive.driving.notes import Label, Notes, advised, driven
+from nacdrive.driving.record_config import KEYBOARD
 from nacdrive.driving.tick import Tick
 
 
@@ -80,10 +81,8 @@ class Keeper:
 
 def corrections(folder: Path, *, source: str, fps: float) -> Keeper:
     """Keeps what a person drives in a policy's stead, as labels for the policy to learn from."""
-    name = "keyboard"
-    return Keeper(
-        folder, source=source, fps=fps, driver=name, teacher=name, label=driven, wanted=lambda tick: tick.person
-    )
+    options = {"driver": KEYBOARD, "teacher": KEYBOARD}
+    return Keeper(folder, source=source, fps=fps, **options, label=driven, wanted=lambda tick: tick.person)
 
 
 def drives(folder: Path, *, source: str, fps: float, driver: str, teacher: str | None) -> Keeper:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from nacdrive.base.control import Action
 from nacdrive.data.episode import Episode
+from nacdrive.driving.record_config import KEYBOARD
 from nacdrive.driving.tick import Tick
 from nacdrive.sims.carracing import to_action
 
 
 def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
     """The Ticks of a recorded episode, ``number`` being its place in the recording; decision times are unknown."""
-    return list(replayed(episode, number, lambda i: (driven(episode, i), math.nan)))
+    ticks = replayed(episode, number, lambda i: (driven(episode, i), math.nan))
+    if episode.driver != KEYBOARD:
+        return list(ticks)
+    return [replace(tick, person=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
 
 
 def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action, float]]) -> Iterator[Tick]:
@@ -62,7 +67,17 @@ def driven(episode: Episode, i: int) -> Action:
 
 def expert(episode: Episode, i: int) -> Action | None:
     """What the expert would have done at frame ``i``; None where nobody was asked."""
+    if episode.expert_steering is not None:
+        return Action(float(episode.expert_steering[i]), float(episode.throttle[i]), float(episode.brake[i]))
     choice = int(episode.expert_choice[i])
-    if choice < 0 or episode.source != "carracing":
+    if choice < 0 or episode.source != "carracing" or episode.driver == KEYBOARD:
         return None
     return to_action(choice, None if episode.expert_logits is None else episode.expert_logits[i])
+
+
+def policy(episode: Episode, i: int) -> Action | None:
+    """What the policy would have done where a person drove in its stead; None where there was none."""
+    beside = episode.meta.get("policy")
+    if beside is None or beside["steering"][i] is None:
+        return None
+    return Action(*(beside[name][i] for name in ("steering", "throttle", "brake", "choice")))

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,22 @@ def test_recorded_ticks_tell_what_was_driven_and_what_the_expert_would_have_done
     assert ticks[2].action.logits is not None, "where both agree the scores are those of what was driven"
     assert ticks[-1].episode_return == 24.0 and ticks[-1].done
     assert [tick.budget_ms for tick in ticks] == pytest.approx([80.0] * 12)
+
+
+def test_a_replayed_correction_shows_the_person_and_the_policy_beside() -> None:
+    beside = {"steering": [0.0] * 11 + [None], "throttle": [1.0] * 12, "brake": [0.0] * 12, "choice": [3] * 12}
+    ticks = recorded_ticks(replace(make_episode(), driver="keyboard", meta={"policy": beside}))
+    assert all(tick.person and tick.expert is None for tick in ticks)
+    assert ticks[1].action.choice == 1 and ticks[1].policy is not None and ticks[1].policy.choice == 3
+    assert ticks[-1].policy is None, "it had failed"
+
+
+def test_a_continuous_teacher_is_shown_beside_the_steering() -> None:
+    label = np.linspace(-1, 1, 12, dtype=np.float32)
+    unknown = {"choice": np.full(12, -1), "expert_choice": np.full(12, -1), "expert_logits": None}
+    ticks = recorded_ticks(replace(make_episode(), source="udacity", expert_steering=label, **unknown))
+    assert [tick.expert.steering for tick in ticks if tick.expert] == pytest.approx(label.tolist())
+    assert ticks[0].action.choice is None
 
 
 def test_unknown_decision_times_are_nothing_on_the_page() -> None:
