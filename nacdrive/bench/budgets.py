@@ -44,7 +44,7 @@ SIZES: dict[BudgetName, dict[str, Size]] = {
         "emnist": Size(),
         "par": Size(),
         "carracing": Size(drive=20),
-        "udacity": Size(),
+        "udacity": Size(drive=5),
         "pronostia": Size(),
     },
 }

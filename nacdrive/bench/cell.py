@@ -13,6 +13,7 @@ import torch
 from nacdrive.base.errors import UserError
 from nacdrive.base.runs import plain, run_record, seed_everything
 from nacdrive.bench.budgets import Size
+from nacdrive.bench.closed_loop import drive
 from nacdrive.tasks.made_up import is_made_up
 from nacdrive.tasks.problem import Fold, Problem, ProtocolName, load_problem
 from nacdrive.training.config import FitConfig
@@ -20,6 +21,8 @@ from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.outputs import outputs
 
 Result = dict[str, Any]
+DRIVEN = ("carracing", "udacity")
+"""Tasks with a closed loop."""
 OnStep = Callable[[FitUpdate], None]
 
 
@@ -125,7 +128,10 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "test_sequences": {task: len(samples) for task, samples in fold.tests.items()},
         "fit": plain(config),
     }
-    problem.save(network, cell.folder / "model.pt", about(cell, fold, fitted, result))
+    model = cell.folder / "model.pt"
+    problem.save(network, model, about(cell, fold, fitted, result))
+    if cell.size.drive and cell.problem in DRIVEN and model.exists():
+        scores[cell.problem] |= drive(cell.problem, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
 

@@ -35,6 +35,8 @@ class TableConfig:
     """Most epochs; 0: as the budget says."""
     most: int = 0
     """About how many sequences to learn from; 0: as the budget says."""
+    drive: int = 0
+    """Tracks that a trained policy of carracing or udacity drives; 0: as the budget says."""
     seed: int = 0
     """Seeds splits, weights and batches."""
     device: str = "cpu"
@@ -51,7 +53,7 @@ class TableConfig:
     """Delete the result in --out first."""
 
     def __post_init__(self) -> None:
-        for name in ("folds", "epochs", "most", "seed", "workers"):
+        for name in ("folds", "epochs", "most", "drive", "seed", "workers"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name} is {getattr(self, name)}: it must not be negative.")
 

@@ -86,7 +86,7 @@ def plan(config: TableConfig) -> Grid:
 def size(config: TableConfig, problem: str) -> Size:
     """The budget of one training, with what the command line says."""
     budget = SIZES[config.budget][problem]
-    given = {name: getattr(config, name) for name in ("epochs", "most") if getattr(config, name)}
+    given = {name: getattr(config, name) for name in ("epochs", "most", "drive") if getattr(config, name)}
     return dataclasses.replace(budget, **given)
 
 

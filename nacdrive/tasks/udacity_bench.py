@@ -21,6 +21,9 @@ from nacdrive.tasks.udacity import center_alone, with_sides
 
 MSE = Measure("mse", "steering MSE", higher=False, digits=4, paper=True)
 MAE = Measure("mae", "steering MAE", higher=False, digits=4)
+AUTONOMY = Measure("autonomy", "autonomy in closed loop, %", higher=True, digits=1)
+OFF_ROAD = Measure("off_road_per_lap", "off road, per lap", higher=False)
+OFFSET = Measure("offset_mean_m", "mean distance from the lane's middle, m", higher=False)
 AUGMENTED = 0.6
 """Probability with which the authors' script changes a frame."""
 
@@ -50,10 +53,11 @@ class MapRows(DrivingNetwork):
 class UdacityBench(DrivingProblem):
     """The task under one protocol."""
 
-    measures = {"udacity": (MSE, MAE)}
-
     def __init__(self, protocol: ProtocolName) -> None:
         super().__init__("udacity", protocol)
+        # The authors' form is no policy: it cannot drive.
+        driven = (AUTONOMY, OFF_ROAD, OFFSET) if protocol == "sequence" else ()
+        self.measures = {"udacity": (MSE, MAE, *driven)}
         self.settings: dict[str, Any] = {"batch": 8, "chunk": 16, "epochs": 10, "class_weights": 0.0}
         if protocol == "paper":
             self.settings |= {

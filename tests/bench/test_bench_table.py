@@ -169,3 +169,15 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     assert results["emnist/gru/0"]["status"] == "done"
     assert "lacks train-images" in results["emnist/gru/1"]["reason"]
     assert [e.done for e in entries(list(results.values()), config)] == [1]
+
+
+@pytest.mark.slow
+def test_a_policy_of_the_bench_drives_the_tracks_it_is_asked_to(tmp_path):
+    config = TableConfig(tasks=("carracing",), models=("dense",), most=60, drive=1, data=tmp_path, out=tmp_path / "out")
+    (result,) = compute(plan(config), config, *QUIET).values()
+    assert result["status"] == "done", result
+    scores = result["scores"]["carracing"]
+    assert -100 <= scores["return"] <= 950
+    assert scores["expert_fraction"] < 1.2
+    (entry,) = write_tables(config.folder, [result], config, "command")
+    assert "return" in entry.values
