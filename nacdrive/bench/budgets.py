@@ -38,7 +38,7 @@ SIZES: dict[BudgetName, dict[str, Size]] = {
         "par": Size(10),
         "carracing": Size(4),
         "udacity": Size(4),
-        "pronostia": Size(12),
+        "pronostia": Size(60),
     },
     "full": {
         "emnist": Size(),

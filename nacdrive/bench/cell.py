@@ -14,6 +14,8 @@ from nacdrive.base.errors import UserError
 from nacdrive.base.runs import plain, run_record, seed_everything
 from nacdrive.bench.budgets import Size
 from nacdrive.bench.closed_loop import drive
+from nacdrive.bench.plots import HOURS, plot_wear
+from nacdrive.tasks.bearings import Bearings
 from nacdrive.tasks.made_up import is_made_up
 from nacdrive.tasks.problem import Fold, Problem, ProtocolName, load_problem
 from nacdrive.training.config import FitConfig
@@ -115,7 +117,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     config = fit_config(problem, cell)
     fitted = fit(network, problem, fold.train, fold.valid, config, cell.folder, device=cell.device, on_step=on_step)
     began = time.perf_counter()
-    scores = {task: test(problem, task, network, fold, cell.device) for task in cell.tasks if task in fold.tests}
+    scores = {task: test(problem, task, network, fold, cell) for task in cell.tasks if task in fold.tests}
     result: Result = {
         "fold_name": fold.name,
         "scores": scores,
@@ -144,12 +146,20 @@ def fit_config(problem: Problem, cell: Cell) -> FitConfig:
     return FitConfig(**settings, seed=cell.seed + cell.fold)
 
 
-def test(problem: Problem, task: str, network: torch.nn.Module, fold: Fold, device: str) -> dict[str, Any]:
-    """Every measure of one task."""
-    answers = outputs(network, problem, fold.tests[task], batch=problem.settings.get("valid_batch", 1), device=device)
+def test(problem: Problem, task: str, network: torch.nn.Module, fold: Fold, cell: Cell) -> dict[str, Any]:
+    """Every measure of one task; of bearings also a figure of their wear (the paper's Figure 3)."""
+    samples = fold.tests[task]
+    batch = problem.settings.get("valid_batch", 1)
+    answers = outputs(network, problem, samples, batch=batch, device=cell.device)
     if not all(bool(y.isfinite().all()) for y in answers):
         raise FloatingPointError(f"the network's answers to the test part of {task} are not finite")
-    return dict(problem.score(task, answers, fold.tests[task]))
+    if isinstance(problem, Bearings):
+        axis = HOURS if cell.protocol == "sequence" else "rows"
+        made_up = ", MADE-UP DATA" if is_made_up(cell.places[task]) else ""
+        title = f"{task}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
+        curves = problem.curves(task, answers, samples)
+        plot_wear(curves, cell.folder / f"wear-{task}.png", title=title, known=True, axis=axis)
+    return dict(problem.score(task, answers, samples))
 
 
 def about(cell: Cell, fold: Fold, fitted: FitResult, result: Result) -> dict[str, Any]:

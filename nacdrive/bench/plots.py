@@ -12,7 +12,14 @@ from nacdrive.tasks.bearings import WearCurve
 INK, TRUE, PREDICTED = "#1f2933", "#8a94a0", "#c2410c"
 
 
-def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known: bool) -> None:
+def plot_wear(
+    curves: Mapping[str, WearCurve],
+    path: Path,
+    *,
+    title: str,
+    known: bool,
+    axis: str = "hours since the first snapshot",
+) -> None:
     """One panel per bearing: predicted wear over time, beside the true one where it is ``known``."""
     import matplotlib
 
@@ -24,12 +31,12 @@ def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known:
     figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 2.9 * rows), squeeze=False, sharey=True)
     panels: list[Any] = list(axes.flat)
     for panel, (name, curve) in zip(panels, curves.items(), strict=False):
-        hours = curve.t_s / 3600
+        hours = curve.t_s / 3600 if axis == HOURS else curve.t_s
         if known:
             panel.plot(hours, curve.truth, color=TRUE, lw=1.6, label="true")
         panel.plot(hours, curve.predicted, color=PREDICTED, lw=1.0, label="predicted")
         panel.set_title(f"{name}, RMSE {curve.rmse:.2f}" if known else name, fontsize=10, color=INK)
-        panel.set_xlabel("hours since the first snapshot")
+        panel.set_xlabel(axis)
         panel.set_ylim(-0.05, 1.05)
     for panel in panels[len(curves) :]:
         panel.axis("off")

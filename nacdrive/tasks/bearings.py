@@ -133,6 +133,14 @@ class Bearings(Regression):
         )  # fmt: skip
         return SeriesNetwork(config)
 
+    def curves(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:
+        """Wear over time of each test bearing; the paper's rows count as a second each, for their times are scaled."""
+        if self.protocol == "sequence":
+            return wear_curves(outputs, samples)
+        y = np.array([float(value) for value in outputs])
+        truth = np.array([float(sample.labels["target"]) for sample in samples])
+        return {PAPER_TEST[task]: WearCurve(np.arange(len(y), dtype=np.float64), y, truth)}
+
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """See ``Problem.score``; ``rmse`` and the scores are those of the held-out bearing, or of all of XJTU-SY."""
         if self.protocol == "paper":
