@@ -12,14 +12,10 @@ from nacdrive.tasks.bearings import WearCurve
 INK, TRUE, PREDICTED = "#1f2933", "#8a94a0", "#c2410c"
 
 
-def plot_wear(
-    curves: Mapping[str, WearCurve],
-    path: Path,
-    *,
-    title: str,
-    known: bool,
-    axis: str = "hours since the first snapshot",
-) -> None:
+HOURS = "hours since the first snapshot"
+
+
+def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known: bool, axis: str = HOURS) -> None:
     """One panel per bearing: predicted wear over time, beside the true one where it is ``known``."""
     import matplotlib
 
