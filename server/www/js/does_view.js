@@ -63,7 +63,7 @@ export class DoesView {
     this.wheel.set(row.steering, row.expert_steering, row.policy_steering, row.person === 1);
     for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`], row[`policy_${name}`]);
     this.card.dataset.person = row.person ? "yes" : "no";
-    put($("does-note"), row.person ? "a person drives, the policy beside" : "what it decides now");
+    put($("does-note"), !row.person ? "what it decides now" : known(row.policy_steering) ? "a person drives, the policy beside" : "a person drives");
     put($("verb"), verb(row));
     this.showChoices(row, parts);
     this.showExpert(row);
