@@ -7,6 +7,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -94,5 +95,7 @@ def work(cell: Cell, pipe: Connection) -> None:
                 {"state": "training", "done": done, "total": update.steps * update.epochs, "loss": update.train_loss}
             )
 
-    pipe.send(run_cell(cell, on_step))
-    pipe.close()
+    # The main process may have ended meanwhile; then nobody is left to be told.
+    with suppress(BrokenPipeError):
+        pipe.send(run_cell(cell, on_step))
+        pipe.close()
