@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from nacdrive import sequence
-from nacdrive.sequence import contiformer_linear, kernels, ltc
+from nacdrive.sequence import contiformer, contiformer_linear, kernels, ltc
 from nacdrive.sequence.contiformer import INSTANT
 from nacdrive.sequence.cta import _AttendingState
 from nacdrive.sequence.linear_scan import linear_scan, parallel, sequential
@@ -243,17 +243,26 @@ def heads_of(layer, x):
     return q / math.sqrt(D // H), k, v
 
 
-def test_contiformer_equals_its_trajectories_pair_by_pair():
+def test_contiformer_equals_its_trajectories_pair_by_pair(monkeypatch):
+    monkeypatch.setattr(contiformer, "BLOCK", 4)
     layer, x, t = layer_of("contiformer"), random(B, T, F), times()
     q, k, v = heads_of(layer, x)
 
     def carried(j, i):
         pair = torch.cat([k[:, :, j], v[:, :, j]], dim=-1)
         for m in range(j, i):
-            pair = layer.flow(pair, (t[:, m + 1] - t[:, m])[:, None, None])
+            pair = contiformer.flow(pair, (t[:, m + 1] - t[:, m])[:, None, None], layer.weights())
         return pair.chunk(2, dim=-1)
 
     torch.testing.assert_close(layer(x, t), trajectories_pair_by_pair(layer, q, t, carried))
+
+
+def test_gradients_of_contiformer(monkeypatch):
+    monkeypatch.setattr(contiformer, "BLOCK", 2)
+    shapes = [(1, 2, 5, 2), (1, 2, 5, 4), (1, 5), (4, 4), (4,), (4, 4), (4,)]
+    inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    inputs[2] = inputs[2].abs()
+    assert gradcheck(contiformer._Rows.apply, [s.requires_grad_(i != 2) for i, s in enumerate(inputs)])
 
 
 def test_contiformer_linear_equals_its_trajectories_pair_by_pair(monkeypatch):

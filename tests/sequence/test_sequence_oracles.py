@@ -8,6 +8,7 @@ from torch import nn
 from torchdiffeq import odeint
 
 from nacdrive import sequence
+from nacdrive.sequence import contiformer
 
 B, T, F, D, H = 3, 7, 5, 8, 2
 
@@ -174,4 +175,6 @@ def test_pairs_of_contiformer_follow_their_ode(x):
     def change(p):
         return layer.outer(layer.inner(p).tanh())
 
-    torch.testing.assert_close(layer.flow(pairs, gap[:, None]), solved(change, pairs, gap), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        contiformer.flow(pairs, gap[:, None], layer.weights()), solved(change, pairs, gap), atol=1e-6, rtol=1e-5
+    )
