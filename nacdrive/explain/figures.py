@@ -36,7 +36,9 @@ def side(steering: float) -> str:
 
 def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
     """Frames, and below each the saliency over it; headed by what the policy decided and how sure it was."""
-    figure = Figure(figsize=(1.75 * len(ticks) + 0.3, 4.4), layout="constrained")
+    height, width = ticks[0].frame.shape[:2]
+    wide = 1.75 if width <= height else 2.6
+    figure = Figure(figsize=(wide * len(ticks) + 0.3, 0.9 + 2 * wide * height / width), layout="constrained")
     axes = np.atleast_2d(figure.subplots(2, len(ticks), squeeze=False))
     for column, tick in enumerate(ticks):
         top, bottom = axes[0, column], axes[1, column]
