@@ -12,7 +12,7 @@ import tyro
 
 from nacdrive.base.errors import UserError, unknown_name
 from nacdrive.driving.disturbance import Disturbance
-from nacdrive.sims.seeds import PUPIL_TEST
+from nacdrive.sims.seeds import PUPIL_RECORDING, PUPIL_TEST
 
 if TYPE_CHECKING:
     from nacdrive.driving.keeper import Keeper
@@ -210,14 +210,18 @@ def keepers(config: DriveConfig, stack: ExitStack, policy: str, expert: str | No
         whole = drives(config.record, source=config.env, fps=fps, driver=policy, teacher=expert)
         found.append(("drives", whole))
     for what, keeper in found:
-        stack.push(lambda *_, what=what, keeper=keeper: print(kept(what, keeper), end="", flush=True))
+        stack.push(lambda *_, what=what, keeper=keeper: print(kept(what, keeper, config.seed), end="", flush=True))
         stack.enter_context(keeper)
     return [keeper for _, keeper in found]
 
 
-def kept(what: str, keeper: Keeper) -> str:
+def kept(what: str, keeper: Keeper, seed: int) -> str:
     """What is in a recording now; nothing where nothing was added."""
-    return f"{keeper.kept} {what} added to {keeper.folder}\n" if keeper.kept else ""
+    if not keeper.kept:
+        return ""
+    # Who learns from the tracks of the test is not tested on them any more.
+    test = f" (track {seed} is for judging policies: drive with --seed {PUPIL_RECORDING.start} for ones to learn from)"
+    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed in PUPIL_TEST else ''}\n"
 
 
 def hold() -> None:
