@@ -124,13 +124,13 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     import torch
 
     from nacdrive.base.places import find_model
+    from nacdrive.cli.page import open_page
     from nacdrive.driving.control import Control
     from nacdrive.driving.disturbance import Camera
     from nacdrive.driving.loop import drive_episode
     from nacdrive.driving.tick import Listener
     from nacdrive.driving.video import video
     from nacdrive.experts import load_expert
-    from nacdrive.live import LiveServer
     from nacdrive.policies import load_policy
     from nacdrive.sims.carracing import ACTIONS, make_carracing
     from nacdrive.sims.lazy_carracing import FPS
@@ -156,16 +156,8 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         listeners: list[Listener] = []
         page = None
         if watched:
-            page = LiveServer(
-                config.host,
-                config.page,
-                f"{policy.name} on CarRacing",
-                policy.circuit(),
-                choices=ACTIONS,
-                control=control,
-            )
-            print(f"watch at {page.start()}", flush=True)
-            watching.callback(page.stop)
+            what = {"circuit": policy.circuit(), "choices": ACTIONS, "control": control}
+            page = open_page(watching, config.host, config.page, f"{policy.name} on CarRacing", **what)
             listeners.append(page.publish)
         with ExitStack() as driving:
             world = make_carracing(renderer=config.renderer, repeat=policy.repeat)
