@@ -13,6 +13,7 @@ from nacdrive.driving.dagger import Practice, practise
 from nacdrive.driving.teach_config import TrainConfig
 from nacdrive.driving.udacity_offline import cross_validate, errors, predict
 from nacdrive.policies import load_policy, save_policy
+from nacdrive.tasks import Sample
 from nacdrive.tasks.udacity import TASK
 from nacdrive.training.config import FitConfig
 
@@ -59,7 +60,7 @@ def test_practice_is_labelled_by_the_geometric_driver(tmp_path):
 
 
 def test_errors_by_blocks_are_of_networks_that_did_not_see_them(log):
-    samples = TASK.load([log])
+    samples = [Sample(s.name, {name: x[::4] for name, x in s.fields.items()}) for s in TASK.load([log])]
     config = FitConfig(epochs=1, batch=8, patience=0, augment=False)
     with pytest.raises(Exception, match="cannot be cut into 5 parts"):
         cross_validate(samples, "dense", 1, config, sides=False)
