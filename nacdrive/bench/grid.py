@@ -100,9 +100,9 @@ def claim(folder: Path, config: TableConfig) -> None:
     if path.exists():
         before, now = read_json(path)["config"], plain(config)
         changed = [
-            f"--{name} {before.get(name)} instead of {value}"
+            f"--{name} {before[name]} instead of {value}"
             for name, value in now.items()
-            if name not in FREE_TO_CHANGE and before.get(name) != value
+            if name not in FREE_TO_CHANGE and name in before and before[name] != value
         ]
         if changed:
             raise UserError(
