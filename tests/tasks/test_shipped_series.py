@@ -1,0 +1,52 @@
+"""The trained models for series that come with nacdrive."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nacdrive.base.places import shipped
+from nacdrive.bench.answers import Model, wear
+from nacdrive.tasks.bearings import cut, wear_curves
+from nacdrive.tasks.lives import read_lives
+
+torch.set_num_threads(1)
+XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
+CARDS = sorted(path for task in ("emnist", "pronostia") for path in (shipped("agents") / task).glob("*.pt"))
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_shipped_model_loads_and_has_its_card_and_log(path):
+    model = Model.load(path.name, path.parent.name, "cpu")
+    assert model.path == path
+    assert model.meta["made_up"] == []
+    assert path.name in path.with_suffix(".md").read_text()
+    assert path.with_suffix(".metrics.jsonl").is_file()
+    assert f"{sum(p.numel() for p in model.network.parameters()):,} parameters" in path.with_suffix(".md").read_text()
+
+
+def test_pronostia_and_emnist_have_a_nac():
+    assert "pronostia" in {path.parent.name for path in CARDS}
+
+
+@pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
+def test_the_shipped_bearing_model_sees_wear_where_no_training_was():
+    model = Model.load("nac_exact.pt", "pronostia", "cpu")
+    lives = [life for life in read_lives("xjtu-sy", XJTU) if life.name in ("Bearing1_1", "Bearing1_3")]
+    samples = cut(lives)
+    for curve in wear_curves(model.ask(samples), samples).values():
+        assert curve.rmse < 0.15
+        assert curve.predicted[: len(curve.t_s) // 3].max() < 0.1
+        assert curve.predicted[-3:].min() > 0.8
+
+
+def test_a_bearing_without_wear_has_no_remaining_life(tmp_path):
+    from nacdrive.bench.made_up import make_up
+
+    make_up("pronostia", tmp_path)
+    bearing = tmp_path / "Full_Test_Set/Bearing2_7"
+    for file in sorted(bearing.glob("acc_*.csv"))[12:]:
+        file.unlink()
+    (curve,) = wear(Model.load("nac_exact.pt", "pronostia", "cpu"), bearing).values()
+    assert len(curve.t_s) == 12
+    assert (curve.remaining_s() == float("inf")).all()
