@@ -103,7 +103,12 @@ def evaluate_lake(
     """
     claim(out, course)
     files = {track: RowFile(out / f"{track}.jsonl") for track in tracks}
-    jobs = [LakeJob(track, seed) for seed in seeds for track in tracks if seed not in files[track].rows]
+    jobs = []
+    for job in (LakeJob(track, seed) for seed in seeds for track in tracks):
+        if job.seed in files[job.track].rows:
+            progress(job, files[job.track].rows[job.seed])
+        else:
+            jobs.append(job)
     for job, row in drive_jobs(course, jobs, workers, listeners):
         files[job.track].add(row)
         progress(job, row)

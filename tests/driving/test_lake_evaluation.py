@@ -95,7 +95,9 @@ def test_an_evaluation_is_resumed_and_does_not_mix_with_another(model, tmp_path)
     options = {"workers": 0, "films": False, "progress": note}
     evaluate_lake(course, ["lake"], range(2), tmp_path / "out", **options)
     metrics = evaluate_lake(course, ["lake", "mountain"], range(2), tmp_path / "out", **options)
-    assert driven == [("lake", 0), ("lake", 1), ("mountain", 0), ("mountain", 1)]
+    lake, mountain = [("lake", 0), ("lake", 1)], [("mountain", 0), ("mountain", 1)]
+    assert driven == [*lake, lake[0], lake[1], *mountain], "what is there already is told first"
+    assert len((tmp_path / "out" / "lake.jsonl").read_text().splitlines()) == 2
     assert metrics["tracks"]["lake"]["drives"] == 2
     assert len(metrics["drives"]) == 4
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["tracks"] == metrics["tracks"]
