@@ -33,7 +33,7 @@ class Grid:
     """Everything that a run computes."""
 
     cells: list[Cell]
-    """In the order of computing: the quick ones of every task first."""
+    """In the order of computing."""
     places: dict[str, Path]
     """Folder of each task's data."""
     folder: Path
