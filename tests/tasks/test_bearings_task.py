@@ -181,12 +181,13 @@ def test_one_bearing_is_too_few(places):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("protocol", ["sequence", "paper"])
-def test_trains_and_answers_on_cuda(places, tmp_path, protocol):
-    problem = load_problem("pronostia", protocol)
-    fold = problem.folds(places, 1, 0, 60)[0]
+@pytest.mark.parametrize(("task", "protocol"), [("pronostia", "sequence"), ("xjtu-sy", "sequence"), ("hust", "paper")])
+def test_trains_and_answers_on_cuda(places, tmp_path, task, protocol):
+    make_up(task, tmp_path / task)
+    problem = load_problem(task, protocol)
+    fold = problem.folds({**places, task: tmp_path / task}, 1, 0, 60)[0]
     network = problem.network("nac-exact", fold.train)
     config = FitConfig(**{**problem.settings, "epochs": 1})
     fit(network, problem, fold.train, fold.valid, config, tmp_path, device="cuda")
-    answers = outputs(network, problem, fold.tests["pronostia"], device="cuda")
+    answers = outputs(network, problem, fold.tests[task], device="cuda")
     assert all(y.isfinite().all() for y in answers)
