@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nacdrive.base.errors import UserError
+from nacdrive.sequence.contract import SequenceLayer
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
 from nacdrive.tasks.splits import seeded
@@ -161,7 +162,7 @@ class Fitting:
         batch = self.moved(batch)
         self.network.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
             outputs = self.network(*(batch[name] for name in self.task.inputs))
@@ -241,10 +242,29 @@ class Fitting:
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:
-    """Adam, or AdamW that decays weights but not biases."""
-    if config.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    matrices: list[Tensor] = [p for p in network.parameters() if p.ndim > 1]
-    others: list[Tensor] = [p for p in network.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate)
+    """Adam, or AdamW that decays weights but not biases; a sequence layer's own wishes come first.
+
+    A group's ``factor`` is its learning rate as a multiple of the config's.
+    """
+    decay = config.weight_decay if config.optimizer == "adamw" else 0.0
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay}, {"params": [], "weight_decay": 0.0}]
+    special = wishes(network)
+    for name, parameter in network.named_parameters():
+        if name in special:
+            own = {"weight_decay": decay, "lr": config.learning_rate, **special[name]}
+            factor = own["lr"] / config.learning_rate
+            groups.append({"params": [parameter], "weight_decay": own["weight_decay"], "factor": factor})
+        else:
+            groups[parameter.ndim <= 1]["params"].append(parameter)
+    make = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return make(groups, lr=config.learning_rate)
+
+
+def wishes(network: nn.Module) -> dict[str, dict[str, float]]:
+    """What the sequence layers of ``network`` ask of the optimizer, by the parameter's name in the network."""
+    return {
+        f"{prefix}.{name}".lstrip("."): wish
+        for prefix, layer in network.named_modules()
+        if isinstance(layer, SequenceLayer)
+        for name, wish in layer.optimizer_options().items()
+    }

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from nacdrive.base.errors import UserError
+from nacdrive.sequence import build
 from nacdrive.tasks import Sample
 from nacdrive.training.batches import Batches
-from nacdrive.training.fit import Fitting, checkpoint_path, fit
+from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import Fitting, checkpoint_path, fit, make_optimizer
 from nacdrive.training.log import read_rows
 
 
@@ -245,3 +247,15 @@ def test_checkpoints_from_before_the_measure_had_its_name_are_resumed(network, t
     torch.save({**kept, "progress": {**kept["progress"], "best_accuracy": best}}, path)
     result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
     assert result.progress.best_measure == best
+
+
+def test_a_layer_may_ask_for_optimizer_options_of_its_own() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4), build("s4", 4, 1, 8))
+    optimizer = make_optimizer(network, FitConfig(learning_rate=1e-2, weight_decay=0.1))
+    groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    named = dict(network.named_parameters())
+    assert set(groups) == {id(p) for p in named.values()}
+    assert groups[id(named["1.log_decay"])]["weight_decay"] == 0.0
+    assert groups[id(named["1.log_decay"])]["factor"] == pytest.approx(0.1)
+    assert groups[id(named["0.weight"])]["weight_decay"] == 0.1
+    assert groups[id(named["0.bias"])]["weight_decay"] == 0.0
