@@ -24,7 +24,7 @@ A policy for the Udacity simulator: five convolutions (24-36-48-64-64, ELU) on r
 resized to 66x200 YUV, dropout 0.5, {model} (100-d, 20 heads) over the last {window} frames with their times, dense
 64-1. {parameters:,} parameters. It steers; a controller holds the speed.
 
-Driving the two built-in tracks for {laps:g} laps at {speed:g} mph, {hz:g} frames a second, under {skies} skies that no
+Driving the two built-in tracks for {laps} at {speed:g} mph, {hz:g} frames a second, under {skies} skies that no
 training saw (seeds {first} to {last}; light, shadows, colours, what stands beside the road and the start differ, the
 two roads are those of the training):
 
@@ -79,7 +79,7 @@ def card(policy: Policy, file: Path, metrics: dict[str, Any]) -> str:
         "model": policy.config.model,
         "window": policy.config.window,
         "parameters": sum(p.numel() for p in policy.network.parameters()),
-        "laps": course["laps"],
+        "laps": "1 lap" if course["laps"] == 1 else f"{course['laps']:g} laps",
         "speed": course["speed_mph"],
         "hz": 50 / course["repeat"],
         "skies": len(seeds),
