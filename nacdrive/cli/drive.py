@@ -83,10 +83,6 @@ class DriveConfig:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed < 0:
             raise UserError(f"--seed is {self.seed}: it must not be negative.")
-        if self.sim != "none" and self.allow_control:
-            raise UserError(
-                "--allow-control does not reach a simulator: hold W or S in its own window to drive by hand."
-            )
         if not 0 < self.speed <= 30:
             raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the simulator goes no faster.")
         if self.pace is not None and not self.pace >= 0:
@@ -207,13 +203,13 @@ def keepers(config: DriveConfig, stack: ExitStack, policy: str, expert: str | No
     return [keeper for _, keeper in found]
 
 
-def kept(what: str, keeper: Keeper, seed: int) -> str:
-    """What is in a recording now; nothing where nothing was added."""
+def kept(what: str, keeper: Keeper, seed: int | None = None) -> str:
+    """What is in a recording now; nothing where nothing was added. ``seed``: the first track, where tracks have one."""
     if not keeper.kept:
         return ""
     # Who learns from the tracks of the test is not tested on them any more.
     test = f" (track {seed} is for judging policies: drive with --seed {PUPIL_RECORDING.start} for ones to learn from)"
-    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed in PUPIL_TEST else ''}\n"
+    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed is not None and seed in PUPIL_TEST else ''}\n"
 
 
 def hold() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ FILM_FPS = 25.0
 EPISODE_STEPS = 1500
 """Half a minute: a recorder keeps an episode in memory."""
 LOOK_S = 0.2
+STARTED_OVER = "started over: the policy has forgotten the drive; the car stays, for only its simulator can move it"
 
 
 def drive_simulator(config: DriveConfig) -> int:
@@ -32,6 +34,8 @@ def drive_simulator(config: DriveConfig) -> int:
     from nacdrive.base.places import find_model
     from nacdrive.bridge import Bridge
     from nacdrive.bridge.telemetry import MPS_PER_MPH
+    from nacdrive.cli.page import open_page
+    from nacdrive.driving.control import Control
     from nacdrive.driving.simulator import SimulatorDriver
     from nacdrive.policies import load_policy
     from nacdrive.sims.speed import SpeedController
@@ -39,13 +43,19 @@ def drive_simulator(config: DriveConfig) -> int:
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, config.sim), device=config.device, expect_task=config.sim)
     port = PORT if config.port is None else config.port
+    pace_s = config.pace if config.pace is not None else policy.config.gap_s * (policy.config.window > 1)
+    control = Control(started_over=STARTED_OVER) if config.allow_control else None
     with ExitStack() as stack:
-        page = None if config.headless else open_page(config, policy, stack)
-        listeners = keepers(config, policy.name, stack)
+        page, title = None, f"{policy.name} on the Udacity simulator"
+        if not config.headless:
+            page = open_page(stack, config.host, config.page, title, circuit=policy.circuit(), control=control)
+        listeners = keepers(config, policy.name, pace_s, stack)
         driver = SimulatorDriver(
             policy,
             [page.publish, *listeners] if page is not None else listeners,
-            pace_s=config.pace if config.pace is not None else policy.config.gap_s * (policy.config.window > 1),
+            speed=SpeedController(config.speed * MPS_PER_MPH),
+            control=control,
+            pace_s=pace_s,
             watched=lambda: page is not None and page.viewers > 0,
             neurons_every=config.neurons_every,
             saliency=look_of(policy) if page is not None and config.saliency_every else None,
@@ -56,10 +66,9 @@ def drive_simulator(config: DriveConfig) -> int:
         bridge = stack.enter_context(
             Bridge(
                 driver.decide,
-                SpeedController(config.speed * MPS_PER_MPH),
-                config.host,
-                port,
-                config.server,
+                host=config.host,
+                port=port,
+                engine=config.server,
                 on_event=driver.on_event,
                 on_decision=driver.on_decision,
                 begin=driver.begin,
@@ -91,16 +100,6 @@ def attend(
             page.status((f"Safety stop: {stop}" if stop else "") if bridge.connected else waiting)
 
 
-def open_page(config: DriveConfig, policy: Policy, stack: ExitStack) -> LiveServer:
-    """The live page, served until the end of ``stack``."""
-    from nacdrive.live import LiveServer
-
-    page = LiveServer(config.host, config.page, f"{policy.name} on the Udacity simulator", policy.circuit())
-    print(f"watch at {page.start()}", flush=True)
-    stack.callback(page.stop)
-    return page
-
-
 def look_of(policy: Policy) -> Saliency:
     """Where the policy looks."""
     from nacdrive.explain.saliency import GradCam
@@ -108,16 +107,22 @@ def look_of(policy: Policy) -> Saliency:
     return GradCam(policy)
 
 
-def keepers(config: DriveConfig, policy: str, stack: ExitStack) -> list[Listener]:
+def keepers(config: DriveConfig, policy: str, pace_s: float, stack: ExitStack) -> list[Listener]:
     """Who films and who records, as ``config`` asks; what they have is kept at the end of ``stack``."""
     from nacdrive.cli.drive import kept
-    from nacdrive.driving.keeper import drives
+    from nacdrive.driving.keeper import corrections, drives
     from nacdrive.driving.simulator import at_rate, in_pieces
     from nacdrive.driving.video import video
 
     found: list[Listener] = []
     if config.video is not None:
         found.append(at_rate(stack.enter_context(video(config.video, policy, FILM_FPS)), FILM_FPS))
+    if config.allow_control:
+        folder = config.corrections or Path("recordings") / f"corrections-{policy}"
+        # At the policy's pace: it is to learn from what it would have seen.
+        by_person = corrections(folder, source=config.sim, fps=1 / pace_s if pace_s else FPS)
+        stack.push(lambda *_: print(kept("corrections", by_person), end="", flush=True))
+        found.append(in_pieces(stack.enter_context(by_person), EPISODE_STEPS, pace_s))
     if config.record is not None:
         keeper = drives(config.record, source=config.sim, fps=FPS, driver=policy, teacher=None)
         stack.push(lambda *_: print(kept("drives", keeper), end="", flush=True))

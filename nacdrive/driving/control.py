@@ -37,15 +37,20 @@ class Control:
         needs_person: whether the drive stands still while nobody is at the wheel, for it has no other driver.
         silence_s: how long nothing may be heard of the person at the wheel.
         clock: seconds that pass steadily.
+        started_over: what is told of a reset.
     """
 
     def __init__(
-        self, needs_person: bool = False, silence_s: float = SILENCE_S, clock: Callable[[], float] = time.monotonic
+        self,
+        needs_person: bool = False,
+        silence_s: float = SILENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+        started_over: str = "started over",
     ) -> None:
         self.needs_person = needs_person
         self.on_change: Callable[[], None] = lambda: None
         """Called after every change of ``state``, from whichever thread made it."""
-        self._silence_s, self._clock = silence_s, clock
+        self._silence_s, self._clock, self._started_over = silence_s, clock, started_over
         self._changed = Condition()
         self._paused = self._reset = False
         self._paused_at = 0.0
@@ -76,7 +81,7 @@ class Control:
         with self._change():
             self._resume()
             self._reset = True
-            self._events.append("started over")
+            self._events.append(self._started_over)
 
     def take(self, who: int) -> bool:
         """Give browser ``who`` the wheel; False if another one has it."""

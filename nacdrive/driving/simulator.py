@@ -17,8 +17,11 @@ from nacdrive.base.control import Action
 from nacdrive.base.errors import UserError
 from nacdrive.bridge.telemetry import HEIGHT, WIDTH
 from nacdrive.bridge.wheel import Decision, Frame
+from nacdrive.driving.control import Control
+from nacdrive.driving.helm import ByPerson, Helm
 from nacdrive.driving.roles import Driver, Saliency
 from nacdrive.driving.tick import Listener, Tick
+from nacdrive.sims.speed import SpeedController
 
 BACKLOG = 250
 """Decisions that slow listeners (a film, a recording) may be behind: five seconds."""
@@ -36,6 +39,8 @@ class SimulatorDriver:
     Args:
         policy: Who decides.
         listeners: Who is told of every decision.
+        speed: Gives throttle and brake in place of the policy's own; None leaves those.
+        control: What people at browsers want; None lets nobody but the policy drive.
         pace_s: Least time between two decisions of the policy, in seconds; in between the last one holds. A memory of
             several frames is used to the pace of its training, and simulators send up to 60 pictures a second.
         watched: Whether somebody looks at the neurons now.
@@ -50,6 +55,8 @@ class SimulatorDriver:
         policy: Driver,
         listeners: Iterable[Listener] = (),
         *,
+        speed: SpeedController | None = None,
+        control: Control | None = None,
         pace_s: float = 0.0,
         watched: Callable[[], bool] = lambda: False,
         neurons_every: int = 0,
@@ -66,6 +73,7 @@ class SimulatorDriver:
         self._pace_s, self._held, self._held_s = pace_s, Action(0.0, 0.0, 0.0), -math.inf
         self._policy, self._listeners, self._watched, self._say = policy, tuple(listeners), watched, say
         self._neurons_every, self._saliency, self._saliency_every = neurons_every, saliency, saliency_every
+        self._helm = Helm(control, speed, self._forget, self.on_event)
         # The policy's memory: written by decisions, read for the page.
         self._memory = Lock()
         self._events: list[str] = []
@@ -95,19 +103,24 @@ class SimulatorDriver:
     def begin(self) -> None:
         """Forget the drive before."""
         self.drives += 1
+        self._helm.begin()
+        self._forget()
+
+    def _forget(self) -> None:
         self._held_s = -math.inf
         with self._memory:
             self._policy.reset()
 
     def decide(self, frame: Frame, t_s: float, speed_mps: float) -> Action:
-        """Decide on one picture."""
+        """Decide on one picture: the policy does, whoever then drives."""
+        orders = self._helm.orders()
         if t_s - self._held_s >= self._pace_s - SLACK_S:
             began = time.perf_counter()
             with self._memory:
                 self._held = self._policy.step(frame, t_s, speed_mps)
             self._held_s = t_s
             self.decision_ms.append((time.perf_counter() - began) * 1e3)
-        return self._held
+        return self._helm.action(self._held, orders, t_s, speed_mps)
 
     def on_event(self, text: str) -> None:
         """Say it, and show it beside the next decision."""
@@ -151,6 +164,7 @@ class SimulatorDriver:
         if looks and self._saliency is not None and decision.step % self._saliency_every == 0:
             with self._memory:
                 saliency = self._saliency(decision.frame)
+        by_person = decision.action if isinstance(decision.action, ByPerson) else None
         return Tick(
             episode=decision.drive,
             seed=decision.drive,
@@ -161,6 +175,8 @@ class SimulatorDriver:
             speed_mps=decision.speed_mps,
             decision_ms=decision.decision_ms,
             budget_ms=gap_ms,
+            person=by_person is not None,
+            policy=by_person.policy if by_person is not None else None,
             neurons=neurons,
             saliency=saliency,
             events=(("started", *events) if decision.step == 0 else events),
@@ -195,15 +211,26 @@ def at_rate(listener: Listener, fps: float) -> Listener:
     return told
 
 
-def in_pieces(listener: Listener, steps: int) -> Listener:
-    """``listener``, told of drives as episodes of at most ``steps``: a recorder holds an episode in memory."""
+def in_pieces(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
+    """``listener``, told of drives as episodes of at most ``steps``: a recorder holds an episode in memory.
+
+    Decisions that come less than ``gap_s`` after the one told before are left out.
+    """
     first: Tick | None = None
+    last: Tick | None = None
+    step = 0
 
     def told(tick: Tick) -> None:
-        nonlocal first
-        if first is None or first.episode != tick.episode or tick.step - first.step >= steps:
-            first = tick
-        step = tick.step - first.step
+        nonlocal first, last, step
+        if last is None or last.episode != tick.episode:
+            first = None
+        elif last.person == tick.person and tick.t_s - last.t_s < gap_s - SLACK_S:
+            return
+        if first is None or step == steps - 1:
+            first, step = tick, 0
+        else:
+            step += 1
+        last = tick
         listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=step == steps - 1))
 
     return told

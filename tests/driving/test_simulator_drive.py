@@ -199,7 +199,7 @@ def test_the_command_drives_films_records_and_says_so(tmp_path: Path, capsys: py
     ("options", "words"),
     [
         ({"speed": 45.0}, "--speed"),
-        ({"allow_control": True}, "W or S"),
+        ({"allow_control": True, "headless": True}, "needs the page"),
         ({"pace": -1.0}, "--pace"),
         ({"seconds": 0.0}, "--seconds"),
     ],
