@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from nacdrive.base.places import shipped
-from nacdrive.bench.answers import Model, wear
+from nacdrive.bench.answers import Model, digits, wear
 from nacdrive.tasks.bearings import cut, wear_curves
 from nacdrive.tasks.lives import read_lives
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
+MNIST = XJTU.parent / "mnist"
 CARDS = sorted(path for task in ("emnist", "pronostia") for path in (shipped("agents") / task).glob("*.pt"))
 
 
@@ -26,7 +27,13 @@ def test_a_shipped_model_loads_and_has_its_card_and_log(path):
 
 
 def test_pronostia_and_emnist_have_a_nac():
-    assert "pronostia" in {path.parent.name for path in CARDS}
+    assert {path.parent.name for path in CARDS} == {"emnist", "pronostia"}
+
+
+@pytest.mark.skipif(not MNIST.is_dir(), reason="MNIST is not on this machine")
+def test_the_shipped_digit_model_reads_digits():
+    answers = digits(Model.load("nac_exact.pt", "emnist", "cpu"), MNIST, 500)
+    assert sum(answer.right for answer in answers) / len(answers) > 0.75
 
 
 @pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
