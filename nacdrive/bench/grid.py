@@ -83,6 +83,19 @@ def plan(config: TableConfig) -> Grid:
     return Grid(cells, places, folder)
 
 
+def left_out(config: TableConfig) -> list[str]:
+    """One line per task that all tasks do not include under this protocol, and why."""
+    if config.tasks:
+        return []
+    problems = {task: load_problem(task, config.protocol) for task in task_names()}
+    other = "paper" if config.protocol == "sequence" else "sequence"
+    return [
+        f"{task}: only under --protocol {other}. {problem.notes[task]}"
+        for task, problem in problems.items()
+        if task not in problem.measures
+    ]
+
+
 def size(config: TableConfig, problem: str) -> Size:
     """The budget of one training, with what the command line says."""
     budget = SIZES[config.budget][problem]

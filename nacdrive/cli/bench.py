@@ -18,7 +18,7 @@ def table(config: TableConfig) -> int:
     from rich.console import Console
 
     from nacdrive.base.runs import run_record
-    from nacdrive.bench.grid import compute, plan
+    from nacdrive.bench.grid import compute, left_out, plan
     from nacdrive.bench.places import told
     from nacdrive.bench.tables import markdown, write_tables
 
@@ -26,7 +26,7 @@ def table(config: TableConfig) -> int:
     with console.status("reading the data"):
         grid = plan(config)
     console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
-    for line in told(grid.places):
+    for line in [*told(grid.places), *left_out(config)]:
         console.print(f"  {line}")
     try:
         with Board(console, len(grid.cells)) as board:

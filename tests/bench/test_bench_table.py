@@ -13,7 +13,7 @@ from nacdrive.base.errors import UserError
 from nacdrive.bench import paper
 from nacdrive.bench.cell import kind_of, run_cell
 from nacdrive.bench.config import TableConfig
-from nacdrive.bench.grid import compute, finished, plan
+from nacdrive.bench.grid import compute, finished, left_out, plan
 from nacdrive.bench.processes import run_in_processes
 from nacdrive.bench.tables import entries, write_tables
 
@@ -147,6 +147,12 @@ def test_a_cut_last_line_of_the_results_is_computed_again(config):
     again = dataclasses.replace(config, resume=True)
     assert len(compute(plan(again), again, *QUIET)) == 2
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_task_that_a_protocol_lacks_is_named_with_the_reason():
+    (line,) = left_out(TableConfig())
+    assert line.startswith("hust: only under --protocol paper. Nothing in HUST runs to failure")
+    assert left_out(TableConfig(protocol="paper")) == left_out(TableConfig(tasks=("par",))) == []
 
 
 def test_the_papers_table_is_whole():
