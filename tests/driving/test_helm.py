@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 import time
@@ -215,7 +214,6 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
     with Simulator(port, frame_s=0.02) as car:
         assert car.drives()
         person = Client(f"ws://127.0.0.1:{page}/control", headers={"Origin": "http://127.0.0.1"})
-        assert json.loads(person.receive(5) or "")["you"] > 0
         person.send('{"do": "take"}')
         for _ in range(15):
             person.send('{"keys": ["right"]}')
