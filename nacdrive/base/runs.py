@@ -8,6 +8,7 @@ import os
 import platform
 import random
 import sys
+from collections.abc import Collection
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from typing import Any
 import numpy as np
 
 from nacdrive import __version__
+from nacdrive.base.errors import UserError
+from nacdrive.base.files import read_json, write_json
 
+RUN = "run.json"
+"""Beside every result: how it was made."""
 RECORDED_PACKAGES = (
     "torch",
     "numpy",
@@ -59,6 +64,28 @@ def run_record(config: Any, **more: Any) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         **more,
     }
+
+
+def claim_run(folder: Path, config: Any, free_to_change: Collection[str]) -> None:
+    """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed.
+
+    Raises:
+        UserError: if that run was begun with other options than those ``free_to_change``.
+    """
+    path = folder / RUN
+    if path.exists():
+        before = read_json(path)["config"]
+        changed = [
+            f"--{name.replace('_', '-')} {before[name]} instead of {value}"
+            for name, value in plain(config).items()
+            # An option that did not exist yet is no other choice.
+            if name not in free_to_change and name in before and before[name] != value
+        ]
+        if changed:
+            raise UserError(
+                f"{folder} was begun with {', '.join(changed)}: resume with the same options, or give another --out."
+            )
+    write_json(path, run_record(config))
 
 
 def plain(value: Any) -> Any:

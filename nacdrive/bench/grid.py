@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.base.files import read_json, result_folder, write_json, write_text
-from nacdrive.base.runs import plain, run_record
+from nacdrive.base.files import result_folder, write_text
+from nacdrive.base.runs import claim_run
 from nacdrive.bench.budgets import SIZES, Size
 from nacdrive.bench.cell import Cell, Result
 from nacdrive.bench.config import TableConfig
@@ -23,7 +23,6 @@ from nacdrive.tasks.problem import load_problem, task_names, trained_on
 from nacdrive.training.log import read_rows
 
 RESULTS = "results.jsonl"
-RUN = "run.json"
 FREE_TO_CHANGE = ("tasks", "models", "workers", "ray", "out", "resume", "overwrite", "device")
 """Options that a resumed run may have changed; with the others its cells could not stand in one table."""
 
@@ -60,7 +59,7 @@ def plan(config: TableConfig) -> Grid:
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     made_up = folder / "made-up" if config.budget == "smoke" else None
     places = find_places([*dict.fromkeys([*groups, *tasks])], config.data, made_up)
-    claim(folder, config)
+    claim_run(folder, config, FREE_TO_CHANGE)
     cells = []
     for trained, tested in groups.items():
         wanted = {task: places[task] for task in dict.fromkeys([trained, *tested])}
@@ -101,27 +100,6 @@ def size(config: TableConfig, problem: str) -> Size:
     budget = SIZES[config.budget][problem]
     given = {name: getattr(config, name) for name in ("epochs", "most", "drive") if getattr(config, name)}
     return dataclasses.replace(budget, **given)
-
-
-def claim(folder: Path, config: TableConfig) -> None:
-    """Write ``run.json``, or compare with the one that is there.
-
-    Raises:
-        UserError: if the run that is to be resumed was begun with other options.
-    """
-    path = folder / RUN
-    if path.exists():
-        before, now = read_json(path)["config"], plain(config)
-        changed = [
-            f"--{name} {before[name]} instead of {value}"
-            for name, value in now.items()
-            if name not in FREE_TO_CHANGE and name in before and before[name] != value
-        ]
-        if changed:
-            raise UserError(
-                f"{folder} was begun with {', '.join(changed)}: resume with the same options, or give another --out."
-            )
-    write_json(path, run_record(config))
 
 
 def finished(folder: Path) -> dict[str, Result]:

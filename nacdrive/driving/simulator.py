@@ -25,6 +25,8 @@ from nacdrive.sims.speed import SpeedController
 
 BACKLOG = 250
 """Decisions that slow listeners (a film, a recording) may be behind: five seconds."""
+BEHIND = 5
+"""Decisions that the listeners may be behind, and neurons and saliency are still read: a tenth of a second."""
 SLACK_S = 0.01
 """Half a frame: a decision that is due before the next picture is taken now."""
 REMEMBERED = 10_000
@@ -73,6 +75,7 @@ class SimulatorDriver:
         self._pace_s, self._held, self._held_s = pace_s, Action(0.0, 0.0, 0.0), -math.inf
         self._policy, self._listeners, self._watched, self._say = policy, tuple(listeners), watched, say
         self._neurons_every, self._saliency, self._saliency_every = neurons_every, saliency, saliency_every
+        self._neurons_due = self._saliency_due = 0
         self._helm = Helm(control, speed, self._forget, self.on_event)
         # The policy's memory: written by decisions, read for the page.
         self._memory = Lock()
@@ -156,12 +159,16 @@ class SimulatorDriver:
     def _tick(self, decision: Decision, before: Decision | None, events: tuple[str, ...]) -> Tick:
         same = before is not None and before.drive == decision.drive
         gap_ms = (decision.t_s - before.t_s) * 1e3 if before is not None and same else None
-        looks = self._watched() and decision.safety is None and self._queue.empty()
+        looks = self._watched() and decision.safety is None and self._queue.qsize() <= BEHIND
         neurons, saliency = {}, None
-        if looks and self._neurons_every and decision.step % self._neurons_every == 0:
+        if decision.step == 0:
+            self._neurons_due = self._saliency_due = 0
+        if looks and self._neurons_every and decision.step >= self._neurons_due:
+            self._neurons_due = decision.step + self._neurons_every
             with self._memory:
                 neurons = dict(self._policy.neurons())
-        if looks and self._saliency is not None and decision.step % self._saliency_every == 0:
+        if looks and self._saliency is not None and decision.step >= self._saliency_due:
+            self._saliency_due = decision.step + self._saliency_every
             with self._memory:
                 saliency = self._saliency(decision.frame)
         by_person = decision.action if isinstance(decision.action, ByPerson) else None

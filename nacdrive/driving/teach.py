@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.base.files import read_json, result_folder, write_json
-from nacdrive.base.runs import plain, run_record, seed_everything
+from nacdrive.base.errors import unknown_name
+from nacdrive.base.files import result_folder
+from nacdrive.base.runs import claim_run, run_record, seed_everything
 from nacdrive.data.episode import Episode
 from nacdrive.driving.dagger import Practice, practise
 from nacdrive.driving.teach_config import FREE_TO_CHANGE, TrainConfig
@@ -20,8 +20,6 @@ from nacdrive.policies.files import check_device
 from nacdrive.sequence import names
 from nacdrive.tasks import Sample, load_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
-
-RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
     task = load_task(config.task)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-    claim(folder, config)
+    claim_run(folder, config, FREE_TO_CHANGE)
     began = time.perf_counter()
     for round_ in range(config.dagger + 1):
         done = round_path(folder, round_)
@@ -134,24 +132,3 @@ def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int)
         "episodes": episodes,
         "fit_s": round(p.seconds, 1),
     }
-
-
-def claim(folder: Path, config: TrainConfig) -> None:
-    """Write ``run.json``, or compare with the one that is there.
-
-    Raises:
-        UserError: if the run that is to be resumed was begun with other options.
-    """
-    path = folder / RUN
-    if path.exists():
-        before, now = read_json(path)["config"], plain(config)
-        changed = [
-            f"--{name.replace('_', '-')} {before.get(name)} instead of {value}"
-            for name, value in now.items()
-            if name not in FREE_TO_CHANGE and before.get(name) != value
-        ]
-        if changed:
-            raise UserError(
-                f"{folder} was begun with {', '.join(changed)}: resume with the same options, or give another --out."
-            )
-    write_json(path, run_record(config))
