@@ -66,7 +66,7 @@ def streaming_step(layer: str) -> Work:
     """The newest of 32 steps: memory where a layer has one, else attention of the last query or over the window."""
     x = torch.randn(1, 32, 64)
     if layer == "nacdrive":
-        nac = NAC(64, 16)
+        nac = NAC(64, 16).eval()
         with torch.no_grad():
             state = nac.init_state(1, 32)
             for i in range(32):
@@ -78,7 +78,7 @@ def streaming_step(layer: str) -> Work:
 
         return work
     if layer == "mha":
-        attention = nn.MultiheadAttention(64, 16, batch_first=True)
+        attention = nn.MultiheadAttention(64, 16, batch_first=True).eval()
 
         def last() -> object:
             with torch.no_grad():

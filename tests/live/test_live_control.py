@@ -6,10 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
+from live_clients import WholeClient
 from live_ticks import CHOICES, make_tick
 from simple_websocket import Client, ConnectionClosed
 from test_live_guard import UPGRADE, ask
@@ -26,20 +26,6 @@ NO_ORDERS = [
     "", "pause", "[]", "{}", '{"do": "fly"}', '{"do": ["take"]}', '{"keys": "left"}', '{"keys": ["jump"]}',
     b"\xff\xfe", '{"keys": [{}]}', "[" * 200, '{"keys": ["left"' + "," * 300,
 ]  # fmt: skip
-
-
-class WholeClient(Client):
-    """simple_websocket's client leaves a message that comes together with the handshake's answer unread.
-
-    And its thread, unless it is a daemon, keeps Python from ending while a test's connection is open.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options, thread_class=partial(threading.Thread, daemon=True))
-
-    def handshake(self) -> None:
-        super().handshake()
-        self.connected = self._handle_events()
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_clients import WholeClient
 from live_ticks import CHOICES, make_tick
 from simple_websocket import Client
 
@@ -21,7 +22,7 @@ from nacdrive.live.wire import pack
 
 
 def join(server: LiveServer) -> Client:
-    return Client(server.url.replace("http", "ws") + "stream", headers={"Origin": "http://127.0.0.1"})
+    return WholeClient(server.url.replace("http", "ws") + "stream", headers={"Origin": "http://127.0.0.1"})
 
 
 def head(message: bytes) -> dict[str, Any]:
