@@ -19,7 +19,7 @@ from nacdrive.bench.places import find_places
 from nacdrive.bench.processes import OnProgress, run_in_processes
 from nacdrive.policies.files import check_device
 from nacdrive.sequence import names
-from nacdrive.tasks.problem import load_problem, task_names, trained_on
+from nacdrive.tasks.problem import ProtocolName, load_problem, task_names, trained_on
 from nacdrive.training.log import read_rows
 
 RESULTS = "results.jsonl"
@@ -82,17 +82,30 @@ def plan(config: TableConfig) -> Grid:
     return Grid(cells, places, folder)
 
 
-def left_out(config: TableConfig) -> list[str]:
-    """One line per task that all tasks do not include under this protocol, and why."""
+def left_out(config: TableConfig) -> dict[str, str]:
+    """Tasks that all tasks do not include under this protocol, and why, in a line each."""
     if config.tasks:
-        return []
+        return {}
     problems = {task: load_problem(task, config.protocol) for task in task_names()}
-    other = "paper" if config.protocol == "sequence" else "sequence"
-    return [
-        f"{task}: only under --protocol {other}. {problem.notes[task]}"
+    return {
+        task: f"{task}: only under --protocol {other_protocol(config)}. {problem.notes[task]}"
         for task, problem in problems.items()
         if task not in problem.measures
-    ]
+    }
+
+
+def other_protocol(config: TableConfig) -> ProtocolName:
+    """The one that ``config`` does not ask for."""
+    return "paper" if config.protocol == "sequence" else "sequence"
+
+
+def rest_of_smoke(config: TableConfig) -> TableConfig | None:
+    """A smoke run of every task also runs those of the other protocol: in a table of their own, in a folder within."""
+    tasks = tuple(left_out(config))
+    if config.budget != "smoke" or not tasks:
+        return None
+    other = other_protocol(config)
+    return dataclasses.replace(config, tasks=tasks, protocol=other, out=config.folder / other)
 
 
 def size(config: TableConfig, problem: str) -> Size:

@@ -25,8 +25,8 @@ class ContiFormerLinearLayer(WindowedLayer):
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        if d_model % (2 * num_heads):
-            raise ValueError(f"d_model {d_model} is not divisible by 2 * {num_heads} heads: channels rotate in pairs")
+        if d_model % num_heads or d_model < 2 * num_heads:
+            raise ValueError(f"d_model {d_model} is not a multiple, from the double on, of its {num_heads} heads")
         self.qkv = nn.Linear(in_features, 3 * d_model)
         self.out = nn.Linear(d_model, d_model)
         # Radians per typical gap, from a turn in six steps to one in thousands.
@@ -79,8 +79,9 @@ def attention(asked: Tensor, keys: Tensor, exact: Tensor, s: Tensor, s_keys: Ten
 
 
 def rotate(x: Tensor, rate: Tensor, s: Tensor) -> Tensor:
-    """Turn the channel pairs of x [N, heads, L, D] by rate [heads, D / 2] times s [N, L]."""
+    """Turn the channel pairs of x [N, heads, L, D] by rate [heads, D // 2] times s [N, L]; an odd one out stands still."""
     angle = rate.unsqueeze(1) * s[:, None, :, None]
     cos, sin = angle.cos(), angle.sin()
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    pairs = rate.shape[-1]
+    a, b, alone = x.split([pairs, pairs, x.shape[-1] - 2 * pairs], dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos, alone], dim=-1)

@@ -13,7 +13,7 @@ from nacdrive.base.errors import UserError
 from nacdrive.bench import paper
 from nacdrive.bench.cell import kind_of, run_cell
 from nacdrive.bench.config import TableConfig
-from nacdrive.bench.grid import compute, finished, left_out, plan
+from nacdrive.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.bench.processes import run_in_processes
 from nacdrive.bench.tables import entries, write_tables
 
@@ -150,9 +150,13 @@ def test_a_cut_last_line_of_the_results_is_computed_again(config):
 
 
 def test_a_task_that_a_protocol_lacks_is_named_with_the_reason():
-    (line,) = left_out(TableConfig())
+    (line,) = left_out(TableConfig()).values()
     assert line.startswith("hust: only under --protocol paper. Nothing in HUST runs to failure")
-    assert left_out(TableConfig(protocol="paper")) == left_out(TableConfig(tasks=("par",))) == []
+    assert left_out(TableConfig(protocol="paper")) == left_out(TableConfig(tasks=("par",))) == {}
+    rest = rest_of_smoke(TableConfig())
+    assert rest is not None
+    assert (rest.tasks, rest.protocol, rest.folder) == (("hust",), "paper", TableConfig().folder / "paper")
+    assert rest_of_smoke(TableConfig(budget="cpu")) is rest_of_smoke(rest) is None
 
 
 def test_the_papers_table_is_whole():
