@@ -79,9 +79,9 @@ def attention(asked: Tensor, keys: Tensor, exact: Tensor, s: Tensor, s_keys: Ten
 
 
 def rotate(x: Tensor, rate: Tensor, s: Tensor) -> Tensor:
-    """Turn the channel pairs of x [N, heads, L, D] by rate [heads, D // 2] times s [N, L]; an odd one out stands still."""
+    """Turn the channel pairs of x [N, heads, L, D] by rate [heads, D // 2] times s [N, L]; an odd one stays."""
     angle = rate.unsqueeze(1) * s[:, None, :, None]
     cos, sin = angle.cos(), angle.sin()
     pairs = rate.shape[-1]
-    a, b, alone = x.split([pairs, pairs, x.shape[-1] - 2 * pairs], dim=-1)
+    a, b, alone = torch.split(x, [pairs, pairs, x.shape[-1] - 2 * pairs], dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos, alone], dim=-1)
