@@ -11,7 +11,7 @@ from bridge_simulators import Simulator, steer_by_speed, until
 from nacdrive.bridge import Bridge
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.soak)])
 def test_nobody_is_dropped(bridge, seconds: int) -> None:
     server: Bridge = bridge(steer_by_speed)
     with (

@@ -243,10 +243,8 @@ def heap(page: Any) -> float:
     return float(min(readings))
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [8, pytest.param(600, marks=pytest.mark.soak)])
 def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int, request: pytest.FixtureRequest) -> None:
-    if seconds > 60 and "slow" not in (request.config.getoption("markexpr") or ""):
-        pytest.skip("takes ten minutes: run it with -m slow")
     with serve() as server:
         for step in range(2000):  # the history is full from the start
             server.publish(make_tick(step, circuit=False, saliency=False, events=("off road",) * (step % 5 == 0)))
