@@ -244,7 +244,7 @@ def heap(page: Any) -> float:
 
 
 @pytest.mark.parametrize("seconds", [8, pytest.param(600, marks=pytest.mark.soak)])
-def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int, request: pytest.FixtureRequest) -> None:
+def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int) -> None:
     with serve() as server:
         for step in range(2000):  # the history is full from the start
             server.publish(make_tick(step, circuit=False, saliency=False, events=("off road",) * (step % 5 == 0)))
