@@ -25,10 +25,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from nacdrive.data.bearings import open_bearings, read_published_features
-from nacdrive.data.bearings.features import FEATURES, FeatureOptions, WindowFeatures, features
-from nacdrive.data.bearings.folders import RATE_HZ
-from nacdrive.data.bearings.wavelet import CENTRAL_FREQUENCY
+from nacdrive.datasets.bearings import open_bearings, read_published_features
+from nacdrive.datasets.bearings.features import FEATURES, FeatureOptions, WindowFeatures, features
+from nacdrive.datasets.bearings.layouts import RATE_HZ
+from nacdrive.datasets.bearings.wavelet import CENTRAL_FREQUENCY
 
 OPTIONS = FeatureOptions()
 TURNS = 7

@@ -1,6 +1,6 @@
 """The bridge's speed: commands a second, and the age of a picture when its command is carried out.
 
-An emulated simulator (the wire of nacdrive.sims.udacity_client, in a process of its own) reports a number with every
+An emulated simulator (the wire of nacdrive.envs.udacity.client, in a process of its own) reports a number with every
 picture; the answer's steering carries it back, so each command is matched with its picture. At 50 frames a second and
 as fast as it goes; an instantaneous policy and NAC-Steady with a window of 1 and of 16; both engines; beside the usual
 drive.py (python-socketio 4.6.0, python-engineio 3.13.2, eventlet, everything answered) in its own environment, which
@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from nacdrive.base.control import Action
-from nacdrive.bridge import Bridge
-from nacdrive.policies import PolicyConfig
-from nacdrive.policies.policy import Policy
-from nacdrive.sims.udacity_client import Telemetry, UdacityClient
+from nacdrive.common.action import Action
+from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity.client import Telemetry, UdacityClient
+from nacdrive.models import PolicyConfig
+from nacdrive.models.policy import Policy
 
 FRAME_S = 0.02
 NUMBERS = 100_000

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from nacdrive.base.files import read_json, write_text
-from nacdrive.base.places import shipped
-from nacdrive.data.recording import Recording
-from nacdrive.policies import Policy, load_policy
+from nacdrive.common.files import read_json, write_text
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.recording import Recording
+from nacdrive.models import Policy, load_policy
 from nacdrive.tasks import load_task
 from nacdrive.training.log import read_rows
 
@@ -54,7 +54,7 @@ and judged with
 on nacdrive {nacdrive}, torch {torch}, gymnasium {gymnasium}. The log of the training is [{log}]({log}), one row per
 epoch and round (round 0: the recordings alone; round k: with the frames of k rounds of DAgger); its validation columns
 tell the epochs of a round apart rather than policies from each other, for the frames differ. Tracks that were recorded
-or practised on begin at seed 3000000, tracks that policies are judged on at 4000000 (`nacdrive/sims/seeds.py`).
+or practised on begin at seed 3000000, tracks that policies are judged on at 4000000 (`nacdrive/envs/seeds.py`).
 """
 
 

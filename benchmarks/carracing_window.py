@@ -18,21 +18,21 @@ from typing import Any
 import torch
 from carracing_card import agreement_on
 
-from nacdrive.driving.crew import Course, Job, drive_jobs
-from nacdrive.driving.rows import RowFile
-from nacdrive.driving.statistics import summary
-from nacdrive.driving.teach import Watcher, round_path, teach
-from nacdrive.driving.teach_config import TrainConfig
-from nacdrive.policies import load_policy
-from nacdrive.sims.seeds import PUPIL_RECORDING
+from nacdrive.common.statistics import summary
+from nacdrive.envs.seeds import POLICY_RECORDING
+from nacdrive.models import load_policy
+from nacdrive.rollout.results import ResultsFile
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import Watcher, round_path, teach
+from nacdrive.rollout.workers import Course, Job, drive_jobs
 
-FIRST_TRACK = PUPIL_RECORDING.stop - 1000
+FIRST_TRACK = POLICY_RECORDING.stop - 1000
 """Tracks to choose by: not recorded, not practised on, and not those of the final judgement."""
 
 
 def judge(policy: Path, tracks: int, workers: int) -> dict[str, Any]:
     """Mean return over the tracks with its 95 % interval; rows are kept beside the policy."""
-    rows = RowFile(policy.with_name(f"{policy.stem}-tracks.jsonl"))
+    rows = ResultsFile(policy.with_name(f"{policy.stem}-tracks.jsonl"))
     seeds = range(FIRST_TRACK, FIRST_TRACK + tracks)
     jobs = [Job("policy", i, seed) for i, seed in enumerate(seeds) if seed not in rows.rows]
     for _, row in drive_jobs(Course(policy, None), jobs, workers):

@@ -17,11 +17,11 @@ import gymnasium
 import numpy as np
 import torch
 
-from nacdrive.base.places import shipped
-from nacdrive.experts import load_expert
-from nacdrive.experts.ppo_config import PpoConfig
-from nacdrive.experts.ppo_train import LOG, train
-from nacdrive.sims.carracing import make_carracing
+from nacdrive.common.paths import shipped
+from nacdrive.drivers import load_expert
+from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.rl.config import PpoConfig
+from nacdrive.rl.train import LOG, train
 
 SEEDS = (1_000_000, 1_000_001, 1_000_002)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import tyro
 
-from nacdrive.base.runs import package_versions
-from nacdrive.driving.statistics import proportion
-from nacdrive.experts.lake import LakeDriver, to_lake
-from nacdrive.sims.lake import make_lake
-from nacdrive.sims.lake.env import LakeEnv
-from nacdrive.sims.lake.layout import TRACKS
+from nacdrive.common.runs import package_versions
+from nacdrive.common.statistics import proportion
+from nacdrive.drivers.pure_pursuit_track import LakeDriver, to_lake
+from nacdrive.envs.udacity_track import make_udacity_track
+from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+from nacdrive.envs.udacity_track.track import TRACKS
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def seconds(work: Callable[[], None], rounds: int) -> float:
 
 def speeds(track: str, config: Config) -> str:
     """A row of the table of speeds."""
-    env, three = make_lake(track), make_lake(track, cameras=("center", "left", "right"))
+    env, three = make_udacity_track(track), make_udacity_track(track, cameras=("center", "left", "right"))
     places = np.linspace(0, env.course.length, config.frames)
     cost = {}
     for name, made in (("one camera", env), ("three cameras", three)):
@@ -72,7 +72,7 @@ def speeds(track: str, config: Config) -> str:
     )
 
 
-def views(env: LakeEnv, places: np.ndarray) -> None:
+def views(env: UdacityTrackEnv, places: np.ndarray) -> None:
     """Pictures along the lap, the car set down at each place without a world of its own."""
     for s in places:
         point, heading = env.course.at(s)
@@ -81,7 +81,7 @@ def views(env: LakeEnv, places: np.ndarray) -> None:
         env.look()
 
 
-def steps(env: LakeEnv, driver: LakeDriver, count: int) -> None:
+def steps(env: UdacityTrackEnv, driver: LakeDriver, count: int) -> None:
     """Steps of 0.02 s along the road, without a picture."""
     for _ in range(count // env.repeat):
         action = driver.step()
@@ -91,7 +91,7 @@ def steps(env: LakeEnv, driver: LakeDriver, count: int) -> None:
 
 def laps(track: str, config: Config) -> str:
     """A row of the table of laps."""
-    env = make_lake(track, randomize=False)
+    env = make_udacity_track(track, randomize=False)
     clean, offsets, times = 0, [], []
     for seed in range(config.seeds):
         env.reset(seed=seed)

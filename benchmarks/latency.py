@@ -25,13 +25,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nacdrive.base.control import Action
-from nacdrive.base.files import write_text
-from nacdrive.base.runs import package_versions
-from nacdrive.driving.loop import drive_episode
-from nacdrive.policies import Policy, PolicyConfig
-from nacdrive.sims.carracing import BRAKE, STEERING, THROTTLE, make_carracing
-from nacdrive.sims.seeds import EXPERT_VALIDATION
+from nacdrive.common.action import Action
+from nacdrive.common.files import write_text
+from nacdrive.common.runs import package_versions
+from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.envs.seeds import EXPERT_VALIDATION
+from nacdrive.models import Policy, PolicyConfig
+from nacdrive.rollout.rollout import drive_episode
 
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "mha")
 WINDOWS = (1, 16)

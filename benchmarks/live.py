@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.base.places import find_model
-from nacdrive.driving.tick import Tick
-from nacdrive.explain import GradCam
-from nacdrive.live import LiveServer
-from nacdrive.policies import load_policy
-from nacdrive.policies.config import PolicyConfig
-from nacdrive.policies.policy import Policy
-from nacdrive.sims.carracing import ACTIONS, BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import find_model
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.models import load_policy
+from nacdrive.models.config import PolicyConfig
+from nacdrive.models.policy import Policy
+from nacdrive.viz import GradCam
+from nacdrive.web import LiveServer
 
 PERIOD_S = 0.08
 """CarRacing's decisions: every fourth of 50 frames a second."""

@@ -23,12 +23,12 @@ import gymnasium
 import torch
 import tyro
 
-from nacdrive.data.recording import Recording, RecordingWriter
-from nacdrive.driving.record import RecordProgress, record_episodes
-from nacdrive.driving.record_config import RecordConfig
-from nacdrive.driving.record_episode import record_episode
-from nacdrive.experts import load_expert
-from nacdrive.sims.carracing import make_carracing
+from nacdrive.datasets.recording import Recording, RecordingWriter
+from nacdrive.drivers import load_expert
+from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.rollout.record import RecordProgress, record_episodes
+from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.record_episode import record_episode
 
 
 @dataclass(frozen=True)

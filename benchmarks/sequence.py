@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from nacdrive import sequence
+from nacdrive import layers
 
 Work = Callable[[], object]
 BATCH, WIDTH, HEADS = 32, 64, 4
@@ -39,7 +39,7 @@ SHORT = ("contiformer",)  # for short sequences alone: T^2 trajectories
 
 def training_step(name: str, steps: int, irregular: bool) -> Work:
     torch.manual_seed(0)
-    layer = sequence.build(name, WIDTH, HEADS, steps)
+    layer = layers.build(name, WIDTH, HEADS, steps)
     x = torch.randn(BATCH, steps, WIDTH, requires_grad=True)
     t = (2 * torch.rand(BATCH, steps)).cumsum(dim=1) if irregular else None
     return lambda: layer(x, t).sum().backward()
@@ -74,7 +74,7 @@ def rows(table: dict[str, dict[str, float]]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, seconds in table.items():
-        parameters = sum(p.numel() for p in sequence.build(name, WIDTH, HEADS, 256).parameters())
+        parameters = sum(p.numel() for p in layers.build(name, WIDTH, HEADS, 256).parameters())
         columns = ("irregular 256", "even 256", "irregular 52", "even 52")
         cells = [f"{seconds[key]:.3f} s" if key in seconds else "-" for key in columns]
         verdict = ["", ""]
@@ -94,7 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     modes = ["nac-exact", "nac-euler", "nac-steady"]
-    names = args.layers or [*sequence.BASELINES, "rela", "contiformer-linear", *modes]
+    names = args.layers or [*layers.BASELINES, "rela", "contiformer-linear", *modes]
     report = [
         f"Measured on {datetime.date.today()}: {platform.processor() or platform.machine()}, "
         f"Python {platform.python_version()}, torch {torch.__version__}.",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from nacdrive.policies import Policy
+from nacdrive.models import Policy
 from nacdrive.tasks import load_task
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting

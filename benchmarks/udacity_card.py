@@ -13,10 +13,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from nacdrive.base.files import read_json, write_text
-from nacdrive.base.places import shipped
 from nacdrive.cli.eval_udacity import with_interval
-from nacdrive.policies import Policy, load_policy
+from nacdrive.common.files import read_json, write_text
+from nacdrive.common.paths import shipped
+from nacdrive.models import Policy, load_policy
 
 CARD = """# {file}
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
-from nacdrive.base.files import read_json, write_json
-from nacdrive.base.runs import run_record
-from nacdrive.driving.statistics import summary
-from nacdrive.driving.udacity_offline import Errors, cross_validate, summarised
-from nacdrive.policies import load_policy
+from nacdrive.common.files import read_json, write_json
+from nacdrive.common.runs import run_record
+from nacdrive.common.statistics import summary
+from nacdrive.models import load_policy
+from nacdrive.rollout.offline_eval import Errors, cross_validate, summarised
 from nacdrive.tasks.udacity import TASK
 from nacdrive.training.config import FitConfig
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.base.runs import plain, run_record, seed_everything
 from nacdrive.bench.budgets import Size
 from nacdrive.bench.closed_loop import drive
-from nacdrive.bench.plots import HOURS, plot_wear
+from nacdrive.common.errors import UserError
+from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.tasks.bearings import Bearings
-from nacdrive.tasks.made_up import is_made_up
 from nacdrive.tasks.problem import Fold, Problem, ProtocolName, load_problem
+from nacdrive.tasks.synthetic_marker import is_made_up
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
-from nacdrive.training.outputs import outputs
+from nacdrive.training.predict import outputs
+from nacdrive.viz.wear import HOURS, plot_wear
 
 Result = dict[str, Any]
 DRIVEN = ("carracing", "udacity")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nacdrive.driving.crew import Course
-from nacdrive.driving.disturbance import Disturbance
-from nacdrive.driving.evaluate import Evaluation, evaluate
-from nacdrive.driving.lake_evaluation import LakeCourse, evaluate_lake
-from nacdrive.policies import load_policy
-from nacdrive.sims.seeds import PUPIL_TEST
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.models import load_policy
+from nacdrive.rollout.evaluate import Evaluation, evaluate
+from nacdrive.rollout.lake_evaluation import LakeCourse, evaluate_lake
+from nacdrive.rollout.workers import Course
 
 LAKE_HZ = 50
 SPEED_MPH = 20.0
@@ -26,11 +26,11 @@ def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[s
     """
     if task == "carracing":
         course = Course(model, "ppo", device=device)
-        found = evaluate(Evaluation(course, PUPIL_TEST.start, drives, films=False), out, workers=0)
+        found = evaluate(Evaluation(course, POLICY_TEST.start, drives, films=False), out, workers=0)
         share = found["expert_fraction"]
         return {"return": found["return"]["mean"]} | ({"expert_fraction": share["value"]} if share else {})
     repeat = max(1, round(load_policy(model).config.gap_s * LAKE_HZ))
-    lake = LakeCourse(model, laps=1.0, speed_mph=SPEED_MPH, repeat=repeat, disturbance=Disturbance(), device=device)
+    lake = LakeCourse(model, laps=1.0, speed_mph=SPEED_MPH, repeat=repeat, disturbance=CameraNoise(), device=device)
     found = evaluate_lake(lake, ("lake",), range(drives), out, workers=0, films=False)
     numbers: dict[str, Any] = found["tracks"]["lake"]
     kept = ("autonomy", "off_road_per_lap", "offset_mean_m", "offset_max_m", "jitter_per_s")

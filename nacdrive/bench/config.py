@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from nacdrive.base.errors import UserError
-from nacdrive.base.runs import usable_cores
 from nacdrive.bench.budgets import FOLDS, BudgetName
+from nacdrive.common.errors import UserError
+from nacdrive.common.runs import usable_cores
 
 Several = tyro.conf.arg(metavar="NAME [NAME ...]")
 

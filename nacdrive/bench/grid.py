@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.base.files import result_folder, write_text
-from nacdrive.base.runs import claim_run
 from nacdrive.bench.budgets import SIZES, Size
 from nacdrive.bench.cell import Cell, Result
 from nacdrive.bench.config import TableConfig
+from nacdrive.bench.data_dirs import find_places
 from nacdrive.bench.paper import in_order
-from nacdrive.bench.places import find_places
 from nacdrive.bench.processes import OnProgress, run_in_processes
-from nacdrive.policies.files import check_device
-from nacdrive.sequence import names
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.files import result_folder, write_text
+from nacdrive.common.runs import check_resumable
+from nacdrive.layers import names
+from nacdrive.models.files import check_device
 from nacdrive.tasks.problem import ProtocolName, load_problem, task_names, trained_on
 from nacdrive.training.log import read_rows
 
@@ -59,7 +59,7 @@ def plan(config: TableConfig) -> Grid:
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     made_up = folder / "made-up" if config.budget == "smoke" else None
     places = find_places([*dict.fromkeys([*groups, *tasks])], config.data, made_up)
-    claim_run(folder, config, FREE_TO_CHANGE)
+    check_resumable(folder, config, FREE_TO_CHANGE)
     cells = []
     for trained, tested in groups.items():
         wanted = {task: places[task] for task in dict.fromkeys([trained, *tested])}

@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from nacdrive.base.runs import start_method
 from nacdrive.bench.cell import Cell, Result, failure, run_cell
-from nacdrive.driving.record_workers import deaf_to_ctrl_c
+from nacdrive.common.runs import start_method
+from nacdrive.rollout.record_workers import ignore_sigint
 from nacdrive.training.fit import FitUpdate
 
 # Optimizers import torch._dynamo when the first of them is made, which takes seconds.
@@ -39,7 +39,7 @@ def run_in_processes(cells: Iterable[Cell], workers: int, on_progress: OnProgres
                 process: BaseProcess = context.Process(  # type: ignore[attr-defined]
                     target=work, args=(cell, theirs), daemon=True
                 )
-                with deaf_to_ctrl_c():
+                with ignore_sigint():
                     process.start()
                 theirs.close()
                 running[ours] = cell, process

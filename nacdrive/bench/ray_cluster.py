@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nacdrive.base.errors import UserError
 from nacdrive.bench.cell import Cell, Result, failure, first_line, run_cell
 from nacdrive.bench.processes import OnProgress
+from nacdrive.common.errors import UserError
 
 
 def run_on_ray(cells: Iterable[Cell], address: str, on_progress: OnProgress) -> Iterator[tuple[Cell, Result]]:

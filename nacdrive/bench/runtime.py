@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from nacdrive.base.errors import unknown_name
-from nacdrive.base.files import write_json, write_text
-from nacdrive.base.runs import run_record, start_method
 from nacdrive.bench import paper
 from nacdrive.bench.cell import first_line, kind_of
 from nacdrive.bench.config import RuntimeConfig
-from nacdrive.driving.record_workers import deaf_to_ctrl_c
-from nacdrive.policies.files import check_device
-from nacdrive.sequence import build, names
+from nacdrive.common.errors import unknown_name
+from nacdrive.common.files import write_json, write_text
+from nacdrive.common.runs import run_record, start_method
+from nacdrive.layers import build, names
+from nacdrive.models.files import check_device
+from nacdrive.rollout.record_workers import ignore_sigint
 
 Row = dict[str, Any]
 MIB = 2**20
@@ -53,7 +53,7 @@ def in_a_process(model: str, device: str, config: RuntimeConfig) -> Row:
     context = multiprocessing.get_context(start_method())
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(model, device, config, theirs))  # type: ignore[attr-defined]
-    with deaf_to_ctrl_c():
+    with ignore_sigint():
         process.start()
     theirs.close()
     try:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from nacdrive.base.files import write_text
 from nacdrive.bench import paper
 from nacdrive.bench.cell import Result
 from nacdrive.bench.config import TableConfig
+from nacdrive.common.files import write_text
 from nacdrive.tasks.problem import Measure, load_problem
 
 

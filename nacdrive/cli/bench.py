@@ -25,10 +25,10 @@ def one_table(config: TableConfig) -> int:
     """Compute the grid, with a line per cell under way and one per cell that is done."""
     from rich.console import Console
 
-    from nacdrive.base.runs import run_record
+    from nacdrive.bench.data_dirs import told
     from nacdrive.bench.grid import compute, left_out, plan
-    from nacdrive.bench.places import told
     from nacdrive.bench.tables import markdown, write_tables
+    from nacdrive.common.runs import run_record
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with console.status("reading the data"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from nacdrive.bench.answers import Answer
+    from nacdrive.bench.inference import Answer
 
 TASKS = ("emnist", "par")
 
@@ -49,8 +49,8 @@ def run(config: ClassifyConfig) -> int:
     """Classify, print, write."""
     from rich.console import Console
 
-    from nacdrive.base.files import write_text
-    from nacdrive.bench.answers import Model, activities, digits
+    from nacdrive.bench.inference import Model, activities, digits
+    from nacdrive.common.files import write_text
 
     model = Model.load(config.model, config.task, config.device)
     if config.task == "emnist":

@@ -40,8 +40,8 @@ class CheckConfig:
 
 def list_(config: ListConfig) -> int:
     """Print what each data set is, how it is got, and where it lies."""
-    from nacdrive.base.places import data_folder
-    from nacdrive.data.downloads import DATA_SETS
+    from nacdrive.common.paths import data_folder
+    from nacdrive.datasets.downloads import DATA_SETS
 
     root = config.folder or data_folder()
     for name, data_set in DATA_SETS.items():
@@ -58,9 +58,9 @@ def fetch(config: FetchConfig) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from nacdrive.base.errors import UserError
-    from nacdrive.base.places import data_folder
-    from nacdrive.data import downloads
+    from nacdrive.common.errors import UserError
+    from nacdrive.common.paths import data_folder
+    from nacdrive.datasets import downloads
 
     if not config.names:
         raise UserError(f"name the data sets to fetch: known are {', '.join(downloads.DATA_SETS)}.")
@@ -106,9 +106,9 @@ class FileBar:
 
 def check(config: CheckConfig) -> int:
     """Print one line per finding; 0 if all is sound, 1 if something is missing or damaged."""
-    from nacdrive.base.places import data_folder
-    from nacdrive.data.contents import contents
-    from nacdrive.data.downloads import find_data_set
+    from nacdrive.common.paths import data_folder
+    from nacdrive.datasets.downloads import find_data_set
+    from nacdrive.datasets.inspect import contents
 
     data_set = find_data_set(config.name)
     folder = config.folder or data_folder() / data_set.name

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacdrive.base.errors import UserError
-from nacdrive.sims.seeds import PUPIL_TEST
+from nacdrive.common.errors import UserError
+from nacdrive.envs.seeds import POLICY_TEST
 
 BATCH = 4
 """Sequences per step: so few laps make too few steps an epoch with more."""
@@ -27,7 +27,7 @@ class DemoConfig:
     """Rounds of practice under the expert's eyes."""
     dagger_episodes: int = 6
     """Episodes driven in each round of practice."""
-    seed: int = PUPIL_TEST.start
+    seed: int = POLICY_TEST.start
     """Seed of the track that is driven in the end; nothing was recorded or practised on it."""
     out: Path = Path("runs/demo")
     """Folder of everything that the demo makes; a finished stage in it is kept and not done again."""
@@ -49,9 +49,9 @@ class DemoConfig:
     """Delete --out and begin anew."""
 
     def __post_init__(self) -> None:
-        if self.seed not in PUPIL_TEST:
+        if self.seed not in POLICY_TEST:
             raise UserError(
-                f"--seed is {self.seed}: the demo drives a track never learnt on, from {PUPIL_TEST.start} on."
+                f"--seed is {self.seed}: the demo drives a track never learnt on, from {POLICY_TEST.start} on."
             )
 
 
@@ -60,11 +60,11 @@ CONFIG = DemoConfig
 
 def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
-    from nacdrive.base.files import result_folder
     from nacdrive.cli import drive, record, train
-    from nacdrive.driving.crew import Course, Job, drive_jobs
-    from nacdrive.driving.record_config import RecordConfig
-    from nacdrive.driving.teach_config import TrainConfig
+    from nacdrive.common.files import result_folder
+    from nacdrive.rollout.record_config import RecordConfig
+    from nacdrive.rollout.train_config import TrainConfig
+    from nacdrive.rollout.workers import Course, Job, drive_jobs
 
     began = time.perf_counter()
     out = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def run(config: DoctorConfig) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from nacdrive.driving.health import examine
+    from nacdrive.cli.checks import examine
 
     table = Table("", "what", "found", box=None, pad_edge=False)
     broken = []

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.driving.disturbance import Disturbance
-from nacdrive.sims.seeds import PUPIL_RECORDING, PUPIL_TEST
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 
 if TYPE_CHECKING:
-    from nacdrive.driving.keeper import Keeper
-    from nacdrive.driving.outcome import EpisodeResult
+    from nacdrive.rollout.metrics import EpisodeResult
+    from nacdrive.rollout.recorder import EpisodeRecorder
 
 ENVIRONMENTS = ("carracing",)
 
@@ -33,7 +33,7 @@ class DriveConfig:
     """The policy: a file, or the name of a shipped one."""
     episodes: int = 1
     """How many episodes to drive."""
-    seed: int = PUPIL_TEST.start
+    seed: int = POLICY_TEST.start
     """Seed of the first track; the following episodes have the following seeds."""
     video: Path | None = None
     """Write an mp4 of the drive here."""
@@ -73,7 +73,7 @@ class DriveConfig:
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
-    disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
+    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
     """What is wrong with the policy's camera."""
 
     def __post_init__(self) -> None:
@@ -119,17 +119,17 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
     import torch
 
-    from nacdrive.base.places import find_model
     from nacdrive.cli.page import open_page
-    from nacdrive.driving.control import Control
-    from nacdrive.driving.disturbance import Camera
-    from nacdrive.driving.loop import drive_episode
-    from nacdrive.driving.tick import Listener
-    from nacdrive.driving.video import video
-    from nacdrive.experts import load_expert
-    from nacdrive.policies import load_policy
-    from nacdrive.sims.carracing import ACTIONS, make_carracing
-    from nacdrive.sims.lazy_carracing import FPS
+    from nacdrive.common.paths import find_model
+    from nacdrive.drivers import load_expert
+    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.tick import Listener
+    from nacdrive.envs.camera_noise import Camera
+    from nacdrive.envs.carracing.env import ACTIONS, make_carracing
+    from nacdrive.envs.carracing.lazy import FPS
+    from nacdrive.models import load_policy
+    from nacdrive.rollout.rollout import drive_episode
+    from nacdrive.viz.video import video
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, config.env), device=config.device, expect_task=config.env)
@@ -143,7 +143,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     watched = not config.headless
     look = None
     if watched and config.saliency_every:
-        from nacdrive.explain.saliency import GradCam
+        from nacdrive.viz.saliency import GradCam
 
         look = GradCam(policy)
     control = Control() if config.allow_control else None
@@ -158,7 +158,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         with ExitStack() as driving:
             world = make_carracing(renderer=config.renderer, repeat=policy.repeat)
             driving.callback(world.close)
-            listeners += keepers(config, driving, policy.name, expert.name if expert is not None else None, fps)
+            listeners += recorders(config, driving, policy.name, expert.name if expert is not None else None, fps)
             if config.video is not None:
                 listeners.append(driving.enter_context(video(config.video, policy.name, fps)))
             for episode in range(config.episodes):
@@ -186,9 +186,11 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     return results
 
 
-def keepers(config: DriveConfig, stack: ExitStack, policy: str, expert: str | None, fps: float) -> list[Keeper]:
+def recorders(
+    config: DriveConfig, stack: ExitStack, policy: str, expert: str | None, fps: float
+) -> list[EpisodeRecorder]:
     """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is."""
-    from nacdrive.driving.keeper import corrections, drives
+    from nacdrive.rollout.recorder import corrections, drives
 
     found = []
     if config.allow_control:
@@ -203,13 +205,13 @@ def keepers(config: DriveConfig, stack: ExitStack, policy: str, expert: str | No
     return [keeper for _, keeper in found]
 
 
-def kept(what: str, keeper: Keeper, seed: int | None = None) -> str:
+def kept(what: str, keeper: EpisodeRecorder, seed: int | None = None) -> str:
     """What is in a recording now; nothing where nothing was added. ``seed``: the first track, where tracks have one."""
     if not keeper.kept:
         return ""
     # Who learns from the tracks of the test is not tested on them any more.
-    test = f" (track {seed} is for judging policies: drive with --seed {PUPIL_RECORDING.start} for ones to learn from)"
-    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed is not None and seed in PUPIL_TEST else ''}\n"
+    test = f" (track {seed} is for judging policies: drive with --seed {POLICY_RECORDING.start} for ones to learn from)"
+    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed is not None and seed in POLICY_TEST else ''}\n"
 
 
 def hold() -> None:

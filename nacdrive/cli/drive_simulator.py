@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nacdrive.bridge import Bridge
     from nacdrive.cli.drive import DriveConfig
-    from nacdrive.driving.roles import Saliency
-    from nacdrive.driving.simulator import SimulatorDriver
-    from nacdrive.driving.tick import Listener
-    from nacdrive.live import LiveServer
-    from nacdrive.policies.policy import Policy
+    from nacdrive.drivers.base import Saliency
+    from nacdrive.drivers.tick import Listener
+    from nacdrive.envs.udacity import Bridge
+    from nacdrive.models.policy import Policy
+    from nacdrive.rollout.simulator import SimulatorDriver
+    from nacdrive.web import LiveServer
 
 PORT = 4567
 """Built into the Udacity simulator."""
@@ -31,14 +31,14 @@ def drive_simulator(config: DriveConfig) -> int:
     """Drive whatever simulator connects, until Ctrl-C or the end of ``--seconds``."""
     import torch
 
-    from nacdrive.base.places import find_model
-    from nacdrive.bridge import Bridge
-    from nacdrive.bridge.telemetry import MPS_PER_MPH
     from nacdrive.cli.page import open_page
-    from nacdrive.driving.control import Control
-    from nacdrive.driving.simulator import SimulatorDriver
-    from nacdrive.policies import load_policy
-    from nacdrive.sims.speed import SpeedController
+    from nacdrive.common.paths import find_model
+    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.speed_control import SpeedController
+    from nacdrive.envs.udacity import Bridge
+    from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
+    from nacdrive.models import load_policy
+    from nacdrive.rollout.simulator import SimulatorDriver
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, config.sim), device=config.device, expect_task=config.sim)
@@ -102,7 +102,7 @@ def attend(
 
 def look_of(policy: Policy) -> Saliency:
     """Where the policy looks."""
-    from nacdrive.explain.saliency import GradCam
+    from nacdrive.viz.saliency import GradCam
 
     return GradCam(policy)
 
@@ -110,9 +110,9 @@ def look_of(policy: Policy) -> Saliency:
 def keepers(config: DriveConfig, policy: str, pace_s: float, stack: ExitStack) -> list[Listener]:
     """Who films and who records, as ``config`` asks; what they have is kept at the end of ``stack``."""
     from nacdrive.cli.drive import kept
-    from nacdrive.driving.keeper import corrections, drives
-    from nacdrive.driving.simulator import at_rate, in_pieces
-    from nacdrive.driving.video import video
+    from nacdrive.rollout.recorder import corrections, drives
+    from nacdrive.rollout.simulator import at_rate, in_pieces
+    from nacdrive.viz.video import video
 
     found: list[Listener] = []
     if config.video is not None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.driving.disturbance import Disturbance
-from nacdrive.sims.seeds import PUPIL_TEST
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.seeds import POLICY_TEST
 
 if TYPE_CHECKING:
-    from nacdrive.driving.crew import Job
-    from nacdrive.driving.rows import Row
+    from nacdrive.rollout.results import Row
+    from nacdrive.rollout.workers import Job
 
 ENVIRONMENTS = ("carracing", "udacity")
 
@@ -30,7 +30,7 @@ class EvalConfig:
     """The policy: a file, or the name of a shipped one."""
     episodes: int = 20
     """Number of tracks; of udacity, skies under which each of its tracks is driven."""
-    seed: int = PUPIL_TEST.start
+    seed: int = POLICY_TEST.start
     """Seed of the first track; the others have the following seeds. No training touches the default ones."""
     out: Path | None = None
     """Folder of the result; runs/eval-MODEL if not given, with the disturbance in its name."""
@@ -60,7 +60,7 @@ class EvalConfig:
     """udacity: logs or recordings on which the steering is compared too."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
-    disturbance: Annotated[Disturbance, tyro.conf.arg(name="")] = field(default_factory=Disturbance)
+    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
     """What is wrong with the policy's camera; the expert sees the true frames."""
     resume: bool = False
     """Drive only the tracks that --out does not hold yet."""
@@ -111,15 +111,15 @@ def run(config: EvalConfig) -> None:
 
 def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
-    from nacdrive.base.files import result_folder
-    from nacdrive.base.places import find_model
-    from nacdrive.base.runs import usable_cores
     from nacdrive.cli.page import open_page
-    from nacdrive.driving import evaluate as evaluation
-    from nacdrive.driving.crew import Course
-    from nacdrive.experts import load_expert
-    from nacdrive.policies import load_policy
-    from nacdrive.sims.carracing import ACTIONS
+    from nacdrive.common.files import result_folder
+    from nacdrive.common.paths import find_model
+    from nacdrive.common.runs import usable_cores
+    from nacdrive.drivers import load_expert
+    from nacdrive.envs.carracing.env import ACTIONS
+    from nacdrive.models import load_policy
+    from nacdrive.rollout import evaluate as evaluation
+    from nacdrive.rollout.workers import Course
 
     model = find_model(config.model, config.env)
     # What can be refused is refused before a folder is made or deleted.

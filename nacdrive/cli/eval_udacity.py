@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from nacdrive.cli.eval import EvalConfig
 
 if TYPE_CHECKING:
-    from nacdrive.driving.lake_evaluation import LakeJob
-    from nacdrive.driving.rows import Row
+    from nacdrive.rollout.lake_evaluation import LakeJob
+    from nacdrive.rollout.results import Row
 
 
 def evaluate_udacity(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
-    from nacdrive.base.files import result_folder, write_json
-    from nacdrive.base.places import find_model
-    from nacdrive.base.runs import usable_cores
-    from nacdrive.driving.lake_evaluation import LakeCourse, evaluate_lake
-    from nacdrive.driving.record_config import TRACKS
-    from nacdrive.driving.udacity_offline import errors_on
-    from nacdrive.live import LiveServer
-    from nacdrive.policies import load_policy
+    from nacdrive.common.files import result_folder, write_json
+    from nacdrive.common.paths import find_model
+    from nacdrive.common.runs import usable_cores
+    from nacdrive.models import load_policy
+    from nacdrive.rollout.lake_evaluation import LakeCourse, evaluate_lake
+    from nacdrive.rollout.offline_eval import errors_on
+    from nacdrive.rollout.record_config import TRACKS
+    from nacdrive.web import LiveServer
 
     model = find_model(config.model, config.env)
     # What can be refused is refused before a folder is made or deleted.

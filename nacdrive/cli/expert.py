@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
-    from nacdrive.experts.laps import Lap
-    from nacdrive.experts.ppo_train import Progress
+    from nacdrive.rl.train import Progress
+    from nacdrive.rollout.laps import Lap
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def run_train(config: TrainConfig) -> int:
     """Train, with a line of progress."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from nacdrive.experts.ppo_config import PpoConfig
-    from nacdrive.experts.ppo_train import train
+    from nacdrive.rl.config import PpoConfig
+    from nacdrive.rl.train import train
 
     given: dict[str, Any] = {} if config.timesteps is None else {"timesteps": config.timesteps}
     settings = PpoConfig(
@@ -162,10 +162,10 @@ def run_eval(config: EvalConfig) -> None:
     """Drive, print the numbers, write them and two videos where asked to."""
     from rich.progress import track
 
-    from nacdrive.base.files import result_folder, write_json
-    from nacdrive.base.runs import plain, run_record
-    from nacdrive.driving.statistics import summary
-    from nacdrive.experts.laps import evaluate
+    from nacdrive.common.files import result_folder, write_json
+    from nacdrive.common.runs import plain, run_record
+    from nacdrive.common.statistics import summary
+    from nacdrive.rollout.laps import evaluate
 
     if config.episodes < 1:
         raise UserError(f"--episodes is {config.episodes}: give at least 1.")
@@ -212,12 +212,12 @@ def lines_of(laps: list[Lap], found: dict[str, Any]) -> str:
 
 def film(config: EvalConfig, device: str, seed: int, target: Path) -> None:
     """Drive ``seed`` once more, into a video."""
-    from nacdrive.driving.experts import ExpertDriver
-    from nacdrive.driving.loop import drive_episode
-    from nacdrive.driving.video import video
-    from nacdrive.experts import load_expert
-    from nacdrive.sims.carracing import make_carracing
-    from nacdrive.sims.lazy_carracing import FPS
+    from nacdrive.drivers import load_expert
+    from nacdrive.drivers.expert_driver import ExpertDriver
+    from nacdrive.envs.carracing.env import make_carracing
+    from nacdrive.envs.carracing.lazy import FPS
+    from nacdrive.rollout.rollout import drive_episode
+    from nacdrive.viz.video import video
 
     expert = load_expert(config.expert, device=device)
     world: Any = make_carracing(renderer=config.renderer, repeat=expert.repeat)
@@ -227,7 +227,7 @@ def film(config: EvalConfig, device: str, seed: int, target: Path) -> None:
 
 def run_export(config: ExportConfig) -> None:
     """Export a policy."""
-    from nacdrive.experts.sb3_export import export
+    from nacdrive.rl.sb3_export import export
 
     if config.out.exists() and not config.overwrite:
         raise UserError(f"{config.out} exists: give --overwrite or another --out.")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
-    from nacdrive.data.recording import Recording
-    from nacdrive.driving.tick import Tick
-    from nacdrive.policies.policy import Policy
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.drivers.tick import Tick
+    from nacdrive.models.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def saliency(config: SaliencyConfig) -> int:
     """Draw frames and what the policy looks at in them."""
     import numpy as np
 
-    from nacdrive.explain.figures import saliency_figure, save
-    from nacdrive.explain.trace import retrace
+    from nacdrive.viz.figures import saliency_figure, save
+    from nacdrive.viz.trace import retrace
 
     if config.frames < 1:
         raise UserError(f"--frames is {config.frames}: it must be at least 1.")
@@ -78,9 +78,9 @@ def saliency(config: SaliencyConfig) -> int:
 
 def neurons(config: NeuronsConfig) -> int:
     """Draw every neuron group over time and say what tells left from right."""
-    from nacdrive.explain.figures import neurons_figure, save
-    from nacdrive.explain.sides import report, separations
-    from nacdrive.explain.trace import Trace, retrace
+    from nacdrive.viz.figures import neurons_figure, save
+    from nacdrive.viz.sides import report, separations
+    from nacdrive.viz.trace import Trace, retrace
 
     check_target(config.out)
     policy, recording = opened(config.model, config.data, config.episode)
@@ -99,10 +99,10 @@ def neurons(config: NeuronsConfig) -> int:
 
 def wiring(config: WiringConfig) -> int:
     """Draw the circuit."""
-    from nacdrive.base.places import find_model
-    from nacdrive.explain.figures import save
-    from nacdrive.explain.wiring import wiring_figure
-    from nacdrive.policies import load_policy
+    from nacdrive.common.paths import find_model
+    from nacdrive.models import load_policy
+    from nacdrive.viz.figures import save
+    from nacdrive.viz.wiring import wiring_figure
 
     check_target(config.out)
     policy = load_policy(find_model(config.model, "carracing"))
@@ -118,9 +118,9 @@ def opened(model: str, data: Path, episode: int) -> tuple[Policy, Recording]:
     """The policy and the recording that it is to look at."""
     import torch
 
-    from nacdrive.base.places import find_model
-    from nacdrive.data.recording import Recording
-    from nacdrive.policies import load_policy
+    from nacdrive.common.paths import find_model
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.models import load_policy
 
     torch.set_num_threads(1)
     recording = Recording.open(data)

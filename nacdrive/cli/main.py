@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive import __version__
-from nacdrive.base.errors import UserError, unknown_name
-from nacdrive.base.places import PACKAGE
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.paths import PACKAGE
 
 # Verb -> what it does. The verb's file is imported only when it is called, so that --help answers at once.
 VERBS = {

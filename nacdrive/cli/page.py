@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nacdrive.live import LiveServer
+    from nacdrive.web import LiveServer
 
 
 def open_page(stack: ExitStack, host: str, port: int, title: str, **more: Any) -> LiveServer:
     """A page that is served until ``stack`` ends; ``more`` goes to ``LiveServer``. Prints its address."""
-    from nacdrive.live import LiveServer
+    from nacdrive.web import LiveServer
 
     page = LiveServer(host, port, title, **more)
     print(f"watch at {page.start()}", flush=True)

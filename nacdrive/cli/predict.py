@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from nacdrive.base.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from nacdrive.tasks.bearings import WearCurve
@@ -47,9 +47,9 @@ def run(config: PredictConfig) -> int:
     """Predict, print, write."""
     from rich.console import Console
 
-    from nacdrive.base.files import write_text
-    from nacdrive.bench.answers import Model, wear
-    from nacdrive.bench.plots import plot_wear
+    from nacdrive.bench.inference import Model, wear
+    from nacdrive.common.files import write_text
+    from nacdrive.viz.wear import plot_wear
 
     model = Model.load(config.model, config.task, config.device)
     curves = wear(model, config.folder)

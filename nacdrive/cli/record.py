@@ -7,12 +7,12 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from nacdrive.driving.record_config import RecordConfig
+from nacdrive.rollout.record_config import RecordConfig
 
 if TYPE_CHECKING:
-    from nacdrive.driving.control import Control
-    from nacdrive.driving.record import Outcome, RecordProgress
-    from nacdrive.driving.tick import Listener
+    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.tick import Listener
+    from nacdrive.rollout.record import Outcome, RecordProgress
 
 CONFIG = RecordConfig
 
@@ -22,7 +22,7 @@ def run(config: RecordConfig) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from nacdrive.driving.record import record_episodes
+    from nacdrive.rollout.record import record_episodes
 
     console = Console(stderr=True, highlight=False)
     columns = [
@@ -76,7 +76,7 @@ def run(config: RecordConfig) -> int:
     if result.frames:
         print(f"recorded {result.frames} frames in {seconds:.1f} s ({result.frames / seconds:.0f} frames/s)")
     if config.log is not None:
-        from nacdrive.data.udacity_log_convert import export_log
+        from nacdrive.datasets.udacity_log_convert import export_log
 
         export_log(config.out, config.log, overwrite=config.overwrite)
         print(f"{config.log}: the same as driving_log.csv and IMG")
@@ -91,8 +91,8 @@ def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | No
     if not config.watch:
         return None, None
     from nacdrive.cli.page import open_page
-    from nacdrive.driving.control import Control
-    from nacdrive.sims.carracing import ACTIONS
+    from nacdrive.drivers.human import Control
+    from nacdrive.envs.carracing.env import ACTIONS
 
     control = Control(needs_person=True) if config.by_hand else None
     choices = ACTIONS if config.env == "carracing" else ()

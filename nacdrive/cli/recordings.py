@@ -69,7 +69,7 @@ def info(config: InfoConfig) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from nacdrive.data.recording import Recording
+    from nacdrive.datasets.recording import Recording
 
     recording = Recording.open(config.folder)
     episodes = recording.episodes
@@ -102,7 +102,7 @@ def info(config: InfoConfig) -> int:
 
 def check(config: CheckConfig) -> int:
     """Print one line per file that is not what was recorded; 0 if there is none, 1 if there is one."""
-    from nacdrive.data.check import check_recording, keep_sound
+    from nacdrive.datasets.check import check_recording, keep_sound
 
     result = check_recording(config.folder)
     for problem in result.problems:
@@ -124,7 +124,7 @@ def check(config: CheckConfig) -> int:
 
 def merge(config: MergeConfig) -> int:
     """Merge and say how many episodes came together."""
-    from nacdrive.data.merge import merge_recordings
+    from nacdrive.datasets.merge import merge_recordings
 
     result = merge_recordings(config.folders, config.out, overwrite=config.overwrite)
     twice = f" ({result.duplicates} found in more than one recording are kept once)" if result.duplicates else ""
@@ -134,7 +134,7 @@ def merge(config: MergeConfig) -> int:
 
 def import_(config: ImportConfig) -> int:
     """Import and say how much it was."""
-    from nacdrive.data.udacity_log_convert import import_log
+    from nacdrive.datasets.udacity_log_convert import import_log
 
     with counter("importing") as count:
         result = import_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
@@ -144,7 +144,7 @@ def import_(config: ImportConfig) -> int:
 
 def export(config: ExportConfig) -> int:
     """Export and say how much it was."""
-    from nacdrive.data.udacity_log_convert import export_log
+    from nacdrive.datasets.udacity_log_convert import export_log
 
     with counter("exporting") as count:
         result = export_log(config.folder, config.out, overwrite=config.overwrite, progress=count)

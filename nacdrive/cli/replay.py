@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
-    from nacdrive.live.shelf import ReplayRun
+    from nacdrive.web.episode_cache import ReplaySource
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ CONFIG = ReplayConfig
 
 def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
-    from nacdrive.live.replay import ReplayServer, film
+    from nacdrive.web.replay import ReplayServer, film
 
     runs = [opened(folder, config) for folder in config.recordings]
     if config.video is not None:
@@ -73,7 +73,7 @@ def kept_in(folder: Path) -> Path:
     Raises:
         UserError: if it is an evaluation without drives.
     """
-    from nacdrive.driving.crew import DRIVES
+    from nacdrive.rollout.workers import DRIVES
 
     if not (folder / "evaluation.json").exists():
         return folder
@@ -82,30 +82,30 @@ def kept_in(folder: Path) -> Path:
     return folder / DRIVES
 
 
-def opened(folder: Path, config: ReplayConfig) -> ReplayRun:
+def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
-    from nacdrive.data.recording import Recording
-    from nacdrive.live.recorded import recorded_ticks
-    from nacdrive.live.shelf import EpisodeLabel, ReplayRun
-    from nacdrive.sims.carracing import ACTIONS
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.envs.carracing.env import ACTIONS
+    from nacdrive.viz.recorded import recorded_ticks
+    from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 
     recording = Recording.open(kept_in(folder))
     source = str(recording.meta["source"])
     labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
     choices = ACTIONS if source == "carracing" else ()
     if config.model is None:
-        return ReplayRun(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices)
+        return ReplaySource(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices)
 
     import torch
 
-    from nacdrive.base.places import find_model
-    from nacdrive.explain import retrace
-    from nacdrive.policies import load_policy
+    from nacdrive.common.paths import find_model
+    from nacdrive.models import load_policy
+    from nacdrive.viz import retrace
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, source), expect_task=source)
     every = config.saliency_every
-    return ReplayRun(
+    return ReplaySource(
         f"{policy.name} on {folder.name}",
         labels,
         lambda i: retrace(policy, recording.load(i), number=i, saliency_every=every),

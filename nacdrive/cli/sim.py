@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class UdacityConfig:
     plain: bool = False
     """The standard light and colours, whatever the seed."""
     locale: str = "en-US"
-    """Culture whose decimal separators the simulator uses, such as de-DE."""
+    """NumberFormat whose decimal separators the simulator uses, such as de-DE."""
     window: bool = False
     """Show the drive in a window; W or S held there, with A and D, drive by hand, Escape ends."""
     seconds: float | None = None
@@ -42,17 +42,17 @@ class UdacityConfig:
 
 def run_udacity(config: UdacityConfig) -> int:
     """Drive in real time until the time is up, the window is closed, or Ctrl-C."""
-    from nacdrive.sims.lake import make_lake
-    from nacdrive.sims.lake.realtime import RealTimeDrive
+    from nacdrive.envs.udacity_track import make_udacity_track
+    from nacdrive.envs.udacity_track.simulator import UdacitySimulator
 
     screen = None
     if config.window:
-        from nacdrive.sims.lake.screen import Screen
+        from nacdrive.envs.udacity_track.window import Screen
 
         screen = Screen()
-    env = make_lake(config.track, repeat=1, randomize=not config.plain)
+    env = make_udacity_track(config.track, repeat=1, randomize=not config.plain)
     env.reset(seed=config.seed)
-    drive = RealTimeDrive(env, config.host, config.port, config.locale, say=say, screen=screen)
+    drive = UdacitySimulator(env, config.host, config.port, config.locale, say=say, screen=screen)
     say(f"the {config.track} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
     try:
         drive.run(config.seconds)

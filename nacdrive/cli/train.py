@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from nacdrive.driving.teach_config import TrainConfig
+from nacdrive.rollout.train_config import TrainConfig
 
 if TYPE_CHECKING:
-    from nacdrive.data.episode import Episode
+    from nacdrive.datasets.episode import Episode
     from nacdrive.training.fit import FitResult, FitUpdate
 
 CONFIG = TrainConfig
@@ -19,8 +19,8 @@ def run(config: TrainConfig) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from nacdrive.driving.teach import Watcher, teach
-    from nacdrive.policies import load_policy
+    from nacdrive.models import load_policy
+    from nacdrive.rollout.train_policy import Watcher, teach
     from nacdrive.tasks import load_task
 
     measure = load_task(config.task).measure_name

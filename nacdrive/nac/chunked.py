@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.nac import pairs
-from nacdrive.nac.circuit import Circuit, pieces
-from nacdrive.nac.gates import Folded
-from nacdrive.nac.meeting import Meeting, meeting
-from nacdrive.nac.pairs import Job, Tokens, attend
+from nacdrive.nac import pairwise
+from nacdrive.nac.backbone import Folded
+from nacdrive.nac.chunked_backbone import Circuit, pieces
+from nacdrive.nac.key_sets import KeySet, meeting
+from nacdrive.nac.pairwise import Job, Tokens, attend
 
 CHUNKS_PER_BLOCK = 8
 
@@ -105,14 +105,14 @@ def _unpack(tensors: Sequence[Tensor | None], form: tuple[Any, ...]) -> tuple[To
 
 
 def _blocks(heads: int, queries: int, job: Job) -> list[tuple[int, int]]:
-    step = max(1, CHUNKS_PER_BLOCK * pairs.PAIRS_AT_ONCE // (heads * job.keys_per_query))
+    step = max(1, CHUNKS_PER_BLOCK * pairwise.PAIRS_AT_ONCE // (heads * job.keys_per_query))
     if job.index is not None:
         return pieces(0, queries, step)
     length = job.rules.position.shape[1]
     return [piece for start in range(0, queries, length) for piece in pieces(start, start + length, step)]
 
 
-def _gate(tokens: Tokens, met: Meeting, first: int, last: int) -> tuple[Tensor, Tensor]:
+def _gate(tokens: Tokens, met: KeySet, first: int, last: int) -> tuple[Tensor, Tensor]:
     """Slope (of the time stamp) and argument ``[H, q, n]`` of the time gate."""
     slope, offset = met.take(tokens.tk).unbind(-1)
     gate = torch.addcmul(offset, tokens.stamps[first:last].unsqueeze(-1), slope)

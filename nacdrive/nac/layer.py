@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.nac.checks import check_gaps, check_inputs, check_padding, check_times, one_of, require
+from nacdrive.nac.backbone import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
+from nacdrive.nac.dispatch import pair_attention
 from nacdrive.nac.dynamics import Dynamics, as_dynamics
-from nacdrive.nac.gates import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
-from nacdrive.nac.kernels import pair_attention
-from nacdrive.nac.pairs import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs
+from nacdrive.nac.mask import Rules
+from nacdrive.nac.pairwise import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs
 from nacdrive.nac.rewiring import Map, rewire
-from nacdrive.nac.rules import Rules
 from nacdrive.nac.selection import SELECTIONS, select
-from nacdrive.nac.stream import Prepared, State, stream_step
+from nacdrive.nac.streaming import Prepared, State, stream_step
+from nacdrive.nac.validation import check_gaps, check_inputs, check_padding, check_times, one_of, require
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nacdrive.nac.mask import SCORES_AT_ONCE, Rules, in_rows
 from nacdrive.nac.ranking import top_k
-from nacdrive.nac.rules import SCORES_AT_ONCE, Rules, in_rows
 
 WORTH_A_LOOP = 16  # queries that search a block on average, from which on blocks are taken one by one
 

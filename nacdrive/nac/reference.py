@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from nacdrive.nac.backbone import Synapses
 from nacdrive.nac.dynamics import Dynamics, Euler, Steady
-from nacdrive.nac.gates import Synapses
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.selection import AUTO_EXACT_UP_TO
 

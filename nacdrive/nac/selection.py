@@ -11,9 +11,9 @@ import math
 import torch
 from torch import Tensor
 
+from nacdrive.nac.mask import Rules, in_rows
 from nacdrive.nac.partition import by_partition
 from nacdrive.nac.ranking import top_k
-from nacdrive.nac.rules import Rules, in_rows
 
 SELECTIONS = ("auto", "exact", "sqrt")
 AUTO_EXACT_UP_TO = 1024  # keys; above it, scoring every pair costs more than the pairs themselves

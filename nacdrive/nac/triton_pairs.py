@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nacdrive.nac.backbone import Folded
 from nacdrive.nac.dynamics import Euler, Steady
-from nacdrive.nac.gates import Folded
-from nacdrive.nac.pairs import Job, Tokens
+from nacdrive.nac.pairwise import Job, Tokens
 
 LEAST_PAIRS: int | None = 1 << 14
 """Pairs (heads x queries x keys per query) from which the kernel is chosen; set it to 0 for always, None for never.

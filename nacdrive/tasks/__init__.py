@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from nacdrive.base.errors import unknown_name
+from nacdrive.common.errors import unknown_name
 from nacdrive.tasks.base import DrivingTask, Sample, Task
 
 __all__ = ["TASKS", "DrivingTask", "Sample", "Task", "load_task"]

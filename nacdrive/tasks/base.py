@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from nacdrive.policies import PolicyConfig
+from nacdrive.models import PolicyConfig
 
 Batch = dict[str, Tensor]
 """Named tensors: fields [B, T, ...], labels [B, ...], and ``padding`` [B, T], True where a step is padding."""

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.bearings.labels import remaining_s
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings.labels import remaining_s
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.base import Sample
-from nacdrive.tasks.lives import Life, read_lives
+from nacdrive.tasks.bearing_runs import Life, read_lives
 from nacdrive.tasks.problem import Fold, Measure, ProtocolName
 from nacdrive.tasks.rul_scores import paper_score, phm2012_score
 from nacdrive.tasks.segments import field_of, joined, segments
-from nacdrive.tasks.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.series_task import Regression
 from nacdrive.tasks.splits import rotate
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.recording import Recording
-from nacdrive.policies import PolicyConfig
-from nacdrive.sims.carracing import ACTIONS, to_action
-from nacdrive.sims.lazy_carracing import FPS
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
+from nacdrive.envs.carracing.env import ACTIONS, to_action
+from nacdrive.envs.carracing.lazy import FPS
+from nacdrive.models import PolicyConfig
 from nacdrive.tasks.base import Batch, LossOptions, Sample
 from nacdrive.tasks.splits import split_samples
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 from nacdrive.tasks.base import Sample
 from nacdrive.tasks.driving_bench import DrivingProblem, beginnings, frames_of
 from nacdrive.tasks.problem import Fold, Measure, ProtocolName

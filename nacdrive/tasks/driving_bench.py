@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacdrive.policies import Policy, PolicyConfig, save_policy
-from nacdrive.policies.network import DrivingNetwork
+from nacdrive.models import Policy, PolicyConfig, save_policy
+from nacdrive.models.driving import DrivingNetwork
+from nacdrive.models.series import layer_options
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Batch, LossOptions, Sample
 from nacdrive.tasks.problem import Measure, ProtocolName
-from nacdrive.tasks.series import layer_options
 
 
 class DrivingProblem:

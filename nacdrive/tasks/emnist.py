@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacdrive.data.mnist import Events, Mnist, events, load_mnist
+from nacdrive.datasets.mnist import Events, Mnist, events, load_mnist
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.base import Sample
-from nacdrive.tasks.made_up import is_made_up
 from nacdrive.tasks.problem import Fold, Measure, ProtocolName
-from nacdrive.tasks.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.series_task import Classification
 from nacdrive.tasks.splits import rotate, stratified
+from nacdrive.tasks.synthetic_marker import is_made_up
 
 LENGTH = 256
 CLASSES = tuple(str(digit) for digit in range(10))

@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.par import ACTIVITIES, TAGS, ParRecording, read_par
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.par import ACTIVITIES, TAGS, ParRecording, read_par
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.base import Sample
-from nacdrive.tasks.made_up import is_made_up
 from nacdrive.tasks.problem import Fold, Measure, ProtocolName
 from nacdrive.tasks.segments import field_of, joined, segments
-from nacdrive.tasks.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
 from nacdrive.tasks.series_task import Classification
 from nacdrive.tasks.splits import stratified
+from nacdrive.tasks.synthetic_marker import is_made_up
 
 WINDOW = 32
 """Readings that an answer of the sequence layer may depend on."""

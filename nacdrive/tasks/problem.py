@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
-from nacdrive.base.errors import unknown_name
+from nacdrive.common.errors import unknown_name
 from nacdrive.tasks.base import Sample, Task
 
 ProtocolName = Literal["sequence", "paper"]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nacdrive.models.series import SeriesNetwork
+from nacdrive.models.series_files import save_series
 from nacdrive.tasks.base import Batch, LossOptions, Sample
-from nacdrive.tasks.series import SeriesNetwork
-from nacdrive.tasks.series_files import save_series
 
 UNKNOWN = -1
 """Class of a step that has no label."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 from nacdrive.tasks.base import Sample
 
 Split = tuple[list[int], list[int]]

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.episode import Episode
-from nacdrive.data.manifest import MANIFEST
-from nacdrive.data.recording import Recording
-from nacdrive.data.udacity_log import is_log, read_log
-from nacdrive.data.udacity_log_convert import SOURCE, episodes_of
-from nacdrive.policies import PolicyConfig
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.manifest import MANIFEST
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.udacity_log import is_log, read_log
+from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
+from nacdrive.models import PolicyConfig
 from nacdrive.tasks.base import Batch, LossOptions, Sample
 from nacdrive.tasks.udacity_augment import Augmentation, augmented
 from nacdrive.tasks.udacity_blocks import blocks_of, hold_out

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.policies.config import PolicyConfig
-from nacdrive.policies.network import DrivingNetwork
-from nacdrive.sequence import build
+from nacdrive.layers import build
+from nacdrive.models.config import PolicyConfig
+from nacdrive.models.driving import DrivingNetwork
 from nacdrive.tasks import udacity_blocks
 from nacdrive.tasks.base import Batch, Sample
 from nacdrive.tasks.driving_bench import DrivingProblem, beginnings, frames_of

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 from nacdrive.tasks.base import Sample
 
 BLOCK_S = 8.0

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 HEIGHT, WIDTH = 160, 320
 CROP = (60, HEIGHT - 25)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.base.errors import UserError
-from nacdrive.policies.files import write_tensors
+from nacdrive.common.errors import UserError
+from nacdrive.models.files import write_tensors
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1

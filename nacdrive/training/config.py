@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 
 
 @dataclass(frozen=True)

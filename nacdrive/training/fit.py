@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nacdrive.base.errors import UserError
-from nacdrive.sequence.contract import SequenceLayer
+from nacdrive.common.errors import UserError
+from nacdrive.layers.base import SequenceLayer
 from nacdrive.tasks import Sample, Task
 from nacdrive.tasks.base import Batch, LossOptions
 from nacdrive.tasks.splits import seeded
@@ -176,11 +176,11 @@ class Fitting:
                 f"go on from it with --resume and a lower --learning-rate than {config.learning_rate:g}."
             )
         self.optimizer.step()
-        self.update_mean()
+        self.update_ema()
         return float(total.detach()), float(weight)
 
     @torch.no_grad()
-    def update_mean(self) -> None:
+    def update_ema(self) -> None:
         """Move the running mean towards the weights; faster at first, when there is little to average."""
         steps = self.progress.total_steps
         decay = min(self.config.average, (1 + steps) / (10 + steps))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nacdrive.base.files import write_text
+from nacdrive.common.files import write_text
 
 
 class MetricsLog:

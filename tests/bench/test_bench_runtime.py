@@ -7,10 +7,10 @@ import sys
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.base.files import read_json
 from nacdrive.bench.config import RuntimeConfig
 from nacdrive.bench.runtime import measure_all, write
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import read_json
 
 torch.set_num_threads(1)
 SMALL = RuntimeConfig(models=("mha", "gru"), steps=64, features=16, passes=3)

@@ -9,13 +9,13 @@ import os
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
 from nacdrive.bench import paper
 from nacdrive.bench.cell import kind_of, run_cell
 from nacdrive.bench.config import TableConfig
 from nacdrive.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.bench.processes import run_in_processes
 from nacdrive.bench.tables import entries, write_tables
+from nacdrive.common.errors import UserError
 
 torch.set_num_threads(1)
 QUIET = (lambda cell, news: None, lambda cell, result: None)

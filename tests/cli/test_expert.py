@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nacdrive.base.errors import UserError
 from nacdrive.cli.main import dispatch
+from nacdrive.common.errors import UserError
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from nacdrive.base.errors import UserError
-from nacdrive.bench.made_up import make_up
 from nacdrive.cli.main import dispatch
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.synthetic import make_up
 from nacdrive.tasks.problem import load_problem
 
 torch.set_num_threads(1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
 from nacdrive.cli import main as cli
-from nacdrive.policies import Policy, PolicyConfig, save_policy
-from nacdrive.sims.carracing import BRAKE, STEERING, THROTTLE
+from nacdrive.common.errors import UserError
+from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
+from nacdrive.models import Policy, PolicyConfig, save_policy
 
 ACTIONS = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
 HEAVY = {"torch", "gymnasium", "cv2", "matplotlib", "flask", "stable_baselines3", "pyarrow"}
@@ -161,9 +161,9 @@ def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
 def test_doctor_names_what_is_wrong(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nacdrive.driving import health
+    from nacdrive.cli import checks
 
-    monkeypatch.setattr(health, "ROOM_GB", 1e9)
+    monkeypatch.setattr(checks, "ROOM_GB", 1e9)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -176,13 +176,13 @@ def test_doctor_names_what_is_wrong(
 
 
 def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.driving import health
+    from nacdrive.cli import checks
 
     def broken(**_: object) -> None:
         raise ImportError("libsomething.so.1: cannot open shared object file\nmore")
 
-    monkeypatch.setattr("nacdrive.sims.carracing.make_carracing", broken)
-    findings = {item.name: item for item in health.examine(Path("."), "127.0.0.1", 0)}
+    monkeypatch.setattr("nacdrive.envs.carracing.env.make_carracing", broken)
+    findings = {item.name: item for item in checks.examine(Path("."), "127.0.0.1", 0)}
     assert not findings["CarRacing"].works and "libsomething.so.1" in findings["CarRacing"].found
     assert findings["Python"].works and findings["ffmpeg"].works
 
@@ -190,9 +190,9 @@ def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> No
 def test_mistakes_in_a_config_are_user_errors() -> None:
     from nacdrive.cli.demo import DemoConfig
     from nacdrive.cli.eval import EvalConfig
-    from nacdrive.driving.disturbance import Disturbance
+    from nacdrive.envs.camera_noise import CameraNoise
 
     with pytest.raises(UserError):
         DemoConfig(seed=1)
-    config = EvalConfig(model="a/nac_steady.pt", disturbance=Disturbance(noise=0.1, brightness=0.5))
+    config = EvalConfig(model="a/nac_steady.pt", disturbance=CameraNoise(noise=0.1, brightness=0.5))
     assert config.folder == Path("runs/eval-nac_steady-noise-0.1-brightness-0.5")

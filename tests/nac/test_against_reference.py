@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from nacdrive.nac import NAC, Euler, Exact, Steady, pairs
+from nacdrive.nac import NAC, Euler, Exact, Steady, pairwise
 from nacdrive.nac.reference import nac_forward
 
 MODES = {"exact": Exact(), "euler": Euler(6), "euler-fixed-step": Euler(5, step=0.1), "steady": Steady()}
@@ -87,7 +87,7 @@ IDS = ["-".join(f"{k}={v}" for k, v in o.items()) for o in OPTIONS]
 @pytest.mark.parametrize("chunk", [1 << 20, 16], ids=["at-once", "chunked"])
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
 def test_every_option_equals_reference(options: dict, chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     layer = NAC(8, 2, topk=3, **options)
     compare(layer, causal=True)
 
@@ -95,7 +95,7 @@ def test_every_option_equals_reference(options: dict, chunk: int, monkeypatch) -
 @pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("mask", MASKS)
 def test_chunks_equal_reference_in_float32(mask: str, selection: str, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 24)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", 24)
     topk, method = SELECTIONS[selection]
     compare(NAC(8, 2, topk=topk, selection=method), dtype=torch.float32, tolerance=3e-5, **MASKS[mask])
 
@@ -108,7 +108,7 @@ def test_chunked_gradients_equal_reference(monkeypatch) -> None:
         t = torch.rand(2, 9, dtype=torch.float64).cumsum(1)
         found = []
         for chunk in (1 << 20, 16):
-            monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+            monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
             layer.zero_grad()
             q = x.clone().requires_grad_()
             layer(q, t=t, is_causal=True).pow(2).sum().backward()
@@ -125,7 +125,7 @@ def test_chunked_pairwise_holds_for_large_inputs(dtype: torch.dtype, size: float
     x = size * torch.randn(2, 9, 8, dtype=dtype)
     found = []
     for chunk in (1 << 20, 8):
-        monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+        monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
         layer.zero_grad()
         q = x.clone().requires_grad_()
         y = layer(q)
@@ -139,7 +139,7 @@ def test_chunked_pairwise_holds_for_large_inputs(dtype: torch.dtype, size: float
 @pytest.mark.parametrize("chunk", [1 << 20, 8], ids=["at-once", "chunked"])
 @pytest.mark.parametrize("activation", ["tanh", "silu"])
 def test_gradcheck(activation: str, chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     torch.manual_seed(0)
     layer = NAC(4, 2, topk=2, activation=activation, logit_scale=True).double()
     x = torch.randn(1, 4, 4, dtype=torch.float64, requires_grad=True)

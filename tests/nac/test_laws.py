@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nacdrive.nac import NAC, Euler, Exact, Steady
 from nacdrive.nac.dynamics import decay_mean
+from nacdrive.nac.mask import Rules
 from nacdrive.nac.ranking import top_k
-from nacdrive.nac.rules import Rules
 from nacdrive.nac.selection import select
 
 # Timings say nothing on a shared machine.

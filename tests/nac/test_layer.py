@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from nacdrive.nac import NAC, VARIANTS, Euler, pairs, variant, variant_options
+from nacdrive.nac import NAC, VARIANTS, Euler, pairwise, variant, variant_options
 
 BAD_ARGUMENTS = [
     ({"d_model": 10}, "d_model=10"),
@@ -130,7 +130,7 @@ def test_neuron_states_lay_open_what_forward_computes() -> None:
 
 
 def test_dropout_acts_in_training_only_and_is_the_same_when_recomputed(monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 16)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", 16)
     layer = NAC(8, 2, dropout=0.5, topk=3).double()
     x = torch.randn(1, 12, 8, dtype=torch.float64, requires_grad=True)
 
@@ -194,7 +194,7 @@ def test_weights_sum_to_one_over_selected_keys() -> None:
 
 @pytest.mark.parametrize("chunk", [1 << 20, 64], ids=["at-once", "chunked"])
 def test_autocast_stays_near_float32(chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     layer = NAC(32, 4, mode="steady")
     x = torch.randn(2, 12, 32)
     expected = layer(x)

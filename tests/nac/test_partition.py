@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nacdrive.nac import partition
-from nacdrive.nac.rules import Rules
+from nacdrive.nac.mask import Rules
 
 RULES = {"open": {}, "padded": {"padding": True}, "causal": {"causal": True}}
 RULES["causal-padded"] = {"causal": True, "padding": True}

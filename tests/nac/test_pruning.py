@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nacdrive.nac import NAC, pairs, random_wiring
+from nacdrive.nac import NAC, pairwise, random_wiring
 
 CIRCUITS = {
     "sparse": {"sparsity": 0.9},
@@ -38,13 +38,13 @@ def check(layer: NAC) -> None:
 @pytest.mark.parametrize("unfolds", [1, 2, 3, 4])
 @pytest.mark.parametrize("options", CIRCUITS.values(), ids=CIRCUITS)
 def test_pruned_circuit_equals_the_whole(options: dict, unfolds: int, chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     check(NAC(32, 4, topk=3, unfolds=unfolds, **options).double())
 
 
 @pytest.mark.parametrize("chunk", [1 << 20, 40], ids=["at-once", "chunked"])
 def test_pruning_follows_the_masks(chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", chunk)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     layer = NAC(32, 4, topk=3, unfolds=3).double()
     whole = {name: x.clone() for name, x in layer.state_dict().items()}
     check(layer)

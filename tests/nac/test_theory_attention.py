@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from nacdrive.nac import NAC
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from theory import approximation, keys, published, recall
 from theory.approximation import ROUTES
+
+from nacdrive.nac import NAC
 
 MODES = ("exact", "euler", "steady")
 needs_peer = pytest.mark.skipif(not published.installed(), reason="torch-nac is not installed")

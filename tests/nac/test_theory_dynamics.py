@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from nacdrive.nac import Euler, Exact, Steady
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from theory import bounds, decay, sensitivity
 from theory.ode import closed, from_start, varying
+
+from nacdrive.nac import Euler, Exact, Steady
 
 RATES = st.floats(1e-3, 50)
 TARGETS = st.floats(-3, 3)

@@ -11,26 +11,26 @@ from typing import Any
 
 import pytest
 import torch
-import triton_cases
-from triton_cases import Case
 
 from nacdrive.nac import NAC, triton_pairs
 from nacdrive.nac.chunked import chunked_pairs
 from nacdrive.nac.dynamics import Euler
-from nacdrive.nac.pairs import Job, Tokens
+from nacdrive.nac.pairwise import Job, Tokens
+from tests.helpers import triton_cases
+from tests.helpers.triton_cases import Case
 
 CASES = triton_cases.all_cases()
-HERE = Path(__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 needs_triton = pytest.mark.skipif(not triton_pairs.available(), reason="triton is not installed")
 # bfloat16 keeps 8 bits of the products' factors.
 TOLERANCE = {False: 2e-5, True: 5e-2}
 
 
 def program(name: str, cache: Path, **environment: str) -> Any:
-    """What a program of this folder prints, as JSON. Of its own, because triton decides on import how it runs."""
-    path = os.pathsep.join(sys.path)
+    """What a program of tests/helpers prints, as JSON. Of its own, because triton decides on import how it runs."""
+    path = os.pathsep.join([str(ROOT), *sys.path])
     done = subprocess.run(
-        [sys.executable, str(HERE / f"{name}.py")],
+        [sys.executable, "-m", f"tests.helpers.{name}"],
         env=os.environ | {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.bench.made_up import make_up
-from nacdrive.data.bearings import PublishedBearing
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings import PublishedBearing
+from nacdrive.datasets.synthetic import make_up
 from nacdrive.tasks.base import Sample
+from nacdrive.tasks.bearing_runs import life_of, read_lives, read_own, relative
 from nacdrive.tasks.bearings import CONTEXT, WINDOW, WORN, WearCurve, cut
-from nacdrive.tasks.lives import life_of, read_lives, read_own, relative
 from nacdrive.tasks.problem import load_problem
 from nacdrive.tasks.segments import field_of, segments
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
-from nacdrive.training.outputs import outputs
+from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"

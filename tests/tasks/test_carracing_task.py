@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.episode import Episode
-from nacdrive.data.images import encode_png
-from nacdrive.data.writer import RecordingWriter
-from nacdrive.sims.carracing import to_action
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.writer import RecordingWriter
+from nacdrive.envs.carracing.env import to_action
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions
 

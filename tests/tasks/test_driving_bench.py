@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from nacdrive.base.places import shipped
-from nacdrive.bench.made_up import make_up
-from nacdrive.policies import load_policy
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.synthetic import make_up
+from nacdrive.models import load_policy
 from nacdrive.tasks.problem import load_problem
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
-from nacdrive.training.outputs import outputs
+from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
 

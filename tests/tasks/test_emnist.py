@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.bench.made_up import make_up
+from nacdrive.datasets.synthetic import make_up
 from nacdrive.tasks.problem import load_problem
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
-from nacdrive.training.outputs import outputs
+from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
 MNIST = Path(__file__).resolve().parents[3] / "shared/data/mnist"

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.bench.made_up import make_up
-from nacdrive.data.par import ACTIVITIES, ParRecording
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.par import ACTIVITIES, ParRecording
+from nacdrive.datasets.synthetic import make_up
 from nacdrive.tasks.par import LONGEST_S, macro_f1, series
 from nacdrive.tasks.problem import load_problem
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
-from nacdrive.training.outputs import outputs
+from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.base.places import shipped
-from nacdrive.bench.answers import Model, digits, wear
+from nacdrive.bench.inference import Model, digits, wear
+from nacdrive.common.paths import shipped
+from nacdrive.tasks.bearing_runs import read_lives
 from nacdrive.tasks.bearings import cut, wear_curves
-from nacdrive.tasks.lives import read_lives
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
@@ -48,7 +48,7 @@ def test_the_shipped_bearing_model_sees_wear_where_no_training_was():
 
 
 def test_a_bearing_without_wear_has_no_remaining_life(tmp_path):
-    from nacdrive.bench.made_up import make_up
+    from nacdrive.datasets.synthetic import make_up
 
     make_up("pronostia", tmp_path)
     bearing = tmp_path / "Full_Test_Set/Bearing2_7"

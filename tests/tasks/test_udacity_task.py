@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from udacity_logs import make_log, numbers
 
-from nacdrive.base.errors import UserError
-from nacdrive.data.images import decode_image
-from nacdrive.data.udacity_log_convert import import_log
-from nacdrive.policies import Policy
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.udacity_log_convert import import_log
+from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.udacity import bin_of, with_sides
 from nacdrive.tasks.udacity_augment import Augmentation, augmented
 from nacdrive.tasks.udacity_blocks import blocks_of, folds
 from nacdrive.tasks.udacity_frames import prepare
+from tests.helpers.udacity_logs import make_log, numbers
 
 TASK = load_task("udacity")
 
@@ -52,7 +52,7 @@ def test_a_folder_of_neither_kind_and_images_of_another_size_are_told(tmp_path):
     with pytest.raises(UserError, match="--data"):
         TASK.load([])
     log = make_log(tmp_path / "log", 2)
-    from nacdrive.data.images import encode_jpeg
+    from nacdrive.datasets.images import encode_jpeg
 
     next((log / "IMG").glob("center*")).write_bytes(encode_jpeg(np.zeros((80, 160, 3), np.uint8)))
     with pytest.raises(UserError, match=r"is 160x80.*320x160"):

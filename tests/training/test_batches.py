@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
+from nacdrive.common.errors import UserError
 from nacdrive.tasks import Sample
 from nacdrive.tasks.splits import split_samples
 from nacdrive.training.batches import Batches

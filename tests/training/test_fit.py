@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.base.errors import UserError
-from nacdrive.sequence import build
+from nacdrive.common.errors import UserError
+from nacdrive.layers import build
 from nacdrive.tasks import Sample
 from nacdrive.training.batches import Batches
 from nacdrive.training.config import FitConfig

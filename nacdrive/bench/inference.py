@@ -1,0 +1,145 @@
+"""A trained network asked about the user's own data: wear of bearings, digits in pictures, activities in recordings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import find_model
+from nacdrive.datasets.mnist import load_mnist, part_file
+from nacdrive.datasets.par import ACTIVITIES, read_par
+from nacdrive.models.series import SeriesNetwork
+from nacdrive.models.series_files import load_series
+from nacdrive.tasks.base import Sample
+from nacdrive.tasks.bearing_runs import read_own
+from nacdrive.tasks.bearings import WearCurve, cut, wear_curves
+from nacdrive.tasks.emnist import EMNIST
+from nacdrive.tasks.par import cut as cut_recordings
+from nacdrive.tasks.problem import load_problem
+from nacdrive.tasks.segments import field_of, joined
+from nacdrive.training.predict import outputs
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network and what it was trained for."""
+
+    path: Path
+    network: SeriesNetwork
+    meta: dict[str, Any]
+    device: str
+
+    @staticmethod
+    def load(name: str, task: str, device: str) -> Model:
+        """A model file, or the name of a shipped one.
+
+        Raises:
+            UserError: if there is none, or it was made for another task.
+        """
+        path = find_model(name, task)
+        network, meta = load_series(path, task=task, device=device)
+        return Model(path, network, meta, device)
+
+    def ask(self, samples: list[Sample]) -> list[Tensor]:
+        """Its answers.
+
+        Raises:
+            UserError: if the data have other channels than it was trained on.
+        """
+        wanted, there = self.network.config.channels_in, samples[0].fields["x"].shape[1]
+        if there != wanted:
+            raise UserError(
+                f"{self.path} was trained on {wanted} channels, these data have {there}: give another --model."
+            )
+        problem = load_problem(self.network.config.task, "sequence")
+        return outputs(self.network, problem, samples, device=self.device)
+
+
+def wear(model: Model, folder: Path) -> dict[str, WearCurve]:
+    """Wear of each bearing in ``folder`` at every snapshot; its truth means nothing while the bearing runs."""
+    samples = cut(read_own(folder))
+    return wear_curves(model.ask(samples), samples)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one picture or one recording was taken for."""
+
+    name: str
+    label: str
+    """The class; of a recording, the most frequent one."""
+    share: float
+    """Probability of the class; of a recording, the share of its readings."""
+    truth: str | None
+    """What it is, where the data say so; of a recording, its most frequent label."""
+    right: float | None
+    """Share of right answers, where the data say so."""
+
+
+def digits(model: Model, place: Path, most: int | None) -> list[Answer]:
+    """Digits in a folder of pictures, in one picture, or in MNIST's own files (its test part).
+
+    Raises:
+        UserError: if there are none, or one is no picture.
+    """
+    names, images, labels = read_digits(place)
+    names, images = names[:most], images[:most]
+    truth = None if labels is None else labels[:most]
+    samples = EMNIST("sequence").samples("image", images, np.zeros(len(images)) if truth is None else truth)
+    answers = []
+    for k, y in enumerate(model.ask(samples)):
+        p = y.softmax(dim=-1)
+        label = int(p.argmax())
+        known = None if truth is None else str(int(truth[k]))
+        answers.append(
+            Answer(names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label)))
+        )
+    return answers
+
+
+def read_digits(place: Path) -> tuple[list[str], NDArray[np.uint8], NDArray[np.uint8] | None]:
+    """Names, images uint8 [N, 28, 28] (ink is bright), and labels where they are known."""
+    if place.is_dir() and part_file(place, "t10k-images"):
+        mnist = load_mnist(place)
+        return [f"test image {i}" for i in range(len(mnist.test_images))], mnist.test_images, mnist.test_labels
+    files = [place] if place.is_file() else sorted(p for p in place.glob("*") if p.suffix.lower() in PICTURES)
+    if not files:
+        raise UserError(f"{place} holds no pictures ({', '.join(PICTURES)}) and no files of MNIST: check the path.")
+    return [file.name for file in files], np.stack([read_picture(file) for file in files]), None
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """A picture as MNIST would have it: 28 x 28, bright ink on dark paper."""
+    try:
+        with Image.open(path) as image:
+            grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
+    except (UnidentifiedImageError, OSError) as error:
+        raise UserError(f"{path} is no picture that can be read: check or remove it.") from error
+    edge = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
+    return 255 - grey if edge.mean() > 127 else grey
+
+
+def activities(model: Model, place: Path) -> tuple[list[Answer], dict[str, tuple[Tensor, Tensor, Tensor]]]:
+    """Activities in a PAR file: one answer per recording, and times [N], answers [N] and labels [N] of its readings."""
+    recordings = read_par(place)
+    samples = cut_recordings(recordings)
+    classes = ACTIVITIES
+    predicted = joined(samples, [y.argmax(dim=-1) for y in model.ask(samples)])
+    times, truth = field_of(samples, "t"), field_of(samples, "target")
+    answers = []
+    for name, y in predicted.items():
+        label, count = Counter(y.tolist()).most_common(1)[0]
+        usual = Counter(truth[name].tolist()).most_common(1)[0][0]
+        right = float((y == truth[name]).float().mean())
+        answers.append(Answer(name, classes[label], count / len(y), classes[usual], right))
+    return answers, {name: (times[name], y, truth[name]) for name, y in predicted.items()}

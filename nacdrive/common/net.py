@@ -1,0 +1,51 @@
+"""A listening port, or one sentence about why there is none; a quiet way to answer on it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from typing import Any
+
+from werkzeug.serving import WSGIRequestHandler
+
+from nacdrive.common.errors import UserError
+
+
+def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port") -> socket.socket:
+    """A socket that listens on ``host`` and ``port``; 0 takes a free port.
+
+    Args:
+        host: Address or name of this machine.
+        port: TCP port.
+        what: What is to be served, for the error.
+        flag: Option that gives another port, for the error.
+
+    Raises:
+        UserError: if the port is in use or not allowed, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Elsewhere it frees a port whose last user has just gone; on Windows it would share one that is in use.
+    if sys.platform != "win32":
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(64)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise UserError(f"port {port} is in use: stop what uses it, or give another one with {flag}.") from error
+        if isinstance(error, OSError) and error.errno == errno.EACCES:
+            raise UserError(f"port {port} needs administrator rights: give one above 1023 with {flag}.") from error
+        raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and {flag}.") from error
+    return listener
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Answers without a line per request on the terminal, where the drive's own output is."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Say nothing."""

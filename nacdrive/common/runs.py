@@ -1,0 +1,115 @@
+"""Seeds, and the record of how a result was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import platform
+import random
+import sys
+from collections.abc import Collection
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nacdrive import __version__
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import read_json, write_json
+
+RUN = "run.json"
+"""Beside every result: how it was made."""
+RECORDED_PACKAGES = (
+    "torch",
+    "numpy",
+    "gymnasium",
+    "panda3d",
+    "stable-baselines3",
+    "opencv-python-headless",
+    "pyarrow",
+    "pillow",
+)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and, if it is installed, PyTorch."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return
+    torch.manual_seed(seed)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of nacdrive, Python and the packages that shape a result."""
+    found = {"nacdrive": __version__, "python": platform.python_version()}
+    for name in RECORDED_PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def run_record(config: Any, **more: Any) -> dict[str, Any]:
+    """JSON-ready record of a run: the command, the resolved config (a dataclass), versions and machine."""
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "config": plain(config),
+        "versions": package_versions(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **more,
+    }
+
+
+def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) -> None:
+    """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed.
+
+    Raises:
+        UserError: if that run was begun with other options than those ``free_to_change``.
+    """
+    path = folder / RUN
+    if path.exists():
+        before = read_json(path)["config"]
+        changed = [
+            f"--{name.replace('_', '-')} {before[name]} instead of {value}"
+            for name, value in plain(config).items()
+            # An option that did not exist yet is no other choice.
+            if name not in free_to_change and name in before and before[name] != value
+        ]
+        if changed:
+            raise UserError(
+                f"{folder} was begun with {', '.join(changed)}: resume with the same options, or give another --out."
+            )
+    write_json(path, run_record(config))
+
+
+def plain(value: Any) -> Any:
+    """``value`` with dataclasses, paths and tuples turned into what JSON knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def start_method() -> str:
+    """How worker processes begin: the quickest way that is safe beside threads, where the system has it."""
+    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"

@@ -1,0 +1,202 @@
+"""Seven features of each axis of each window of a vibration signal (paper, appendix D), kept beside the data.
+
+Energy and dominant frequency come from a Morlet wavelet transform; entropy, kurtosis, skewness, mean and standard
+deviation from the window itself. The paper does not say so; its published feature files do (docs/data.md): their
+entropies are those of a histogram of three bins over 1000 samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings.bearing import Bearing
+from nacdrive.datasets.bearings.feature_cache import Kept
+from nacdrive.datasets.bearings.wavelet import CENTRAL_FREQUENCY, MorletTransform
+
+FEATURES = ("log10 energy", "dominant frequency", "entropy", "kurtosis", "skewness", "mean", "standard deviation")
+"""In this order for each axis; frequencies in Hz, the entropy in nats, the kurtosis of a normal signal is 0."""
+AXES = 2
+VERSION = 2
+"""Part of the key of kept features: raise it when their values change."""
+BATCH = 64
+"""Windows transformed at once: more is slower, for their coefficients leave the processor's cache."""
+TINY = 1e-20
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """How features are computed."""
+
+    window: int = 1000
+    """Samples of a window, as in the published files."""
+    step: int = 500
+    """Samples from one window to the next of a snapshot."""
+    lowest_hz: float = 100.0
+    """Lowest frequency of the wavelet transform."""
+    highest_hz: float = 10_000.0
+    """Highest frequency of the wavelet transform; must be below half the sampling rate."""
+    scales: int = 64
+    """Frequencies of the wavelet transform, in a geometric series."""
+    entropy_bins: int = 3
+    """Bins of the histogram whose entropy is taken."""
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of one bearing: N snapshots of W windows."""
+
+    name: str
+    """Of the bearing."""
+    condition: str
+    """Speed and load."""
+    features: NDArray[np.float32]
+    """[N, W, 14] the seven ``FEATURES`` of the horizontal axis, then of the vertical one.
+
+    A recording of one axis (HUST) has the same in both halves, as the published files do.
+    """
+    t_s: NDArray[np.float64]
+    """[N] time of each snapshot in seconds since the first."""
+    window_s: NDArray[np.float64]
+    """[W] begin of each window in seconds since its snapshot."""
+    temperature_c: NDArray[np.float32] | None
+    """[N] degrees Celsius; None where not recorded."""
+
+    @property
+    def rms(self) -> NDArray[np.float32]:
+        """[N, 2] root mean square of each snapshot and axis over its windows."""
+        mean, deviation = self.features[..., 5::7], self.features[..., 6::7]
+        rms: NDArray[np.float32] = np.sqrt((mean**2 + deviation**2).mean(axis=1))
+        return rms
+
+    @property
+    def kurtosis(self) -> NDArray[np.float32]:
+        """[N, 2] kurtosis of each snapshot and axis, averaged over its windows."""
+        kurtosis: NDArray[np.float32] = self.features[..., 3::7].mean(axis=1)
+        return kurtosis
+
+
+def features(
+    bearing: Bearing,
+    options: FeatureOptions = FeatureOptions(),
+    *,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+    keep: bool = True,
+) -> FeatureTable:
+    """Features of a bearing, from the kept ones if there are any.
+
+    Args:
+        bearing: Whose signals to read.
+        options: How to compute.
+        device: Where to compute.
+        progress: Show a bar while computing, if standard error is a terminal.
+        keep: Read and write kept features: in the folder ``.nacdrive`` beside the files, or in the user's cache where
+            that folder cannot be written.
+
+    Raises:
+        UserError: if a file is damaged (file and line are named), or the options do not fit the signal.
+    """
+    check_options(bearing, options)
+    kept = Kept(bearing, {"version": VERSION, **asdict(options)})
+    values = kept.read() if keep else None
+    if values is None:
+        values = compute(bearing, options, torch.device(device), progress)
+        if keep:
+            kept.write(values)
+    starts = np.arange(values.shape[1]) * options.step
+    return FeatureTable(
+        name=bearing.name,
+        condition=bearing.condition,
+        features=values,
+        t_s=bearing.snapshot_s,
+        window_s=starts / bearing.rate_hz,
+        temperature_c=bearing.temperature_c,
+    )
+
+
+def check_options(bearing: Bearing, options: FeatureOptions) -> None:
+    """Raise a ``UserError`` for options that do not fit the bearing's signal."""
+    if not 2 <= options.window <= bearing.samples:
+        raise UserError(
+            f"a window of {options.window} samples does not fit {bearing.name}, whose snapshots have "
+            f"{bearing.samples}: choose one between 2 and that."
+        )
+    if options.step < 1 or options.scales < 1 or options.entropy_bins < 1:
+        raise UserError("step, scales and entropy bins of the features must be 1 or more.")
+    if not 0 < options.lowest_hz <= options.highest_hz < bearing.rate_hz / 2:
+        raise UserError(
+            f"the band {options.lowest_hz:g} .. {options.highest_hz:g} Hz does not fit {bearing.name}: "
+            f"it must lie between 0 and half the sampling rate ({bearing.rate_hz / 2:g} Hz)."
+        )
+
+
+def compute(bearing: Bearing, options: FeatureOptions, device: torch.device, progress: bool) -> NDArray[np.float32]:
+    """Features of all snapshots, [N, W, 14]."""
+    from rich.console import Console
+    from rich.progress import track
+
+    extractor = WindowFeatures(options, bearing.rate_hz, device)
+    console = Console(stderr=True)
+    hidden = not (progress and console.is_terminal)
+    rows = [
+        extractor.snapshot(bearing.read(i))
+        for i in track(range(len(bearing)), f"features of {bearing.name}", console=console, disable=hidden)
+    ]
+    return np.stack(rows)
+
+
+class WindowFeatures:
+    """Computes the features of windows."""
+
+    def __init__(self, options: FeatureOptions, rate_hz: float, device: torch.device) -> None:
+        frequencies = np.geomspace(options.highest_hz, options.lowest_hz, options.scales)
+        self.options = options
+        self.device = device
+        self.frequencies = torch.from_numpy(frequencies).float().to(device)
+        self.transform = MorletTransform(CENTRAL_FREQUENCY * rate_hz / frequencies, options.window, device=device)
+
+    def snapshot(self, signal: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Features [W, 14] of a snapshot [samples, axes]."""
+        options = self.options
+        axes = torch.from_numpy(signal).to(self.device).T.contiguous()
+        windows = axes.unfold(-1, options.window, options.step).reshape(-1, options.window)
+        found = torch.cat([self(windows[i : i + BATCH]) for i in range(0, len(windows), BATCH)])
+        found = found.view(len(axes), -1, len(FEATURES)).expand(AXES, -1, -1)
+        return found.transpose(0, 1).flatten(1).cpu().numpy()
+
+    def __call__(self, windows: Tensor) -> Tensor:
+        """Features [B, 7] of windows [B, window]."""
+        energies = self.transform.energies(windows)
+        dominant = self.frequencies[energies.argmax(-1)]
+        exact = windows.double()
+        mean = exact.mean(-1, keepdim=True)
+        centred = exact - mean
+        variance = centred.square().mean(-1)
+        # A constant window has no shape: both measures are 0 there.
+        scale = torch.where(variance > TINY, variance, torch.inf)
+        skewness = centred.pow(3).mean(-1) / scale**1.5
+        kurtosis = centred.pow(4).mean(-1) / scale**2 - 3 * (variance > TINY)
+        energy = energies.sum(-1).clamp(min=TINY).log10()
+        entropy = histogram_entropy(exact, self.options.entropy_bins)
+        columns = (energy, dominant, entropy, kurtosis, skewness, mean[:, 0], variance.sqrt())
+        return torch.stack([column.float() for column in columns], dim=-1)
+
+
+def histogram_entropy(windows: Tensor, bins: int) -> Tensor:
+    """Entropy [B] in nats of the histogram of each window over its own range, in bins of one width.
+
+    Recorded values are steps of a converter and often lie on an edge: double precision puts them where NumPy does.
+    """
+    low, high = windows.aminmax(dim=-1, keepdim=True)
+    at_least = [(windows >= low + k * ((high - low) / bins)).sum(-1) for k in range(1, bins)]
+    total = torch.full_like(low[:, 0], windows.shape[-1])
+    above = torch.stack([total, *at_least, torch.zeros_like(total)], dim=-1)
+    share = -above.diff(dim=-1) / windows.shape[-1]
+    terms: Tensor = torch.special.entr(share)
+    return terms.sum(-1)

@@ -1,0 +1,116 @@
+"""Is every file of a recording the one that was recorded? Names those that are not; the rest stays usable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
+from nacdrive.datasets.manifest import (
+    MANIFEST,
+    EpisodeInfo,
+    read_manifest,
+    size_problem,
+    unlisted_episodes,
+    write_manifest,
+)
+from nacdrive.datasets.writer import set_aside
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One file that is not what it should be."""
+
+    path: Path
+    """The file."""
+    why: str
+    """Half a sentence that goes behind the file's name."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found."""
+
+    sound: list[EpisodeInfo]
+    """Episodes that are what was recorded."""
+    problems: list[Problem]
+    """Files that are not, in order of their names."""
+
+
+def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda path: None) -> CheckResult:
+    """Read every file of a recording to its last pixel, and compare it with ``recording.json``.
+
+    Raises:
+        UserError: if there is no recording.
+    """
+    manifest, listed = read_manifest(folder)
+    sound: list[EpisodeInfo] = []
+    problems: list[Problem] = []
+    # A crash may have kept an episode from being listed; it is sound if its content is.
+    listed += unlisted_episodes(folder, manifest["source"], listed)
+    for info in listed:
+        why = episode_problem(info, manifest["source"])
+        if why is None:
+            sound.append(info)
+        else:
+            problems.append(Problem(info.path, why))
+        on_file(info.path)
+    known = {info.path for info in listed} | {folder / MANIFEST}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path not in known and not path.name.startswith(".") and path.suffix != ".md":
+            problems.append(Problem(path, "is foreign: no episode of this recording"))
+    return CheckResult(sound, sorted(problems, key=lambda problem: problem.path.name))
+
+
+def keep_sound(folder: Path, result: CheckResult) -> list[Path]:
+    """Move every file with a problem into the recording's folder ``damaged`` and list only the sound episodes."""
+    manifest, _ = read_manifest(folder)
+    moved = [set_aside(problem.path) for problem in result.problems if problem.path.is_file()]
+    write_manifest(folder, manifest, result.sound)
+    return moved
+
+
+def episode_problem(info: EpisodeInfo, source: str) -> str | None:
+    """What is wrong with a listed episode, or None."""
+    why = size_problem(info)
+    if why is not None:
+        return why
+    data = info.path.read_bytes()
+    intact = hashlib.sha256(data).hexdigest() == info.sha256
+    try:
+        episode = from_parquet(data)
+    except NotAnEpisodeError as error:
+        return str(error) if intact else f"has been altered since it was recorded, and {error}"
+    if not intact:
+        return "has been altered since it was recorded (its checksum differs)"
+    if episode.source != source:
+        return f"was recorded in '{episode.source}', not in '{source}'"
+    if (episode.seed, len(episode)) != (info.seed, info.steps):
+        return f"is seed {episode.seed} with {len(episode)} frames, but is listed as {info.seed} with {info.steps}"
+    return content_problem(episode)
+
+
+def content_problem(episode: Episode) -> str | None:
+    """What is impossible in an episode, or None."""
+    try:
+        for camera in ("center", *episode.side_frames):
+            episode.decoded(camera)
+    except ValueError as error:
+        return f"has an unreadable frame ({error})"
+    if not ((np.abs(episode.steering) <= 1).all() and (np.abs(episode.label) <= 1).all()):
+        return "steers beyond -1 .. 1"
+    for name in ("throttle", "brake"):
+        values = getattr(episode, name)
+        if not ((values >= 0) & (values <= 1)).all():
+            return f"has a {name} outside 0 .. 1"
+    if not np.isfinite(episode.reward).all():
+        return "has rewards that are no numbers"
+    logits = episode.expert_logits
+    if logits is not None and not (np.isfinite(logits).all() and (episode.expert_choice < logits.shape[1]).all()):
+        return "has labels that do not fit their logits"
+    return None

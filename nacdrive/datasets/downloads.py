@@ -1,0 +1,186 @@
+"""Where the public data sets come from, and their download with checksums."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.datasets import mnist, par
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of a data set."""
+
+    name: str
+    """As it is called on the disk."""
+    md5: str
+    """Checksum of the file as it comes."""
+    urls: tuple[str, ...]
+    """Where it lies; tried in order."""
+    unpacked_md5: str = ""
+    """Checksum of the content of a gzip file, where that is published too."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A public data set."""
+
+    name: str
+    what: str
+    """For a list, a few words."""
+    home: str
+    """Page of its makers or keepers."""
+    files: tuple[RemoteFile, ...] = ()
+    """What ``fetch`` gets; empty where no lasting address with a published checksum is known."""
+
+
+MNIST_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+MNIST_FILES = {
+    "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+}
+PAR_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00196/"
+
+DATA_SETS = {
+    data_set.name: data_set
+    for data_set in (
+        DataSet(
+            "mnist",
+            "70,000 handwritten digits",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            tuple(
+                RemoteFile(
+                    name, md5, tuple(mirror + name for mirror in MNIST_MIRRORS), mnist.MD5[name.split("-idx")[0]]
+                )
+                for name, md5 in MNIST_FILES.items()
+            ),
+        ),
+        DataSet(
+            "par",
+            "activities of five people by four worn tags (UCI 196)",
+            "https://archive.ics.uci.edu/dataset/196/localization+data+for+person+activity",
+            (RemoteFile(par.FILE_NAME, par.MD5, (PAR_URL + par.FILE_NAME,)),),
+        ),
+        DataSet(
+            "pronostia",
+            "bearings run to failure (IEEE PHM 2012 challenge, FEMTO-ST)",
+            "https://github.com/wkzs111/phm-ieee-2012-data-challenge-dataset",
+        ),
+        DataSet(
+            "xjtu-sy",
+            "bearings run to failure (Xi'an Jiaotong University)",
+            "https://biaowang.tech/xjtu-sy-bearing-datasets/",
+        ),
+        DataSet(
+            "hust",
+            "seeded bearing faults (Hanoi University of Science and Technology)",
+            "https://data.mendeley.com/datasets/cbv7jyx4p9/3",
+        ),
+    )
+}
+
+
+def find_data_set(name: str) -> DataSet:
+    """A data set by name.
+
+    Raises:
+        UserError: for an unknown name, suggesting the nearest.
+    """
+    if name not in DATA_SETS:
+        raise unknown_name("data set", name, DATA_SETS)
+    return DATA_SETS[name]
+
+
+def fetch(data_set: DataSet, folder: Path, *, bar: Callable[[str], Any] = lambda name: False) -> list[Path]:
+    """Download what is not there yet, and check it.
+
+    Args:
+        data_set: What to get.
+        folder: Where to put it; files that are there and have the right checksum stay.
+        bar: Makes a progress bar with the methods of tqdm's for a file; none if it returns False.
+
+    Raises:
+        UserError: if the data set has to be fetched by hand, the network or the server fails, or what came has
+            another checksum (it is not kept).
+    """
+    if not data_set.files:
+        raise UserError(
+            f"{data_set.name} has no address with a published checksum: get it from {data_set.home} "
+            f"and put it into {folder}, unpacked or as .zip or .tar.xz."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [fetch_file(file, folder, bar) for file in data_set.files]
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error}): give another --folder, or free some space.") from error
+
+
+def fetch_file(file: RemoteFile, folder: Path, bar: Callable[[str], Any]) -> Path:
+    """Download one file from the first address that answers with the right content."""
+    target = folder / file.name
+    if target.is_file():
+        if is_published(target, file):
+            return target
+        raise UserError(
+            f"{target} is there and is not the published file (md5 {md5_of(target)}, expected {file.md5}): "
+            "move it away to fetch it anew."
+        )
+    problems = []
+    for url in file.urls:
+        problem = download(url, file, folder, bar)
+        if problem is None:
+            return target
+        problems.append(problem)
+    raise UserError(f"{file.name} could not be fetched: {'; '.join(problems)}.")
+
+
+def download(url: str, file: RemoteFile, folder: Path, bar: Callable[[str], Any]) -> str | None:
+    """Try one address; returns what was wrong, or None if the file is there now."""
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel("ERROR")
+    downloader = pooch.HTTPDownloader(progressbar=bar(file.name), chunk_size=2**16)
+    try:
+        pooch.retrieve(url, f"md5:{file.md5}", file.name, folder, downloader=downloader)
+    except requests.HTTPError as error:
+        return f"{url} answers {error.response.status_code if error.response is not None else 'with an error'}"
+    except requests.RequestException:
+        return f"{url} cannot be reached (is there a network?)"
+    except ValueError as error:
+        # Pooch has deleted what came; its message alone knows the checksum.
+        found = re.search(r"but got ([0-9a-f]+)", str(error))
+        return f"what {url} sends has md5 {found[1] if found else '?'}, expected was {file.md5}, so it was not kept"
+    return None
+
+
+def is_published(path: Path, file: RemoteFile) -> bool:
+    """Whether a file is the published one; packing it anew does not matter where the content's checksum is known."""
+    if md5_of(path) == file.md5:
+        return True
+    try:
+        return bool(file.unpacked_md5) and md5_of(path, gzip.open) == file.unpacked_md5
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def md5_of(path: Path, opener: Callable[..., Any] = open) -> str:
+    """Checksum of a file, or of what ``opener`` makes of it."""
+    md5 = hashlib.md5(usedforsecurity=False)
+    with opener(path, "rb") as handle:
+        while block := handle.read(2**20):
+            md5.update(block)
+    return md5.hexdigest()

@@ -1,0 +1,107 @@
+"""One drive from start to end: what was seen, what was done, what the expert would have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.datasets.images import decode_frames
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "t_s": np.float64,
+    "choice": np.int64,
+    "steering": np.float32,
+    "throttle": np.float32,
+    "brake": np.float32,
+    "reward": np.float32,
+    "speed_mps": np.float32,
+    "expert_choice": np.int64,
+}
+"""Columns of one number a frame, and their types. ``expert_logits`` [frames, choices] comes beside them."""
+SIDES = ("left", "right")
+"""Cameras beside the one that ``frames`` are from."""
+
+
+@dataclass(frozen=True, repr=False)
+class Episode:
+    """One episode of N recorded frames. Row i: frame i was seen at ``t_s[i]``, then the action of row i was taken."""
+
+    frames: list[bytes]
+    """N encoded images (PNG or JPEG)."""
+    t_s: NDArray[np.float64]
+    """[N] simulated time at which each frame was taken, seconds since the episode began, strictly increasing."""
+    choice: NDArray[np.int64]
+    """[N] the action that was driven; -1 where the driver is continuous."""
+    steering: NDArray[np.float32]
+    """[N] -1 full left .. 1 full right."""
+    throttle: NDArray[np.float32]
+    """[N] 0 .. 1."""
+    brake: NDArray[np.float32]
+    """[N] 0 .. 1."""
+    reward: NDArray[np.float32]
+    """[N] reward from this frame to the next one recorded."""
+    speed_mps: NDArray[np.float32]
+    """[N] speed at the frame's time; NaN where unknown."""
+    expert_choice: NDArray[np.int64]
+    """[N] what the expert would do here: the label. Equals ``choice`` where the expert drove; -1 where unknown."""
+    expert_logits: NDArray[np.float32] | None
+    """[N, choices] the expert's scores, or None."""
+    seed: int
+    """Seed of the track."""
+    source: str
+    """What was driven, such as ``carracing``."""
+    driver: str
+    """Who drove: an expert's or a policy's name."""
+    episode_return: float
+    """Sum of the rewards, kept in double precision."""
+    meta: dict[str, Any] = field(default_factory=dict)
+    """What else is known: plain JSON."""
+    expert_steering: NDArray[np.float32] | None = None
+    """[N] the steering that the expert would take: the label of a continuous driver; None where it is ``steering``."""
+    side_frames: dict[str, list[bytes]] = field(default_factory=dict)
+    """``left`` and ``right``: N encoded images each of the cameras beside, at the same instants; empty without."""
+
+    def __post_init__(self) -> None:
+        for name, kind in COLUMNS.items():
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
+        if self.expert_logits is not None:
+            object.__setattr__(self, "expert_logits", np.ascontiguousarray(self.expert_logits, dtype=np.float32))
+        if self.expert_steering is not None:
+            object.__setattr__(self, "expert_steering", np.ascontiguousarray(self.expert_steering, dtype=np.float32))
+        steps = len(self.frames)
+        if steps == 0:
+            raise ValueError("an episode has at least one frame")
+        lengths = {name: getattr(self, name).shape for name in COLUMNS}
+        wrong = {name: shape for name, shape in lengths.items() if shape != (steps,)}
+        logits = self.expert_logits
+        if logits is not None and (logits.ndim != 2 or len(logits) != steps):
+            wrong["expert_logits"] = logits.shape
+        if self.expert_steering is not None and self.expert_steering.shape != (steps,):
+            wrong["expert_steering"] = self.expert_steering.shape
+        wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
+        if wrong:
+            raise ValueError(f"an episode of {steps} frames cannot have columns of shape {wrong}")
+        if not (np.isfinite(self.t_s).all() and (np.diff(self.t_s) > 0).all()):
+            raise ValueError("the times of an episode's frames must increase")
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        logits = "None" if self.expert_logits is None else str(list(self.expert_logits.shape))
+        return (
+            f"Episode({self.source} seed {self.seed}, driver {self.driver}, {len(self)} frames over "
+            f"{self.t_s[-1] - self.t_s[0]:.1f} s, return {self.episode_return:.1f}, expert_logits {logits})"
+        )
+
+    def decoded(self, camera: str = "center") -> NDArray[np.uint8]:
+        """All frames as uint8 [N, height, width, 3]; of the camera ``left`` or ``right`` where there is one."""
+        return decode_frames(self.frames if camera == "center" else self.side_frames[camera])
+
+    @property
+    def label(self) -> NDArray[np.float32]:
+        """[N] the steering to learn: the expert's where it is known, or else that which was driven."""
+        return self.steering if self.expert_steering is None else self.expert_steering

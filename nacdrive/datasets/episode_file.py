@@ -1,0 +1,158 @@
+"""One episode, one Parquet file that is enough by itself: columns, images, and everything else in its metadata."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nacdrive.datasets.episode import COLUMNS, SIDES, Episode
+
+SCHEMA_VERSION = 1
+METADATA_KEY = b"nacdrive"
+JPEG = b"\xff\xd8"
+"""The first bytes of every JPEG."""
+UNITS = {
+    "t_s": "seconds since the episode began",
+    "steering": "-1 full left .. 1 full right",
+    "throttle": "0 .. 1",
+    "brake": "0 .. 1",
+    "reward": "the environment's own, summed until the next frame",
+    "speed_mps": "metres per second",
+    "choice": "index of the driven action, -1 where the driver is continuous",
+    "expert_choice": "index of the expert's action, -1 where unknown",
+    "expert_logits": "the expert's score of each action",
+}
+OPTIONAL_UNITS = {"expert_steering": "-1 full left .. 1 full right, what the expert would do"}
+"""Of columns that most recordings lack."""
+
+
+class NotAnEpisodeError(ValueError):
+    """A file that is no episode of ours; the message says in which way, without the file's name."""
+
+
+def to_parquet(episode: Episode) -> bytes:
+    """The whole file, byte for byte the same for the same episode."""
+    columns: dict[str, Any] = {
+        "frame": image_column(episode.frames, f"{episode.seed}"),
+        **{name: pa.array(getattr(episode, name)) for name in COLUMNS},
+    }
+    features: dict[str, Any] = {"frame": {"_type": "Image"}}
+    features |= {name: {"dtype": np.dtype(kind).name, "_type": "Value"} for name, kind in COLUMNS.items()}
+    for side, encoded in episode.side_frames.items():
+        columns[side] = image_column(encoded, f"{episode.seed}-{side}")
+        features[side] = {"_type": "Image"}
+    if episode.expert_steering is not None:
+        columns["expert_steering"] = pa.array(episode.expert_steering)
+        features["expert_steering"] = {"dtype": "float32", "_type": "Value"}
+    if episode.expert_logits is not None:
+        width = episode.expert_logits.shape[1]
+        flat = pa.array(episode.expert_logits.reshape(-1))
+        columns["expert_logits"] = pa.FixedSizeListArray.from_arrays(flat, width)
+        value = {"dtype": "float32", "_type": "Value"}
+        features["expert_logits"] = {"feature": value, "length": width, "_type": "Sequence"}
+    header = {
+        "schema_version": SCHEMA_VERSION,
+        "source": episode.source,
+        "seed": episode.seed,
+        "driver": episode.driver,
+        "episode_return": episode.episode_return,
+        "steps": len(episode),
+        "units": {**UNITS, **{name: unit for name, unit in OPTIONAL_UNITS.items() if name in columns}},
+        "meta": episode.meta,
+    }
+    table = pa.table(columns).replace_schema_metadata(
+        {
+            METADATA_KEY: json.dumps(header, sort_keys=True, allow_nan=False).encode(),
+            # So that Hugging Face `datasets` shows the frames as images.
+            b"huggingface": json.dumps({"info": {"features": features}}).encode(),
+        }
+    )
+    # The bytes of images do not shrink again, and neither a dictionary nor a minimum of them is of use.
+    images = ["frame", *episode.side_frames]
+    leaves = [*(f"{name}.path" for name in images), *COLUMNS, *(n for n in OPTIONAL_UNITS if n in columns)]
+    leaves += ["expert_logits.list.element"] if "expert_logits" in columns else []
+    buffer = io.BytesIO()
+    pq.write_table(
+        table,
+        buffer,
+        compression={**{f"{name}.bytes": "NONE" for name in images}, **dict.fromkeys(leaves, "ZSTD")},
+        use_dictionary=["choice", "expert_choice", "steering", "throttle", "brake"],
+        write_statistics=list(COLUMNS),
+    )
+    return buffer.getvalue()
+
+
+def image_column(encoded: list[bytes], prefix: str) -> pa.StructArray:
+    """Encoded images in Hugging Face's layout: their bytes, and a name that tells their kind."""
+    names = [f"{prefix}-{i:05d}{'.jpg' if data[:2] == JPEG else '.png'}" for i, data in enumerate(encoded)]
+    return pa.StructArray.from_arrays(
+        [pa.array(encoded, pa.binary()), pa.array(names, pa.string())], names=["bytes", "path"]
+    )
+
+
+def from_parquet(data: bytes) -> Episode:
+    """The episode in a file's bytes.
+
+    Raises:
+        NotAnEpisodeError: if the file is truncated, damaged, foreign or of a newer schema.
+    """
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        header = read_header(file.schema_arrow.metadata)
+        table = file.read()
+        columns = {name: table.column(name).to_numpy() for name in COLUMNS}
+        frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
+        side_frames = {side: read_images(table, side) for side in sides}
+        steering = table.column("expert_steering").to_numpy() if "expert_steering" in table.column_names else None
+        logits = None
+        if "expert_logits" in table.column_names:
+            nested = table.column("expert_logits").combine_chunks()
+            logits = nested.flatten().to_numpy().reshape(len(table), nested.type.list_size)
+    except (pa.ArrowException, OSError) as error:
+        raise NotAnEpisodeError("is truncated or damaged, or no Parquet file") from error
+    except (KeyError, AttributeError) as error:
+        raise NotAnEpisodeError(f"lacks a column of a recording ({error})") from error
+    try:
+        return Episode(
+            frames=frames,
+            **columns,
+            expert_logits=logits,
+            seed=int(header["seed"]),
+            source=str(header["source"]),
+            driver=str(header["driver"]),
+            episode_return=float(header["episode_return"]),
+            meta=dict(header["meta"]),
+            expert_steering=steering,
+            side_frames=side_frames,
+        )
+    except KeyError as error:
+        raise NotAnEpisodeError(f"lacks {error} in its metadata") from error
+    except (ValueError, TypeError) as error:
+        raise NotAnEpisodeError(f"contradicts itself ({error})") from error
+
+
+def read_images(table: pa.Table, name: str) -> list[bytes]:
+    """The encoded images of a column."""
+    found: list[bytes] = table.column(name).combine_chunks().field("bytes").to_pylist()
+    return found
+
+
+def read_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
+    """Our part of a Parquet schema's metadata, checked for its version."""
+    if not metadata or METADATA_KEY not in metadata:
+        raise NotAnEpisodeError("is a Parquet file, but no recording of nacdrive")
+    try:
+        header = json.loads(metadata[METADATA_KEY])
+        version = int(header["schema_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotAnEpisodeError("has unreadable nacdrive metadata") from error
+    if version > SCHEMA_VERSION:
+        raise NotAnEpisodeError(
+            f"was written by a newer nacdrive (schema {version}; this one reads up to {SCHEMA_VERSION})"
+        )
+    return dict(header)

@@ -1,0 +1,159 @@
+"""``recording.json``: what a recording folder says of itself and of its episodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import read_json, write_json
+from nacdrive.common.runs import package_versions
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeError, from_parquet
+
+MANIFEST = "recording.json"
+KIND = "nacdrive recording"
+EPISODE_GLOB = "episode-*.parquet"
+
+
+@dataclass(frozen=True)
+class EpisodeInfo:
+    """What ``recording.json`` knows of one episode."""
+
+    path: Path
+    """The episode's file."""
+    seed: int
+    """Seed of the track."""
+    steps: int
+    """Recorded frames."""
+    duration_s: float
+    """Simulated seconds from the first frame to the last."""
+    episode_return: float
+    """Sum of the rewards."""
+    driver: str
+    """Who drove."""
+    size_bytes: int
+    """Length of the file when it was written."""
+    sha256: str
+    """Checksum of the file when it was written."""
+
+    @staticmethod
+    def of(path: Path, episode: Episode, data: bytes) -> EpisodeInfo:
+        """The entry for ``episode`` whose file holds ``data``."""
+        return EpisodeInfo(
+            path=path,
+            seed=episode.seed,
+            steps=len(episode),
+            duration_s=float(episode.t_s[-1] - episode.t_s[0]),
+            episode_return=episode.episode_return,
+            driver=episode.driver,
+            size_bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry with the file's name alone, so that a folder can be moved."""
+        return {"file": self.path.name, **{key: value for key, value in vars(self).items() if key != "path"}}
+
+    @staticmethod
+    def from_json(folder: Path, entry: Mapping[str, Any]) -> EpisodeInfo:
+        """The entry of a file in ``folder``."""
+        name = str(entry["file"])
+        if Path(name).name != name:
+            raise ValueError(f"'{name}' is not the name of a file in the folder")
+        return EpisodeInfo(
+            path=folder / name,
+            seed=int(entry["seed"]),
+            steps=int(entry["steps"]),
+            duration_s=float(entry["duration_s"]),
+            episode_return=float(entry["episode_return"]),
+            driver=str(entry["driver"]),
+            size_bytes=int(entry["size_bytes"]),
+            sha256=str(entry["sha256"]),
+        )
+
+
+def new_manifest(*, source: str, fps: float, expert: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a recording that holds no episode yet."""
+    return {
+        "kind": KIND,
+        "schema_version": SCHEMA_VERSION,
+        "source": source,
+        "fps": fps,
+        "expert": expert,
+        "recipe": dict(recipe),
+        "units": UNITS,
+        "versions": package_versions(),
+        "dropped": [],
+        "episodes": [],
+    }
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any], episodes: Iterable[EpisodeInfo]) -> None:
+    """Write ``recording.json`` atomically; episodes in order of their seeds, whatever order they came in."""
+    rows = [info.to_json() for info in sorted(episodes, key=lambda info: (info.seed, info.path.name))]
+    write_json(folder / MANIFEST, {**manifest, "episodes": rows})
+
+
+def read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
+    """The manifest and its episodes; whether their files are there is not looked at.
+
+    Raises:
+        UserError: if the folder is missing or empty, or holds no recording that this version can read.
+    """
+    path = folder / MANIFEST
+    if not folder.exists():
+        raise UserError(f"there is no folder {folder}: check the path, or make a recording with 'nacdrive record'.")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: give the folder of a recording (the one that holds {MANIFEST}).")
+    if not path.exists():
+        what = "holds no recording" if any(folder.iterdir()) else "is empty"
+        raise UserError(f"{folder} {what} (no {MANIFEST} in it): make one with 'nacdrive record --out {folder}'.")
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
+        raise UserError(f"{path} is no recording of nacdrive: it was written by another program.")
+    version = manifest.get("schema_version")
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise UserError(
+            f"{path} has schema {version}, and this nacdrive reads up to {SCHEMA_VERSION}: install a newer nacdrive."
+        )
+    try:
+        episodes = [EpisodeInfo.from_json(folder, entry) for entry in manifest["episodes"]]
+        missing = {"source", "fps", "expert", "recipe", "dropped"} - manifest.keys()
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): restore it from a copy.") from error
+    if missing:
+        raise UserError(f"{path} is damaged (it lacks {', '.join(sorted(missing))}): restore it from a copy.")
+    return manifest, episodes
+
+
+def size_problem(info: EpisodeInfo) -> str | None:
+    """What is wrong with a listed file as far as its length tells, or None."""
+    if not info.path.is_file():
+        return "is missing"
+    size = info.path.stat().st_size
+    if size < info.size_bytes:
+        return f"is truncated ({size} of {info.size_bytes} bytes)"
+    if size > info.size_bytes:
+        return f"has been altered since it was recorded ({size} bytes instead of {info.size_bytes})"
+    return None
+
+
+def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) -> list[EpisodeInfo]:
+    """Episodes that were renamed into place just before a crash kept them from being listed; nothing foreign."""
+    known = {info.path.name for info in listed}
+    found = []
+    for path in sorted(folder.glob(EPISODE_GLOB)):
+        if path.name in known:
+            continue
+        data = path.read_bytes()
+        try:
+            episode = from_parquet(data)
+        except NotAnEpisodeError:
+            continue
+        if episode.source == source:
+            found.append(EpisodeInfo.of(path, episode, data))
+    return found

@@ -1,0 +1,63 @@
+"""Several recordings of one environment in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording, load_episode
+from nacdrive.datasets.writer import RecordingWriter
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What a merge did."""
+
+    episodes: int
+    """Episodes in the merged recording."""
+    duplicates: int
+    """Files that were in more than one recording and are kept once."""
+
+
+def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = False) -> MergeResult:
+    """Copy the episodes of several recordings, byte for byte, into a new one.
+
+    Raises:
+        UserError: if the recordings do not fit each other, one is damaged, or ``out`` already holds something.
+    """
+    if len(folders) < 2:
+        raise UserError("a merge takes at least two recordings: name their folders.")
+    if out.resolve() in [folder.resolve() for folder in folders]:
+        raise UserError(f"{out} is one of the recordings to merge: give another --out.")
+    parts = [Recording.open(folder) for folder in folders]
+    first = parts[0]
+    for part in parts[1:]:
+        for key in ("source", "fps"):
+            if part.meta[key] != first.meta[key]:
+                raise UserError(
+                    f"{part.folder} has {key} {part.meta[key]} and {first.folder} has {first.meta[key]}: "
+                    "only recordings of one kind can be merged."
+                )
+    for part in parts:
+        for info in part.episodes:
+            load_episode(info)
+    writer = RecordingWriter(
+        out,
+        source=first.meta["source"],
+        fps=first.meta["fps"],
+        expert=" + ".join(dict.fromkeys(part.meta["expert"] for part in parts)),
+        recipe={"merged": [{"expert": part.meta["expert"], "recipe": part.meta["recipe"]} for part in parts]},
+        overwrite=overwrite,
+    )
+    seen: set[str] = set()
+    duplicates = 0
+    for part in parts:
+        for info in part.episodes:
+            if info.sha256 in seen:
+                duplicates += 1
+                continue
+            seen.add(info.sha256)
+            writer.add_file(info)
+    return MergeResult(len(seen), duplicates)

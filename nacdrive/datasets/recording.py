@@ -1,0 +1,111 @@
+"""A folder of recorded episodes, opened for reading. The writer is in ``writer.py``; both names are here."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
+from nacdrive.datasets.manifest import EpisodeInfo, read_manifest, size_problem, unlisted_episodes
+from nacdrive.datasets.writer import RecordingWriter
+
+__all__ = ["DamagedEpisode", "Episode", "EpisodeInfo", "Recording", "RecordingWriter", "load_episode"]
+
+
+@dataclass(frozen=True)
+class DamagedEpisode:
+    """A file that cannot be used, and why."""
+
+    path: Path
+    """The file."""
+    why: str
+    """Half a sentence that goes behind the file's name."""
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """Recorded episodes in one folder. Files that are missing or truncated are left out and listed in ``damaged``."""
+
+    folder: Path
+    """The folder with ``recording.json``."""
+    meta: dict[str, Any]
+    """What ``recording.json`` says."""
+    episodes: list[EpisodeInfo]
+    """The usable episodes, in order of their seeds."""
+    damaged: list[DamagedEpisode]
+    """Listed files that are missing or have another length than when they were written."""
+
+    @classmethod
+    def open(cls, folder: Path | str, *, source: str | None = None) -> Recording:
+        """Open a recording; ``source`` is what it must have been recorded in, such as ``carracing``.
+
+        Warns of damaged files and goes on with the others. An episode that a crash kept from being listed counts.
+        Checksums are compared when an episode is loaded.
+
+        Raises:
+            UserError: if there is no recording with at least one usable episode, or it is of another source.
+        """
+        folder = Path(folder)
+        meta, listed = read_manifest(folder)
+        if source is not None and meta["source"] != source:
+            raise UserError(f"{folder} was recorded in '{meta['source']}', not in '{source}': give another --data.")
+        usable: list[EpisodeInfo] = []
+        damaged: list[DamagedEpisode] = []
+        for info in listed:
+            why = size_problem(info)
+            if why is None:
+                usable.append(info)
+            else:
+                damaged.append(DamagedEpisode(info.path, why))
+        usable = sorted(usable + unlisted_episodes(folder, meta["source"], listed), key=lambda info: info.seed)
+        if damaged:
+            names = "; ".join(f"{item.path.name} {item.why}" for item in damaged)
+            warnings.warn(f"{folder}: {names}. Going on with the other {len(usable)} episodes.", stacklevel=2)
+        if not usable:
+            state = "no usable episode" if damaged else "no complete episode yet"
+            raise UserError(f"{folder} holds {state}: record some with 'nacdrive record --out {folder} --resume'.")
+        return cls(folder, meta, usable, damaged)
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def load(self, index: int) -> Episode:
+        """Episode ``index``, its file compared with the checksum.
+
+        Raises:
+            UserError: if the file is not the one that was recorded.
+        """
+        return load_episode(self.episodes[index])
+
+    def __repr__(self) -> str:
+        steps = sum(info.steps for info in self.episodes)
+        return (
+            f"Recording({self.folder}: {self.meta['source']}, expert {self.meta['expert']}, {len(self)} episodes, "
+            f"{steps} frames at {self.meta['fps']:g} a second)"
+        )
+
+
+def load_episode(info: EpisodeInfo) -> Episode:
+    """The episode of a listed file.
+
+    Raises:
+        UserError: if the file is missing, truncated, altered or no episode.
+    """
+    why = size_problem(info)
+    if why is None:
+        data = info.path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != info.sha256:
+            why = "has been altered since it was recorded (its checksum differs)"
+    if why is None:
+        try:
+            return from_parquet(data)
+        except NotAnEpisodeError as error:
+            why = str(error)
+    raise UserError(
+        f"{info.path} {why}: 'nacdrive recordings check {info.path.parent} --set-aside' keeps the rest usable."
+    )

@@ -1,0 +1,122 @@
+"""Small files in the published formats, so that every task can be run without its data. Not data: made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from nacdrive.common.files import write_text
+from nacdrive.datasets.par import ACTIVITIES, TAGS
+from nacdrive.tasks.par import MADE_UP_FILE
+from nacdrive.tasks.synthetic_marker import MARKER, SENTENCE, is_made_up
+
+
+def make_up(task: str, folder: Path) -> None:
+    """Write a small made-up data set for ``task`` into ``folder``, unless it is there."""
+    if not is_made_up(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        MAKERS[task](folder)
+        write_text(folder / MARKER, SENTENCE)
+
+
+def emnist(folder: Path) -> None:
+    """Crude digits: a bar whose place and length tell the class. MNIST's own files are checked, so not its format."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, 1200).astype(np.uint8)
+    images = np.zeros((len(labels), 28, 28), np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        row, column = 4 + 2 * int(label) + random.integers(0, 2), random.integers(2, 8)
+        image[row : row + 3, column : column + 6 + int(label)] = 255
+    np.savez_compressed(folder / "digits.npz", images=images, labels=labels)
+
+
+def par(folder: Path) -> None:
+    """Two short runs of each of three persons: each activity at a height and a place of its own."""
+    random = np.random.default_rng(3)
+    lines = []
+    for person in "ABC":
+        for run in (1, 2):
+            tick = 633_790_226_000_000_000
+            for activity, name in enumerate(ACTIVITIES):
+                for i in range(40):
+                    tick += int(random.integers(200_000, 900_000))
+                    x, y, z = random.normal((activity % 4, activity // 4, activity / 10), 0.1)
+                    tag = list(TAGS)[i % 4]
+                    lines.append(f"{person}0{run},{tag},{tick},27.05.2009 14:03:25:723,{x:.4f},{y:.4f},{z:.4f},{name}")
+    write_text(folder / MADE_UP_FILE, "\n".join(lines) + "\n")
+
+
+def udacity(folder: Path) -> None:
+    """A minute's drive at 4 frames a second: a grey road whose bend is the steering, seen by three cameras."""
+    (folder / "IMG").mkdir(parents=True, exist_ok=True)
+    lines = []
+    for i in range(240):
+        steering = float(np.sin(i / 12)) / 2
+        stamp = f"2018_07_16_17_11_{i // 4:02d}_{i % 4 * 250:03d}"
+        names = []
+        for camera, aside in {"center": 0, "left": 40, "right": -40}.items():
+            frame = np.full((160, 320, 3), (90, 140, 70), np.uint8)
+            for row in range(60, 160):
+                middle = int(160 + aside * (row - 60) / 100 + 120 * steering * (160 - row) / 100)
+                frame[row, max(0, middle - row // 2) : max(0, middle + row // 2)] = (120, 120, 120)
+            names.append(f"IMG/{camera}_{stamp}.jpg")
+            Image.fromarray(frame).save(folder / names[-1], quality=70)
+        lines.append(",".join([*names, f"{steering:.4f}", "0.3", "0", "15.0"]))
+    write_text(folder / "driving_log.csv", "\n".join(lines) + "\n")
+
+
+def vibration(samples: int, wear: float, random: np.random.Generator, rate_hz: float) -> NDArray[np.float64]:
+    """[samples, 2] noise with shocks that grow with wear."""
+    t = np.arange(samples) / rate_hz
+    shocks = (np.sin(2 * np.pi * 90 * t) > 0.99) * np.sin(2 * np.pi * 3000 * t)
+    return random.normal(0, 0.4 + wear, (samples, 2)) + 6 * wear * shocks[:, None]
+
+
+def pronostia(folder: Path) -> None:
+    """A few short-lived bearings of two conditions; one with semicolons, as the real Bearing1_4."""
+    random = np.random.default_rng(0)
+    for name, snapshots in {"Bearing1_1": 60, "Bearing1_4": 40, "Bearing2_7": 30}.items():
+        where = folder / "Full_Test_Set" / name
+        where.mkdir(parents=True, exist_ok=True)
+        sign = ";" if name == "Bearing1_4" else ","
+        for i in range(snapshots):
+            signal = vibration(2560, max(0.0, 2 * i / snapshots - 1), random, 25_600)
+            clock = 9 * 3600 + 10 * i
+            stamp = sign.join(map(str, (clock // 3600, clock // 60 % 60, clock % 60)))
+            lines = (f"{stamp}{sign}{k * 39.0:.1f}{sign}{h:.3f}{sign}{v:.3f}" for k, (h, v) in enumerate(signal))
+            write_text(where / f"acc_{i + 1:05d}.csv", "\n".join(lines) + "\n")
+
+
+def xjtu_sy(folder: Path) -> None:
+    """One raw bearing, a file a minute."""
+    random = np.random.default_rng(1)
+    where = folder / "35Hz12kN" / "Bearing1_1"
+    where.mkdir(parents=True, exist_ok=True)
+    for i in range(30):
+        signal = vibration(32_768, max(0.0, i / 15 - 1), random, 25_600)
+        lines = (f"{h:.4f},{v:.4f}" for h, v in signal)
+        text = "Horizontal_vibration_signals,Vertical_vibration_signals\n" + "\n".join(lines) + "\n"
+        write_text(where / f"{i + 1}.csv", text)
+
+
+def hust(folder: Path) -> None:
+    """Two recordings of a bearing, healthy and with a fault."""
+    from scipy.io import savemat
+
+    random = np.random.default_rng(2)
+    for fault, wear in {"N": 0.0, "B": 0.5}.items():
+        savemat(folder / f"{fault}400.mat", {"data": vibration(4 * 51_200, wear, random, 51_200)[:, :1]})
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "emnist": emnist,
+    "par": par,
+    "udacity": udacity,
+    "pronostia": pronostia,
+    "xjtu-sy": xjtu_sy,
+    "hust": hust,
+}

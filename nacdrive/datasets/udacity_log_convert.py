@@ -1,0 +1,156 @@
+"""The simulator's own logs as recordings of nacdrive, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import JPEG
+from nacdrive.datasets.images import decode_image, encode_jpeg
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.udacity_log import LogRow, UdacityLog, read_log
+from nacdrive.datasets.udacity_log_writer import UdacityLogWriter
+from nacdrive.datasets.writer import RecordingWriter
+
+SOURCE = "udacity"
+FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+"""Where nothing tells when an episode was driven; each such episode begins an hour after the one before."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What an import or export did."""
+
+    episodes: int
+    """Drives."""
+    frames: int
+    """Rows."""
+
+
+def import_log(
+    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
+) -> Converted:
+    """Make a recording in ``out`` of the log in ``folder``, one episode for each drive; images stay byte for byte.
+
+    ``progress`` is told the frames so far.
+
+    Raises:
+        UserError: if there is no usable log, an image cannot be read, or ``out`` already holds something.
+    """
+    log = read_log(folder)
+    writer = RecordingWriter(
+        out,
+        source=SOURCE,
+        fps=round(1 / log.gap_s, 3),
+        expert="log",
+        recipe={"imported": log.folder.name, "left_out": log.skipped},
+        overwrite=overwrite,
+    )
+    frames = 0
+    for episode in episodes_of(log):
+        writer.add(episode)
+        frames += len(episode)
+        progress(frames)
+    return Converted(len(writer.episodes), frames)
+
+
+def episodes_of(log: UdacityLog) -> Iterator[Episode]:
+    """An episode for each drive of a log; who drove it is unknown, and so is what it would have been rewarded with.
+
+    Raises:
+        UserError: if an image is damaged.
+    """
+    for number, rows in enumerate(log.drives()):
+        yield episode_of(rows, number)
+
+
+def episode_of(rows: list[LogRow], number: int) -> Episode:
+    """The rows of one drive as an episode whose seed is the drive's number."""
+    N = len(rows)
+    unknown = np.full(N, -1)
+    cameras = {"left": [row.left for row in rows], "right": [row.right for row in rows]}
+    return Episode(
+        frames=[read_image(row.center) for row in rows],
+        t_s=np.round([row.t_s - rows[0].t_s for row in rows], 3),
+        choice=unknown,
+        steering=np.array([row.steering for row in rows]),
+        throttle=np.array([row.throttle for row in rows]),
+        brake=np.array([row.brake for row in rows]),
+        reward=np.zeros(N, np.float32),
+        speed_mps=np.array([row.speed_mps for row in rows]),
+        expert_choice=unknown,
+        expert_logits=None,
+        seed=number,
+        source=SOURCE,
+        driver="log",
+        episode_return=0.0,
+        meta={"began": datetime.fromtimestamp(rows[0].t_s, UTC).replace(tzinfo=None).isoformat()},
+        side_frames={
+            side: [read_image(path) for path in paths if path is not None]
+            for side, paths in cameras.items()
+            if all(path is not None for path in paths)
+        },
+    )
+
+
+def read_image(path: Path) -> bytes:
+    """The bytes of an image that can be decoded to its end.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    try:
+        data = path.read_bytes()
+        decode_image(data)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is no readable image ({error}): delete the file, and the rows that name it are left out."
+        ) from error
+    return data
+
+
+def export_log(
+    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
+) -> Converted:
+    """Write the recording in ``folder`` as the simulator would have: ``driving_log.csv`` and ``IMG`` in ``out``.
+
+    What was driven is written, not what an expert would have done. ``progress`` is told the frames so far.
+
+    Raises:
+        UserError: if there is no recording of the Udacity simulator, or ``out`` already holds something.
+    """
+    recording = Recording.open(folder, source=SOURCE)
+    frames = 0
+    with UdacityLogWriter(out, overwrite=overwrite) as writer:
+        for index in range(len(recording)):
+            episode = recording.load(index)
+            began = FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index)
+            write_episode(writer, episode, datetime.fromisoformat(episode.meta.get("began", began.isoformat())))
+            frames += len(episode)
+            progress(frames)
+    return Converted(len(recording), frames)
+
+
+def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -> None:
+    """Add the rows of an episode to a log; ``began`` is the time of its first frame."""
+    left, right = (episode.side_frames.get(side) for side in ("left", "right"))
+    for i in range(len(episode)):
+        writer.add(
+            (as_jpeg(episode.frames[i]), as_jpeg(left[i]) if left else None, as_jpeg(right[i]) if right else None),
+            began + timedelta(milliseconds=round(1000 * float(episode.t_s[i]))),
+            steering=float(episode.steering[i]),
+            throttle=float(episode.throttle[i]),
+            brake=float(episode.brake[i]),
+            speed_mps=float(episode.speed_mps[i]),
+        )
+
+
+def as_jpeg(data: bytes) -> bytes:
+    """JPEG bytes of an encoded image; what is JPEG already stays as it is."""
+    return data if data[:2] == JPEG else encode_jpeg(decode_image(data))

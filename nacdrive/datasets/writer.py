@@ -1,0 +1,194 @@
+"""A folder of recorded episodes, opened for writing: every episode is whole or absent."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, result_folder
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import to_parquet
+from nacdrive.datasets.manifest import (
+    EPISODE_GLOB,
+    MANIFEST,
+    EpisodeInfo,
+    new_manifest,
+    read_manifest,
+    size_problem,
+    unlisted_episodes,
+    write_manifest,
+)
+
+SET_ASIDE = "damaged"
+"""Folder inside a recording for files that ``recordings check --set-aside`` has moved away."""
+
+
+class RecordingWriter:
+    """Adds episodes to a recording. A crash at any moment loses at most what was not yet handed to ``add``."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        source: str,
+        fps: float,
+        expert: str,
+        recipe: Mapping[str, Any] | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        """Start a recording, or go on with one.
+
+        Args:
+            folder: Where the recording lies or shall lie.
+            source: What is driven, such as ``carracing``.
+            fps: Recorded frames per simulated second.
+            expert: Name of whoever gives the labels.
+            recipe: What must be the same when the recording is resumed (plain JSON).
+            resume: Go on with a recording that exists; start one if the folder is empty or absent.
+            overwrite: Delete the recording that exists.
+
+        Raises:
+            UserError: if the folder holds a recording and neither is asked for, holds something else, or was recorded
+                with another recipe.
+        """
+        self.folder = Path(folder)
+        if overwrite and not resume:
+            remove_recording(self.folder)
+        exists = (self.folder / MANIFEST).exists()
+        if resume and not exists and self.folder.is_dir() and any(self.folder.iterdir()):
+            raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
+        result_folder(self.folder, overwrite=overwrite, resume=resume, mark=False)
+        manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {})
+        listed: list[EpisodeInfo] = []
+        if exists and resume:
+            found, listed = read_manifest(self.folder)
+            refuse_other_recipe(self.folder, found, manifest)
+            manifest = found
+        for leftover in self.folder.glob(f".*{PARTIAL_SUFFIX}"):
+            leftover.unlink()
+        self._manifest = manifest
+        self._episodes = {info.path.name: info for info in listed if not set_aside_if_broken(info)}
+        self.adopt_unlisted()
+
+    @property
+    def episodes(self) -> list[EpisodeInfo]:
+        """What is in the folder, in order of seeds."""
+        return sorted(self._episodes.values(), key=lambda info: (info.seed, info.path.name))
+
+    @property
+    def dropped(self) -> dict[int, float]:
+        """Seeds that were driven and not kept, and their returns."""
+        return {int(row["seed"]): float(row["episode_return"]) for row in self._manifest["dropped"]}
+
+    def add(self, episode: Episode) -> Path:
+        """Write one episode and list it.
+
+        Raises:
+            UserError: if the disk is full, or the episode was driven in something else than this recording's source.
+        """
+        if episode.source != self._manifest["source"]:
+            raise UserError(
+                f"{self.folder} is a recording of '{self._manifest['source']}': "
+                f"an episode of '{episode.source}' cannot go into it."
+            )
+        data = to_parquet(episode)
+        path = self._place(data, episode.seed)
+        self._episodes[path.name] = EpisodeInfo.of(path, episode, data)
+        self._save()
+        return path
+
+    def add_file(self, info: EpisodeInfo) -> Path:
+        """Copy an episode of another recording, byte for byte, and list it."""
+        path = self._place(info.path.read_bytes(), info.seed)
+        self._episodes[path.name] = replace(info, path=path)
+        self._save()
+        return path
+
+    def drop(self, seed: int, episode_return: float) -> None:
+        """Note that ``seed`` was driven and not kept."""
+        rows = [row for row in self._manifest["dropped"] if row["seed"] != seed]
+        rows.append({"seed": seed, "episode_return": episode_return})
+        self._manifest["dropped"] = sorted(rows, key=lambda row: int(row["seed"]))
+        self._save()
+
+    def _save(self) -> None:
+        write_manifest(self.folder, self._manifest, self._episodes.values())
+
+    def _place(self, data: bytes, seed: int) -> Path:
+        path = self._free_path(seed)
+        with atomic_path(path) as partial:
+            partial.write_bytes(data)
+        return path
+
+    def _free_path(self, seed: int) -> Path:
+        """``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
+        path = self.folder / f"episode-{seed:07d}.parquet"
+        again = 2
+        while path.exists():
+            path = self.folder / f"episode-{seed:07d}-{again}.parquet"
+            again += 1
+        return path
+
+    def adopt_unlisted(self) -> None:
+        """List episodes that were renamed into place just before a stop; leave alone what is not ours."""
+        for info in unlisted_episodes(self.folder, self._manifest["source"], self._episodes.values()):
+            self._episodes[info.path.name] = info
+        self._save()
+
+
+def set_aside_if_broken(info: EpisodeInfo) -> bool:
+    """Move a truncated file out of the way, so that its seed is driven again; True if the episode is lost."""
+    why = size_problem(info)
+    if why is None:
+        return False
+    if info.path.is_file():
+        set_aside(info.path)
+    warnings.warn(f"{info.path} {why}: its seed is driven again.", stacklevel=3)
+    return True
+
+
+def set_aside(path: Path) -> Path:
+    """Move a file of a recording into its folder for damaged ones; returns where it lies now."""
+    folder = path.parent / SET_ASIDE
+    folder.mkdir(exist_ok=True)
+    return path.replace(folder / path.name)
+
+
+def refuse_other_recipe(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """A recording is only resumed with what it was begun with."""
+
+    def flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {"source": manifest["source"], "expert": manifest["expert"], **manifest["recipe"]}
+
+    old, new = flat(found), flat(wanted)
+    different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
+    if different:
+        raise UserError(
+            f"{folder} was recorded with {', '.join(different)}: resume with the same options, or give another --out."
+        )
+
+
+def remove_recording(folder: Path) -> None:
+    """Delete a recording's own files and nothing else.
+
+    Raises:
+        UserError: if the folder holds anything that is not a recording's.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    own = [*folder.glob(EPISODE_GLOB), *folder.glob(f".*{PARTIAL_SUFFIX}"), folder / MANIFEST, folder / SET_ASIDE]
+    foreign = sorted(path.name for path in folder.iterdir() if path not in own)
+    if foreign or not (folder / MANIFEST).exists():
+        what = f"files that are no recording ({', '.join(foreign[:3])})" if foreign else f"no {MANIFEST}"
+        raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")
+    for path in own:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

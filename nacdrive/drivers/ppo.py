@@ -1,0 +1,89 @@
+"""The trained expert: drives, and labels frames in batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.ppo_file import load_policy
+from nacdrive.drivers.ppo_network import PolicyNet
+from nacdrive.drivers.ppo_preprocess import SIDE, STACK, FrameStack
+from nacdrive.envs.carracing.env import to_action
+from nacdrive.rl.training_env import pedals
+
+
+class PpoExpert:
+    """An exported PPO policy, driven deterministically: the action with the highest logit, or the mean of the
+    continuous one.
+    """
+
+    def __init__(self, net: PolicyNet, *, repeat: int = 4, name: str = "ppo", device: str = "cpu") -> None:
+        self.net = net
+        self.name, self.repeat, self.device = name, repeat, device
+        self.continuous = net.head.out_features == 2
+        self._own = PpoEpisode(self)
+
+    @classmethod
+    def load(cls, path: Path, device: str = "cpu") -> PpoExpert:
+        """Read an exported policy.
+
+        Raises:
+            UserError: if the file is missing, damaged or of another environment.
+        """
+        net, about = load_policy(path, device)
+        return cls(net, repeat=int(about["repeat"]), device=device)
+
+    def reset(self) -> None:
+        """Forget the episode."""
+        self._own = PpoEpisode(self)
+
+    def act(self, frame: NDArray[np.uint8]) -> Action:
+        """Decide on a frame uint8 [96, 96, 3]; the three before it are remembered."""
+        return self._own.observe(frame)
+
+    def new_episode(self, env: gymnasium.Env[Any, Any] | None = None) -> PpoEpisode:
+        """An independent memory of frames; ``env`` is not needed, for this expert sees what the pupil sees."""
+        return PpoEpisode(self)
+
+    @torch.inference_mode()
+    def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """uint8 [N, 4, 48, 48] (oldest frame first) -> float32 [N, 5], or [N, 2] of a continuous expert."""
+        if stacks.ndim != 4 or stacks.shape[1:] != (STACK, SIDE, SIDE) or stacks.dtype != np.uint8:
+            raise UserError(
+                f"the expert sees uint8 [N, {STACK}, {SIDE}, {SIDE}], not {stacks.dtype} {list(stacks.shape)}: "
+                "make stacks with nacdrive.drivers.ppo_preprocess.FrameStack."
+            )
+        scores: NDArray[np.float32] = self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy()
+        return scores
+
+    def act_batch(self, stacks: NDArray[np.uint8]) -> list[Action]:
+        """What the expert would do in each of N situations, uint8 [N, 4, 48, 48]; logits included."""
+        scores = self.logits(stacks)
+        return [steering_and_pedal(row) if self.continuous else to_action(int(row.argmax()), row) for row in scores]
+
+
+def steering_and_pedal(row: NDArray[np.float32]) -> Action:
+    """The continuous expert's (steering, pedal) in nacdrive's units; the pedal brakes below zero."""
+    steering, gas, brake = pedals(row).tolist()
+    return Action(steering, gas, brake)
+
+
+class PpoEpisode:
+    """The expert's memory of one episode."""
+
+    def __init__(self, expert: PpoExpert) -> None:
+        self.expert = expert
+        self.stack = FrameStack()
+
+    def observe(self, frame: NDArray[np.uint8]) -> Action:
+        """What the expert would do on this frame, uint8 [96, 96, 3]."""
+        if frame.shape != (96, 96, 3) or frame.dtype != np.uint8:
+            raise UserError(f"the expert sees frames uint8 [96, 96, 3], not {frame.dtype} {list(frame.shape)}.")
+        return self.expert.act_batch(self.stack.push(frame)[None])[0]

@@ -1,0 +1,59 @@
+"""One control step, as everybody who watches sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One decision of the closed loop. The page, the recorder, the video and the evaluator all consume Ticks."""
+
+    episode: int
+    """Number of the episode in this run, from 0."""
+    seed: int
+    """Seed of the track."""
+    step: int
+    """Decision within the episode, from 0."""
+    t_s: float
+    """Simulated time at which the frame was taken, in seconds since the episode began."""
+    frame: NDArray[np.uint8]
+    """What the policy saw, [height, width, 3] RGB."""
+    action: Action
+    """What was driven: the policy's decision, or that of a person who has taken over."""
+    reward: float = 0.0
+    """Reward that followed the decision."""
+    episode_return: float = 0.0
+    """Sum of rewards of the episode so far, this step included."""
+    speed_mps: float | None = None
+    """Speed in metres per second at the frame's time."""
+    lane_offset_m: float | None = None
+    """Metres from the middle of the road at the frame's time, right is positive; None where the world does not say."""
+    decision_ms: float = 0.0
+    """Wall-clock time that the policy took to decide, in milliseconds."""
+    budget_ms: float | None = None
+    """Time between decisions in the simulator: a later decision is a missed tick."""
+    person: bool = False
+    """Whether a person is at the wheel."""
+    policy: Action | None = None
+    """What the policy would have done, where a person drives in its stead."""
+    expert: Action | None = None
+    """What the expert would have done, where one rides along."""
+    neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Named neuron states of the sequence layer (phi, omega, weights, ...); empty where not asked for."""
+    saliency: NDArray[np.float32] | None = None
+    """Where the policy looked, [height, width] in 0 .. 1; None where not asked for."""
+    events: tuple[str, ...] = ()
+    """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
+    done: bool = False
+    """True at the last step of an episode."""
+
+
+Listener = Callable[[Tick], None]
+"""Whoever wants to know: called once per Tick, must return at once."""

@@ -1,0 +1,53 @@
+"""The built-in 3-D track. Panda3D is imported when an environment is made, not before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+
+ID = "nacdrive/UdacityTrack-v0"
+"""``gymnasium.make("nacdrive.envs.udacity_track:nacdrive/UdacityTrack-v0", track="mountain")`` makes one anywhere."""
+
+if ID not in gymnasium.registry:
+    gymnasium.register(ID, entry_point="nacdrive.envs.udacity_track.env:UdacityTrackEnv", order_enforce=False)
+
+
+def make_udacity_track(
+    track: str = "lake",
+    *,
+    repeat: int = 5,
+    cameras: tuple[str, ...] = ("center",),
+    randomize: bool = True,
+    laps: float = 3,
+    max_seconds: float = 600.0,
+    recover: bool = False,
+    render_mode: str | None = None,
+) -> UdacityTrackEnv:
+    """A car on a built-in track (see ``UdacityTrackEnv``), software-rendered, without a display.
+
+    Args:
+        track: ``lake`` (an easy loop) or ``mountain`` (narrow, hilly, sharp bends).
+        repeat: Steps of 0.02 s for which an action is held; then one picture. 5 makes 10 pictures a second.
+        cameras: ``center``, and ``left`` and ``right`` if wanted; all of them are in ``info["cameras"]`` then.
+        randomize: Light, shadows, colours, textures and what stands beside the road by the seed of ``reset``.
+        laps: Laps after which an episode is truncated.
+        max_seconds: Simulated seconds after which it is truncated.
+        recover: Put a car that is lost back on the road instead of ending the episode.
+        render_mode: None, ``rgb_array``, or ``human`` (a window; needs a display).
+    """
+    from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+
+    return UdacityTrackEnv(
+        track,
+        repeat=repeat,
+        cameras=cameras,
+        randomize=randomize,
+        laps=laps,
+        max_seconds=max_seconds,
+        recover=recover,
+        render_mode=render_mode,
+    )

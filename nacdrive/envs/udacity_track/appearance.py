@@ -1,0 +1,99 @@
+"""What a seed decides: the light, the colours, the textures and what stands beside the road."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Colour = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One day on the track. Colours are RGB in 0 .. 1; the standard values are near the simulator's own."""
+
+    sun: Colour = (0.55, -0.35, 0.76)
+    """Unit vector towards the sun: east, north, up."""
+    ambient: float = 0.50
+    """Light in the shade, 0 .. 1."""
+    exposure: float = 1.0
+    """All brightness times this."""
+    zenith: Colour = (0.36, 0.47, 0.68)
+    horizon: Colour = (0.68, 0.78, 0.88)
+    asphalt: Colour = (0.64, 0.64, 0.57)
+    asphalt_contrast: float = 0.12
+    verge: Colour = (0.36, 0.35, 0.32)
+    """The dark strip between the two yellow lines."""
+    marking: Colour = (0.86, 0.72, 0.20)
+    concrete: Colour = (0.66, 0.66, 0.62)
+    kerb: Colour = (0.90, 0.45, 0.42)
+    sand: Colour = (0.86, 0.74, 0.42)
+    earth: Colour = (0.66, 0.47, 0.30)
+    grass: Colour = (0.62, 0.60, 0.28)
+    rock: Colour = (0.58, 0.58, 0.52)
+    water: Colour = (0.50, 0.66, 0.84)
+    leaves: Colour = (0.85, 0.95, 0.75)
+    bonnet: Colour = (0.58, 0.57, 0.50)
+    trees: int = 520
+    """How many trees stand on the land."""
+    bushes: int = 320
+    shadows: int = 0
+    """How many trees throw a shadow over the road."""
+    shadow_depth: float = 0.45
+    """Share of the light that a shadow takes away."""
+    paint_seed: int = 0
+    """Seed of the textures, and of where things stand."""
+
+
+def standard_appearance() -> Look:
+    """The look without any randomness."""
+    return Look()
+
+
+def random_appearance(rng: np.random.Generator) -> Look:
+    """Another day: the standard look with everything varied."""
+    base = Look()
+    height, direction = np.deg2rad(rng.uniform(18, 75)), rng.uniform(0, 2 * np.pi)
+    sun = (np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height))
+    # One warm or cold cast over everything, as at different hours.
+    cast = 1 + rng.uniform(-0.10, 0.10) * np.array([1.0, 0.1, -1.0])
+
+    def near(colour: Colour, spread: float) -> Colour:
+        varied = np.array(colour) * cast * rng.uniform(1 - spread, 1 + spread) * rng.uniform(0.94, 1.06, 3)
+        return unit(varied)
+
+    grey = float(rng.uniform(0.42, 0.78))
+    clear = float(rng.uniform(0, 1))
+    return Look(
+        sun=tuple(float(x) for x in sun),  # type: ignore[arg-type]
+        ambient=float(rng.uniform(0.35, 0.65)),
+        exposure=float(rng.uniform(0.70, 1.20)),
+        zenith=near(unit(np.array(base.zenith) * clear + np.array((0.66, 0.68, 0.72)) * (1 - clear)), 0.12),
+        horizon=near(base.horizon, 0.12),
+        asphalt=near((grey, grey, grey * 0.92), 0.05),
+        asphalt_contrast=float(rng.uniform(0.03, 0.16)),
+        verge=near(base.verge, 0.3),
+        marking=near(base.marking if rng.random() < 0.7 else (0.85, 0.85, 0.82), 0.15),
+        concrete=near(base.concrete, 0.3),
+        kerb=near(base.kerb, 0.2),
+        sand=near(base.sand, 0.25),
+        earth=near(base.earth, 0.3),
+        grass=near(base.grass if rng.random() < 0.6 else (0.36, 0.52, 0.24), 0.25),
+        rock=near(base.rock, 0.3),
+        water=near(base.water, 0.25),
+        leaves=near(base.leaves, 0.3),
+        bonnet=near(base.bonnet, 0.4),
+        trees=int(rng.integers(200, 800)),
+        bushes=int(rng.integers(100, 500)),
+        shadows=int(rng.integers(0, 60)),
+        shadow_depth=float(rng.uniform(0.25, 0.6)),
+        paint_seed=int(rng.integers(2**31)),
+    )
+
+
+def unit(colour: NDArray[np.float64]) -> Colour:
+    """A colour clipped to 0 .. 1."""
+    red, green, blue = np.clip(colour, 0, 1)
+    return float(red), float(green), float(blue)

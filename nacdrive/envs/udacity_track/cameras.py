@@ -1,0 +1,113 @@
+"""Panda3D's software renderer, taken into memory: no display, no graphics driver, no system library."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from panda3d.core import (
+    Camera,
+    FrameBufferProperties,
+    GraphicsEngine,
+    GraphicsOutput,
+    GraphicsPipe,
+    GraphicsPipeSelection,
+    NodePath,
+    PerspectiveLens,
+    Texture,
+    WindowProperties,
+    load_prc_file_data,
+)
+
+from nacdrive.common.errors import UserError
+from nacdrive.envs.udacity_track.car import RIDE_HEIGHT
+
+WIDTH, HEIGHT = 320, 160
+FIELD_OF_VIEW = 60.0
+"""Degrees, vertical."""
+NEAR, FAR = 0.3, 360.0
+PITCH = -9.5
+"""Degrees; the cameras look down."""
+CAMERAS = {"center": (0.0, 1.0, 1.2), "left": (-0.806, 0.984, 1.2), "right": (0.825, 0.999, 1.2)}
+"""Places in the car, metres: right, forward, up."""
+
+
+@lru_cache(maxsize=1)
+def offscreen_pipe() -> GraphicsPipe:
+    """The software renderer's pipe without a display; the same one for all environments of the process."""
+    load_prc_file_data(
+        "nacdrive", "load-display p3tinydisplay\naudio-library-name null\nsync-video 0\nnotify-level-x11display fatal"
+    )
+    selection = GraphicsPipeSelection.get_global_ptr()
+    selection.load_aux_modules()
+    pipe = selection.make_pipe("TinyOffscreenGraphicsPipe")
+    if pipe is None:
+        raise UserError("Panda3D's software renderer (p3tinydisplay) did not load: reinstall panda3d from its wheel.")
+    return pipe
+
+
+class Cameras:
+    """The car's cameras, drawn side by side into one picture in memory."""
+
+    def __init__(self, cameras: tuple[str, ...]) -> None:
+        self.cameras = cameras
+        # An engine of its own: drawing one environment does not draw the others of the process.
+        self.engine = GraphicsEngine()
+        form = FrameBufferProperties()
+        form.set_rgba_bits(8, 8, 8, 8)
+        form.set_depth_bits(24)
+        size = WindowProperties.size(WIDTH, HEIGHT * len(cameras))
+        self.buffer: GraphicsOutput = self.engine.make_output(
+            offscreen_pipe(), "eyes", 0, form, size, GraphicsPipe.BF_refuse_window
+        )
+        if self.buffer is None:
+            raise UserError("Panda3D could not open a picture in memory: is another program's panda3d configured here?")
+        self.picture = Texture()
+        self.buffer.add_render_texture(self.picture, GraphicsOutput.RTM_copy_ram)
+        self.buffer.set_clear_color_active(False)
+        self.buffer.set_clear_depth_active(True)
+        self.rig = NodePath("rig")
+        self._company: list[NodePath] = []
+        for number, name in enumerate(cameras):
+            lens = PerspectiveLens()
+            lens.set_aspect_ratio(WIDTH / HEIGHT)
+            lens.set_min_fov(FIELD_OF_VIEW)
+            lens.set_near_far(NEAR, FAR)
+            camera = self.rig.attach_new_node(Camera(name, lens))
+            camera.set_pos(*CAMERAS[name])
+            camera.set_p(PITCH)
+            top = 1 - number / len(cameras)
+            region = self.buffer.make_display_region(0, 1, top - 1 / len(cameras), top)
+            region.set_camera(camera)
+
+    def enter(self, scene: NodePath, sky: NodePath, *parts: NodePath) -> None:
+        """Move into ``scene``; ``sky`` follows the car without turning, ``parts`` belong to the car."""
+        self.rig.detach_node()
+        for old in self._company:
+            old.remove_node()
+        self._company = [scene, sky, *parts]
+        self.rig.reparent_to(scene)
+        sky.reparent_to(scene)
+        self.sky = sky
+        for part in parts:
+            part.reparent_to(self.rig)
+
+    def follow(self, car: NodePath) -> None:
+        """Stand where the car stands; its origin is ``RIDE_HEIGHT`` above the ground."""
+        self.rig.set_pos_quat(car.get_pos() - car.get_quat().get_up() * RIDE_HEIGHT, car.get_quat())
+        self.sky.set_pos(car.get_pos())
+
+    def look(self) -> dict[str, NDArray[np.uint8]]:
+        """Draw; uint8 [160, 320, 3] RGB of every camera, by name."""
+        self.engine.render_frame()
+        raw = np.frombuffer(self.picture.get_ram_image(), dtype=np.uint8)
+        # Panda's rows run upwards, its channels are BGRA.
+        upwards = raw.reshape(HEIGHT * len(self.cameras), WIDTH, 4)
+        copies = cv2.flip(cv2.cvtColor(upwards, cv2.COLOR_BGRA2RGB), 0).reshape(-1, HEIGHT, WIDTH, 3)
+        return dict(zip(self.cameras, copies, strict=True))
+
+    def close(self) -> None:
+        """Free the picture."""
+        self.engine.remove_all_windows()

@@ -1,0 +1,205 @@
+"""The simulator's car on Bullet: its mass, torques, caps and helpers, in steps of 0.02 s.
+
+Numbers are those of the Udacity simulator's ``Car.prefab`` and ``CarController.cs`` as far as they are known; the
+wheelbase, the track, the wheels' radius, the damping of motion (0.1, Unity's usual car) and the springs are ours.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from panda3d.bullet import (
+    BulletBoxShape,
+    BulletRigidBodyNode,
+    BulletTriangleMesh,
+    BulletTriangleMeshShape,
+    BulletVehicle,
+    BulletWorld,
+    ZUp,
+)
+from panda3d.core import NodePath, Point3, TransformState, Vec3
+
+from nacdrive.envs.udacity_track.meshes import Quads, geometry
+from nacdrive.envs.udacity_track.road import surface
+from nacdrive.envs.udacity_track.terrain import land
+from nacdrive.envs.udacity_track.track import course
+
+STEP_S = 0.02
+MASS = 1000.0
+FULL_LOCK = 25.0
+"""Degrees that the front wheels turn at steering 1."""
+TORQUE = 1000.0
+"""Nm at each rear wheel."""
+BRAKE_TORQUE = 20_000.0
+REVERSE_TORQUE = 150.0
+"""Nm at each of the four wheels."""
+MPH = 2.23693629
+"""Miles per hour in one metre per second."""
+TOP_SPEED = 30.0 / MPH
+SLOW = 5.0 / MPH
+"""Speed below which the brake pedal reverses."""
+DOWNFORCE = 100.0
+"""Newton per metre per second."""
+STEER_HELPER = 0.774
+"""Share of the car's turning by which its velocity turns along."""
+WHEELBASE, TRACK, WHEEL_RADIUS = 2.6, 1.5, 0.35
+RIDE_HEIGHT = 0.42
+"""Metres from the ground to the car's origin, at rest on its springs."""
+ABOVE_GROUND = np.array((0.0, 0.0, RIDE_HEIGHT))
+FRICTION = 1.5
+BRAKE_GRIP = 1.0
+"""Largest braking force of a wheel over its load."""
+WHEELS = [(x * TRACK / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1, 1)]
+"""Right and forward of the car's middle, metres: front left, front right, rear left, rear right."""
+
+
+class Car:
+    """One car in one Bullet world."""
+
+    def __init__(self, track: str) -> None:
+        self.ground = ground(track)
+        self.path = NodePath(BulletRigidBodyNode("car"))
+        self.body: BulletRigidBodyNode = self.path.node()
+        self.body.set_mass(MASS)
+        # The box hangs above the origin, so that the centre of mass is low and the car does not tip over.
+        self.body.add_shape(BulletBoxShape(Vec3(0.85, 2.0, 0.25)), TransformState.make_pos(Point3(0, 0, 0.45)))
+        self.body.set_inertia(Vec3(1600, 500, 1900))
+        self.body.set_linear_damping(0.1)
+        self.body.set_angular_damping(0.05)
+        self.body.set_deactivation_enabled(False)
+        self.place(np.zeros(3), 0.0)
+
+    def place(self, point: NDArray[np.float64], heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
+        """Put the car on the ground at ``point`` [3]; radians counter-clockwise from east, m/s, radians uphill."""
+        # A fresh world: nothing of what was driven before stays in Bullet's memory.
+        self.world = BulletWorld()
+        self.world.set_gravity(Vec3(0, 0, -9.81))
+        self.world.attach(self.ground)
+        self.path.set_pos(*(point + ABOVE_GROUND))
+        self.path.set_hpr(math.degrees(heading) - 90, math.degrees(pitch), 0)
+        self.body.clear_forces()
+        self.body.set_linear_velocity(self.forward * speed)
+        self.body.set_angular_velocity(Vec3(0))
+        self.world.attach(self.body)
+        self.vehicle = BulletVehicle(self.world, self.body)
+        self.vehicle.set_coordinate_system(ZUp)
+        for x, y in WHEELS:
+            self._add_wheel(x, y)
+        self.world.attach(self.vehicle)
+        self.brake_torque = 0.0
+        self._heading = self.path.get_h()
+
+    def _add_wheel(self, x: float, y: float) -> None:
+        wheel = self.vehicle.create_wheel()
+        wheel.set_chassis_connection_point_cs(Point3(x, y, 0.30))
+        wheel.set_wheel_direction_cs(Vec3(0, 0, -1))
+        wheel.set_wheel_axle_cs(Vec3(1, 0, 0))
+        wheel.set_wheel_radius(WHEEL_RADIUS)
+        wheel.set_max_suspension_travel_cm(25)
+        wheel.set_suspension_stiffness(80.0)
+        wheel.set_wheels_damping_relaxation(6.0)
+        wheel.set_wheels_damping_compression(5.0)
+        wheel.set_friction_slip(FRICTION)
+        wheel.set_roll_influence(0.05)
+        wheel.set_front_wheel(y > 0)
+
+    @property
+    def forward(self) -> Vec3:
+        """Unit vector to the front."""
+        return self.path.get_quat().get_forward()
+
+    @property
+    def up(self) -> Vec3:
+        """Unit vector through the roof."""
+        return self.path.get_quat().get_up()
+
+    @property
+    def position(self) -> NDArray[np.float64]:
+        """East, north and up of the car's middle on the ground, metres."""
+        middle: NDArray[np.float64] = np.array(self.path.get_pos()) - ABOVE_GROUND
+        return middle
+
+    @property
+    def heading(self) -> float:
+        """Radians counter-clockwise from east."""
+        forward = self.forward
+        return math.atan2(forward.y, forward.x)
+
+    @property
+    def speed(self) -> float:
+        """Metres per second over the ground, never negative."""
+        velocity = self.body.get_linear_velocity()
+        # Bullet's velocity at rest still holds one step of gravity, upright on the ground.
+        return float((velocity - self.up * self.up.dot(velocity)).length())
+
+    @property
+    def upright(self) -> bool:
+        """False when it lies on its side or its roof."""
+        return bool(self.up.z > 0.3)
+
+    def wheels(self) -> NDArray[np.float64]:
+        """East and north of the four wheels, [4, 2] metres."""
+        turn, (east, north, _) = self.heading, self.position
+        forward = np.array((math.cos(turn), math.sin(turn)))
+        right = np.array((math.sin(turn), -math.cos(turn)))
+        return np.array([(east, north) + x * right + y * forward for x, y in WHEELS])
+
+    def step(self, steering: float, throttle: float) -> None:
+        """0.02 s with ``steering`` -1 .. 1 (right is positive) and ``throttle`` -1 .. 1 (below 0: brake, reverse)."""
+        steering, throttle = max(-1.0, min(1.0, steering)), max(-1.0, min(1.0, throttle))
+        for wheel in (0, 1):
+            self.vehicle.set_steering_value(-FULL_LOCK * steering, wheel)
+        self._help_steering()
+        self._drive(max(0.0, throttle), max(0.0, -throttle))
+        self._cap_speed()
+        self.body.apply_central_force(-self.up * DOWNFORCE * self.speed)
+        # No sub-steps of Bullet's own: exactly one step, whatever the rounding of its clock.
+        self.world.do_physics(STEP_S, 0)
+
+    def _drive(self, accelerator: float, pedal: float) -> None:
+        velocity = self.body.get_linear_velocity()
+        ahead = velocity.length() > 0 and self.forward.dot(velocity) > math.cos(math.radians(50)) * velocity.length()
+        torque = [0.0, 0.0, accelerator * TORQUE, accelerator * TORQUE]
+        if self.speed > SLOW and ahead:
+            self.brake_torque = BRAKE_TORQUE * pedal
+        elif pedal > 0:
+            self.brake_torque = 0.0
+            torque = [-REVERSE_TORQUE * pedal] * 4
+        # As in the simulator, nothing lets go of the brakes below 5 mph but the pedal itself.
+        for number, wheel in enumerate(self.vehicle.get_wheels()):
+            self.vehicle.apply_engine_force(0.0 if self.brake_torque else torque[number] / WHEEL_RADIUS, number)
+            # Bullet's brake is an impulse per step, and in a straight line it knows no limit of the tyres.
+            force = min(self.brake_torque / WHEEL_RADIUS, BRAKE_GRIP * wheel.get_wheels_suspension_force())
+            self.vehicle.set_brake(max(0.0, force) * STEP_S, number)
+
+    def _help_steering(self) -> None:
+        turned = (self.path.get_h() - self._heading + 180) % 360 - 180
+        self._heading = self.path.get_h()
+        if abs(turned) < 10 and all(wheel.get_raycast_info().is_in_contact() for wheel in self.vehicle.get_wheels()):
+            angle = math.radians(turned * STEER_HELPER)
+            v = self.body.get_linear_velocity()
+            cos, sin = math.cos(angle), math.sin(angle)
+            self.body.set_linear_velocity(Vec3(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z))
+
+    def _cap_speed(self) -> None:
+        velocity = self.body.get_linear_velocity()
+        if velocity.length() > TOP_SPEED:
+            self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
+
+
+def ground(track: str) -> BulletRigidBodyNode:
+    """The road and the land as one body that does not move."""
+    shape = land(track)
+    east, north = np.meshgrid(shape.east, shape.north)
+    grid = np.stack([east, north, shape.height], axis=2)
+    corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
+    flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
+    mesh = BulletTriangleMesh()
+    for quads in (surface(course(track)), flat):
+        mesh.add_geom(geometry(quads))
+    body = BulletRigidBodyNode("ground")
+    body.add_shape(BulletTriangleMeshShape(mesh, dynamic=False))
+    body.set_friction(0.8)
+    return body

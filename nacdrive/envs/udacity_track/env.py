@@ -1,0 +1,227 @@
+"""``nacdrive/UdacityTrack-v0``: drive the built-in tracks by camera, with steering and throttle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance
+from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
+from nacdrive.envs.udacity_track.car import STEP_S, Car
+from nacdrive.envs.udacity_track.hood import bonnet
+from nacdrive.envs.udacity_track.scene import build_scene
+from nacdrive.envs.udacity_track.track import course
+from nacdrive.envs.udacity_track.track_position import TrackPosition
+
+OFF_ROAD_PENALTY = 20.0
+"""Taken from the reward per second with all wheels off the road."""
+TOO_FAR = 4.0
+"""Metres beyond the edge at which an episode ends."""
+STUCK_S = 4.0
+"""Seconds of throttle without motion at which an episode ends."""
+
+
+class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
+    """One car on one track; no display is needed, several fit in one process.
+
+    Observation: the front camera, uint8 [160, 320, 3] RGB. Action: float32 (steering, throttle), both -1 .. 1;
+    steering to the right is positive, negative throttle brakes (and reverses below 5 mph), as on the simulator's wire.
+    The same seed and the same actions give the same frames.
+
+    Reward: metres forward along the road, less 20 a second for wheels off the road (in proportion).
+    An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s (with
+    ``recover`` the car is put back instead), and truncated after ``laps`` laps or ``max_seconds``.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
+
+    def __init__(
+        self,
+        track: str = "lake",
+        *,
+        repeat: int = 5,
+        cameras: tuple[str, ...] = ("center",),
+        randomize: bool = True,
+        laps: float = 3,
+        max_seconds: float = 600.0,
+        recover: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        """See ``make_udacity_track``."""
+        self.course = course(track)
+        for name in cameras:
+            if name not in CAMERAS:
+                raise unknown_name("camera", name, CAMERAS)
+        if "center" not in cameras or len(set(cameras)) != len(cameras):
+            raise UserError(f"cameras are {cameras}: name 'center', and each of the others at most once.")
+        if repeat < 1 or laps <= 0 or max_seconds <= 0:
+            raise UserError(f"repeat ({repeat}), laps ({laps}) and max_seconds ({max_seconds}) must be above 0.")
+        if render_mode not in (None, "rgb_array", "human"):
+            raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))
+        self.repeat, self.randomize, self.laps, self.max_seconds = repeat, randomize, laps, max_seconds
+        self.recover, self.render_mode = recover, render_mode
+        self.metadata = {**self.metadata, "render_fps": round(1 / (repeat * STEP_S))}
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
+        self.car = Car(track)
+        self.where = TrackPosition(self.course)
+        self.eyes = Cameras(cameras)
+        self.screen: Any = None
+        self.frames: dict[str, NDArray[np.uint8]] = {}
+        self.steps = 0
+        self._furnished = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """A new day and a new start, both by ``seed``.
+
+        ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
+        """
+        super().reset(seed=seed)
+        start = float(self.np_random.uniform(0, self.course.length))
+        self._furnish()
+        self.steps = 0
+        self._stuck_s = 0.0
+        self._put_back = False
+        self.interventions = 0
+        self._action = (0.0, 0.0)
+        self._place(**{"s": start, **(options or {})})
+        self.where.driven = 0.0
+        return self.look(), self._info()
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
+        """Hold (steering, throttle) for ``repeat`` steps of 0.02 s and look."""
+        if not self.frames:
+            raise UserError("the drive has not begun: call reset() before step().")
+        steering, throttle = (float(x) for x in action)
+        if not (math.isfinite(steering) and math.isfinite(throttle)):
+            raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
+        self._action = steering, throttle
+        before, lost, reward = self.where.driven, False, 0.0
+        self._put_back = False
+        for _ in range(self.repeat):
+            self.advance(steering, throttle)
+            reward -= OFF_ROAD_PENALTY * STEP_S * self.wheels_off()
+            lost = self.is_lost()
+            if lost:
+                break
+        reward += self.where.driven - before
+        if lost and self.recover:
+            self.put_back()
+            lost = False
+        truncated = self.where.driven >= self.laps * self.where.length or self.t_s >= self.max_seconds
+        return self.look(), reward, lost, truncated, self._info()
+
+    def advance(self, steering: float, throttle: float) -> None:
+        """One step of 0.02 s without a picture, for those who keep the time themselves."""
+        self.car.step(steering, throttle)
+        self.steps += 1
+        self.where.follow(self.car.position)
+        self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
+
+    def look(self) -> NDArray[np.uint8]:
+        """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
+        self.eyes.follow(self.car.path)
+        self.frames = self.eyes.look()
+        if self.render_mode == "human":
+            from nacdrive.envs.udacity_track.window import Screen
+
+            self.screen = self.screen or Screen(pace_s=self.repeat * STEP_S)
+            self.screen.show(self.frames["center"])
+        return self.frames["center"]
+
+    def is_lost(self) -> bool:
+        """Whether the car cannot go on by itself: far off the road, in the water, overturned or stuck."""
+        too_far = abs(self.where.offset) > self.course.half_width + TOO_FAR
+        drowned = self.car.position[2] < self.course.water_level
+        return too_far or drowned or not self.car.upright or self._stuck_s > STUCK_S
+
+    def put_back(self, speed: float = 0.0) -> None:
+        """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
+        self._place(s=self.where.s, speed=speed)
+        self._put_back = True
+        self.interventions += 1
+
+    def place(
+        self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Set the car anywhere (no intervention) and look: the frame and ``info`` there.
+
+        Args:
+            s: Metres along the lap; wraps.
+            offset: Metres to the right of the middle of the road.
+            heading: Radians to the right of the road's direction.
+            speed: Metres per second, straight ahead.
+        """
+        self._place(s, offset, heading, speed)
+        return self.look(), self._info()
+
+    def _place(self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> None:
+        point, along = self.course.at(s)
+        point[:2] += offset * np.array((math.sin(along), -math.cos(along)))
+        rise = self.course.at(s + 2)[0][2] - self.course.at(s - 2)[0][2]
+        self.car.place(point, along - heading, speed, pitch=math.atan(rise / 4) * math.cos(heading))
+        self.where.find(self.car.position)
+        self._stuck_s = 0.0
+
+    @property
+    def t_s(self) -> float:
+        """Simulated seconds since ``reset``."""
+        return self.steps * STEP_S
+
+    def wheels_off(self) -> float:
+        """Share of the four wheels that stand beyond the edge of the asphalt."""
+        return float(self.where.beyond_edge(self.car.wheels()).mean())
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The last frame of the front camera, uint8 [160, 320, 3]; with ``human`` it is on the screen already."""
+        if not self.frames:
+            raise UserError("there is nothing to render: call reset() first.")
+        return None if self.render_mode == "human" else self.frames["center"]
+
+    def close(self) -> None:
+        """Free the pictures and the window."""
+        if self.screen is not None:
+            self.screen.close()
+            self.screen = None
+        self.eyes.close()
+
+    def _furnish(self) -> None:
+        """Build the day's scene around the cameras; without randomness the one there is stays."""
+        if self._furnished and not self.randomize:
+            return
+        look = random_appearance(self.np_random) if self.randomize else standard_appearance()
+        scene, sky = build_scene(self.course, look)
+        self.eyes.enter(scene, sky, bonnet(look))
+        self._furnished = True
+
+    def _info(self) -> dict[str, Any]:
+        wheels_off = self.wheels_off()
+        steering, throttle = self._action
+        info: dict[str, Any] = {
+            "t_s": self.t_s,
+            "speed_mps": self.car.speed,
+            "s_m": self.where.s,
+            "lane_offset_m": self.where.offset,
+            "road_half_width_m": self.course.half_width,
+            "heading_error": self.where.heading_error(self.car.heading),
+            "curvature": self.where.curvature(),
+            "off_road": wheels_off > 0,
+            "wheels_off": wheels_off,
+            "progress": self.where.driven / self.where.length,
+            "laps": max(0, int(self.where.driven / self.where.length)),
+            "steering": steering,
+            "throttle": throttle,
+            "put_back": self._put_back,
+            "interventions": self.interventions,
+        }
+        if len(self.frames) > 1:
+            info["cameras"] = dict(self.frames)
+        return info

@@ -1,0 +1,111 @@
+"""The land around a course: heights on a grid that meet the road, with hills, and a hollow that the lake fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.envs.udacity_track.track import Course, course
+
+CELL = 8.0
+"""Metres between two points of the grid."""
+MARGIN = 130.0
+"""Metres of land beyond the outermost points of the road."""
+SUNK = 0.3
+"""Metres by which the land lies below the road's surface beside and under it, so that it never shows through."""
+
+
+@dataclass(frozen=True)
+class Land:
+    """Heights on a grid. Row index runs north, column index runs east."""
+
+    east: NDArray[np.float64]
+    """[columns] metres."""
+    north: NDArray[np.float64]
+    """[rows] metres."""
+    height: NDArray[np.float64]
+    """[rows, columns] metres."""
+    road_distance: NDArray[np.float64]
+    """Metres to the nearest point of the centre line, [rows, columns]."""
+
+    def height_at(self, east: NDArray[np.float64], north: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Heights at any places inside the grid, bilinear between its points."""
+        return self._between(self.height, east, north)
+
+    def road_distance_at(self, east: NDArray[np.float64], north: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Metres to the road's centre line at any places inside the grid, bilinear between its points."""
+        return self._between(self.road_distance, east, north)
+
+    def _between(
+        self, values: NDArray[np.float64], east: NDArray[np.float64], north: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        column = np.clip((east - self.east[0]) / CELL, 0, len(self.east) - 1.001)
+        row = np.clip((north - self.north[0]) / CELL, 0, len(self.north) - 1.001)
+        c, r = column.astype(int), row.astype(int)
+        u, v = column - c, row - r
+        low = values[r, c] * (1 - u) + values[r, c + 1] * u
+        high = values[r + 1, c] * (1 - u) + values[r + 1, c + 1] * u
+        between: NDArray[np.float64] = low * (1 - v) + high * v
+        return between
+
+    def normals(self) -> NDArray[np.float64]:
+        """Unit normals [rows, columns, 3]."""
+        slope_north, slope_east = np.gradient(self.height, CELL)
+        normal = np.stack([-slope_east, -slope_north, np.ones_like(slope_east)], axis=2)
+        normal /= np.linalg.norm(normal, axis=2, keepdims=True)
+        return normal
+
+
+@cache
+def land(name: str) -> Land:
+    """The land around the course of that name; computed once, to be left unchanged."""
+    road = course(name)
+    low, high = road.line[:, :2].min(axis=0) - MARGIN, road.line[:, :2].max(axis=0) + MARGIN
+    east, north = (np.arange(a, b + CELL, CELL) for a, b in zip(low, high, strict=True))
+    places = np.stack(np.meshgrid(east, north), axis=2).reshape(-1, 2)
+    distance, road_height, bridge = beside(road, places)
+    # A bridge stands free: the land beneath it belongs to the lake.
+    near, far = road.half_width + 4.0, np.where(bridge, 60.0, 34.0)
+    share = np.clip((distance - near) / (far - near), 0, 1)
+    share = share * share * (3 - 2 * share)
+    meets = np.where(bridge, road.water_level - 1.5, road_height - SUNK)
+    height = meets * (1 - share) + wild(road, places, road_height) * share
+    shape = len(north), len(east)
+    return Land(east, north, height.reshape(shape), distance.reshape(shape))
+
+
+def beside(
+    road: Course, places: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """For ``places`` [n, 2]: distance to the road, its height there (nearer parts count more), whether at a bridge."""
+    found = []
+    for part in np.array_split(places, max(1, len(places) // 2000)):
+        square = ((part[:, None, :] - road.line[None, :, :2]) ** 2).sum(axis=2)
+        weight = 1 / np.maximum(square, 0.5) ** 2
+        height = weight @ road.line[:, 2] / weight.sum(axis=1)
+        found.append((np.sqrt(square.min(axis=1)), height, road.bridge[square.argmin(axis=1)]))
+    distance, height, bridge = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return distance, height, bridge
+
+
+def wild(road: Course, places: NDArray[np.float64], road_height: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Heights of the land far from the road: a sum of waves, always the same ones, less the lake's hollow."""
+    rng = np.random.default_rng(20160518)
+    total = np.zeros(len(places))
+    for wavelength in (260, 190, 140, 110, 80, 60, 45):
+        for _ in range(2):
+            angle, phase = rng.uniform(0, 2 * np.pi, 2)
+            along = places @ (np.cos(angle), np.sin(angle))
+            total += wavelength / 260 * np.sin(2 * np.pi * along / wavelength + phase)
+    hills = road.relief * np.clip(0.35 + 0.35 * total, -0.15, 1.3)
+    *centre, radius = road.lake
+    hollow = np.clip(1.6 - np.linalg.norm(places - centre, axis=1) / radius, 0, 1)
+    if road.bridge.any():
+        # An arm of the lake runs under the bridge.
+        middle = road.line[road.bridge, :2].mean(axis=0)
+        hollow = np.maximum(hollow, np.clip(1.6 - np.linalg.norm(places - middle, axis=1) / 55.0, 0, 1))
+    height: NDArray[np.float64] = (road_height + hills) * (1 - hollow) + (road.water_level - 3) * hollow
+    return height

@@ -1,0 +1,180 @@
+"""The two courses: a closed centre line with heights, widths and what lies beside it. Fixed: no seed changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.errors import unknown_name
+
+SPACING = 1.0
+"""Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A closed road. All arrays have one entry per point of the centre line, driven in the order of the points."""
+
+    name: str
+    line: NDArray[np.float64]
+    """Points [N, 3] in metres: east, north, up."""
+    heading: NDArray[np.float64]
+    """Direction of travel [N] in radians, counter-clockwise from east, continuous (it does not wrap)."""
+    curvature: NDArray[np.float64]
+    """Change of heading per metre [N]; positive in a left bend."""
+    half_width: float
+    """Metres from the centre line to the edge of the asphalt."""
+    bridge: NDArray[np.bool_]
+    """Where the road is a bridge of stone, between two walls, [N]."""
+    earth_edge: NDArray[np.bool_]
+    """Where bare earth takes the place of the kerbs, [N]."""
+    centre_line: bool
+    """Whether a dashed line is painted along the middle."""
+    water_level: float
+    """Height of the lake's surface in metres."""
+    relief: float
+    """Height of the hills around, in metres."""
+    lake: tuple[float, float, float]
+    """Centre (east, north) and radius of the hollow that the water fills."""
+
+    @cached_property
+    def spacing(self) -> float:
+        """Metres between neighbouring points."""
+        return self.length / len(self.line)
+
+    @cached_property
+    def length(self) -> float:
+        """Metres of one lap, along the ground plan."""
+        steps = np.diff(self.line[:, :2], axis=0, append=self.line[:1, :2])
+        return float(np.linalg.norm(steps, axis=1).sum())
+
+    @cached_property
+    def left(self) -> NDArray[np.float64]:
+        """Unit vectors to the left of travel, [N, 2]."""
+        return np.stack([-np.sin(self.heading), np.cos(self.heading)], axis=1)
+
+    def at(self, s: float) -> tuple[NDArray[np.float64], float]:
+        """Point [3] and heading (radians) at ``s`` metres along the lap; ``s`` wraps."""
+        count = len(self.line)
+        place = s / self.spacing % count
+        first = int(place) % count
+        second, share = (first + 1) % count, place - int(place)
+        turn = (self.heading[second] - self.heading[first] + np.pi) % (2 * np.pi) - np.pi
+        point = self.line[first] * (1 - share) + self.line[second] * share
+        return point, float(self.heading[first] + share * turn)
+
+
+Stretches = tuple[tuple[float, float], ...]
+"""Parts of a lap: from and to, as shares of it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a course is drawn from."""
+
+    corners: Sequence[tuple[float, float, float]]
+    """Points (east, north, up) that the centre line passes near."""
+    rounding: float
+    """Metres over which corners are rounded off."""
+    half_width: float
+    bridge: Stretches
+    earth: Stretches
+    centre_line: bool
+    water_level: float
+    relief: float
+    lake: tuple[float, float, float]
+
+
+PLANS = {
+    # An easy loop of the size of the simulator's first track, counter-clockwise as there; every bend can be driven
+    # at the top speed.
+    "lake": Plan(
+        corners=(
+            (-40, -8, 1.4), (30, -14, 1.2), (110, -4, 1.2), (185, 8, 1.5), (225, 55, 2.0), (206, 112, 2.4),
+            (158, 150, 2.4), (163, 206, 2.2), (205, 248, 2.2), (196, 304, 2.6), (140, 330, 3.0), (76, 308, 3.0),
+            (28, 262, 2.4), (-34, 246, 2.0), (-96, 268, 1.8), (-154, 244, 1.8), (-168, 182, 2.0), (-128, 128, 2.2),
+            (-140, 66, 2.0), (-104, 14, 1.6),
+        ),
+        rounding=19.0,
+        half_width=4.5,
+        bridge=((0.555, 0.615),),
+        earth=((0.632, 0.668), (0.20, 0.225)),
+        centre_line=False,
+        water_level=-0.9,
+        relief=16.0,
+        lake=(30.0, 130.0, 62.0),
+    ),
+    # A narrow road over hills with sharp bends: the limits of speed must be known there.
+    "mountain": Plan(
+        corners=(
+            (0, 0, 4), (70, -6, 6), (128, 4, 10), (150, 44, 13), (112, 66, 16), (70, 62, 18), (48, 92, 21),
+            (78, 118, 23), (134, 116, 24), (186, 104, 22), (226, 130, 19), (218, 176, 17), (170, 182, 17),
+            (136, 204, 18), (150, 246, 21), (120, 280, 24), (74, 266, 26), (52, 224, 26), (14, 206, 24),
+            (-34, 226, 21), (-76, 206, 18), (-70, 160, 15), (-24, 146, 13), (-16, 106, 11), (-62, 84, 9),
+            (-104, 62, 7), (-108, 18, 5), (-66, -8, 4),
+        ),
+        rounding=10.0,
+        half_width=3.6,
+        bridge=(),
+        earth=((0.30, 0.36), (0.62, 0.66)),
+        centre_line=True,
+        water_level=-6.0,
+        relief=34.0,
+        lake=(30.0, -120.0, 50.0),
+    ),
+}  # fmt: skip
+TRACKS = tuple(PLANS)
+
+
+@cache
+def course(name: str) -> Course:
+    """The course ``lake`` or ``mountain``; computed once, to be left unchanged."""
+    if name not in PLANS:
+        raise unknown_name("track", name, PLANS)
+    plan = PLANS[name]
+    line = evenly_spaced(rounded(evenly_spaced(np.array(plan.corners, dtype=float), 0.5), plan.rounding / 0.5))
+    ahead = np.roll(line, -1, axis=0) - np.roll(line, 1, axis=0)
+    heading = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
+    turn = (np.roll(heading, -1) - np.roll(heading, 1) + np.pi) % (2 * np.pi) - np.pi
+    return Course(
+        name=name,
+        line=line,
+        heading=heading,
+        curvature=turn / np.linalg.norm(ahead[:, :2], axis=1),
+        half_width=plan.half_width,
+        bridge=stretches(len(line), plan.bridge),
+        earth_edge=stretches(len(line), plan.earth),
+        centre_line=plan.centre_line,
+        water_level=plan.water_level,
+        relief=plan.relief,
+        lake=plan.lake,
+    )
+
+
+def stretches(count: int, parts: Stretches) -> NDArray[np.bool_]:
+    """Which of ``count`` points lie in one of ``parts``."""
+    share = np.arange(count) / count
+    inside = np.zeros(count, dtype=bool)
+    for begin, end in parts:
+        inside |= (share >= begin) & (share < end)
+    return inside
+
+
+def evenly_spaced(points: NDArray[np.float64], spacing: float = SPACING) -> NDArray[np.float64]:
+    """A closed line through ``points`` [n, 3], at even distances in the ground plan."""
+    closed = np.concatenate([points, points[:1]])
+    along = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(closed[:, :2], axis=0), axis=1))]
+    at = np.linspace(0, along[-1], round(along[-1] / spacing), endpoint=False)
+    return np.stack([np.interp(at, along, closed[:, axis]) for axis in range(closed.shape[1])], axis=1)
+
+
+def rounded(points: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """A closed line smoothed by a Gaussian of ``sigma`` points, heights by one three times as wide."""
+    frequency = np.fft.rfftfreq(len(points))
+    gain = np.exp(-2 * (np.pi * frequency * sigma) ** 2)
+    widths = np.stack([gain, gain, gain**9], axis=1)
+    return np.fft.irfft(np.fft.rfft(points, axis=0) * widths, len(points), axis=0)

@@ -1,0 +1,69 @@
+"""A window on the drive, and the keyboard beside it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+# Panda3D's own windows stay black with the software renderer on some X servers; pygame's come with gymnasium.
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+import pygame
+
+from nacdrive.common.errors import UserError
+
+SIZE = 960, 480
+NAMES = ("w", "a", "s", "d", "up", "down", "left", "right", "escape")
+KEYS = {name: getattr(pygame, f"K_{name.upper() if len(name) > 1 else name}") for name in NAMES}
+
+
+class Screen:
+    """A window that shows the pictures it is given, three times as large; one at a time in a process."""
+
+    def __init__(self, pace_s: float = 0.0) -> None:
+        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed.
+
+        Raises:
+            UserError: if there is no display.
+        """
+        # CarRacing, if it is in this process, has asked for no display; here one is needed.
+        asked = os.environ.pop("SDL_VIDEODRIVER", None)
+        try:
+            pygame.display.quit()
+            self.surface = pygame.display.set_mode(SIZE)
+        except pygame.error as error:
+            raise UserError(
+                f"no window can be opened here ({error}): drive without one, or log in to a desktop."
+            ) from None
+        finally:
+            if asked is not None:
+                os.environ["SDL_VIDEODRIVER"] = asked
+        pygame.display.set_caption("nacdrive")
+        self.pace_s = pace_s
+        self.closed = False
+        """True once somebody has closed the window or pressed Escape."""
+        self._next = time.monotonic()
+
+    def show(self, frame: NDArray[np.uint8]) -> None:
+        """Show ``frame``, uint8 [height, width, 3] RGB; read the keyboard; wait for the pace."""
+        large = cv2.resize(frame, SIZE, interpolation=cv2.INTER_LINEAR)
+        pygame.surfarray.blit_array(self.surface, large.transpose(1, 0, 2))
+        pygame.display.flip()
+        for event in pygame.event.get():
+            self.closed |= event.type == pygame.QUIT
+        self.closed |= "escape" in self.pressed()
+        self._next = max(self._next + self.pace_s, time.monotonic())
+        time.sleep(max(0.0, self._next - time.monotonic()))
+
+    def pressed(self) -> set[str]:
+        """Names of the keys of ``KEYS`` that are held down."""
+        held = pygame.key.get_pressed()
+        return {name for name, code in KEYS.items() if held[code]}
+
+    def close(self) -> None:
+        """Close the window."""
+        pygame.display.quit()

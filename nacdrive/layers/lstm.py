@@ -1,0 +1,25 @@
+"""Long short-term memory (Hochreiter & Schmidhuber, 1997)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from nacdrive.layers.windowed import WindowedLayer
+
+
+class LSTMLayer(WindowedLayer):
+    """One LSTM with ``d_model`` hidden units. It has no use for heads or time.
+
+    c_i = f c_{i-1} + g tanh(W x_i + U h_{i-1} + b),  h_i = o tanh(c_i),  gates f, g, o sigmoid of the same inputs.
+    """
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        self.lstm = nn.LSTM(in_features, d_model, batch_first=True)
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        y: Tensor = self.lstm(u)[0]
+        return y

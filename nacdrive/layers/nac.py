@@ -1,0 +1,88 @@
+"""Neuronal Attention Circuits as a windowed sequence layer: an adapter around ``nacdrive.nac.NAC``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nacdrive.layers.base import SequenceLayer
+from nacdrive.nac import NAC, State, Wiring
+
+GROUPS = ("inter", "command", "motor")
+
+
+class NACLayer(SequenceLayer):
+    """NAC over the last ``window`` steps, whose time gate feels the gap since the step before.
+
+    Fed with the clock itself, the gate would treat the same picture differently early and late in an episode and
+    saturate; the gap does not depend on when the clock was started, is 1 at the usual pace (the value the paper takes
+    where there is no time), and grows when a frame is late or lost.
+
+    Args:
+        gap_s: typical time between two steps in seconds; one unit of the gate's time.
+        in_features, d_model, num_heads, window: see ``SequenceLayer``.
+        options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
+    """
+
+    time_sense = "gaps"
+
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, gap_s)
+        given = {"stamps": "gap", **options}
+        self.nac = NAC(d_model, num_heads, in_features=in_features, time_scale=gap_s, **given)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.forward``."""
+        return self._attend(x, t, padding)
+
+    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.last``; the pairs of the last query alone are computed."""
+        return self._attend(x, t, padding, last_only=True)[:, 0]
+
+    def _attend(self, x: Tensor, t: Tensor | None, padding: Tensor | None, last_only: bool = False) -> Tensor:
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
+            t = None if t is None else self._bridge(t, padding)
+        y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window, last_only=last_only)
+        assert isinstance(y, Tensor)
+        return y
+
+    def _bridge(self, t: Tensor, padding: Tensor) -> Tensor:
+        """Times [B, T] where padding repeats the last valid time, so that gaps span it."""
+        first = t.masked_fill(padding, torch.inf).amin(dim=1, keepdim=True) - self.gap_s
+        return torch.cummax(torch.where(padding, first.expand_as(t), t), dim=1).values
+
+    def init_state(self, batch_size: int, window: int | None = None) -> State:
+        """An empty memory of ``window`` steps."""
+        return self.nac.init_state(batch_size, window or self.window)
+
+    def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """See ``SequenceLayer.step``."""
+        return self.nac.step(x, t, state)
+
+    def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
+        """States of the last query over its window, heads first; see ``Policy.neurons``."""
+        states = self.nac.neuron_states(x, t=t, is_causal=True, window=self.window, last_only=True)
+        picked = {name: value[0] for name, value in states.items()}
+        return {name: value if name in ("k", "v") else value[:, 0] for name, value in picked.items()}
+
+    def circuit(self) -> dict[str, Any]:
+        """Wiring of the pair backbone: groups of neurons and signed synapses between them.
+
+        ``groups`` maps sensory (the query's half, then the key's), inter, command and motor (phi, omega) to their
+        sizes; ``edges`` lists ``[from group, index, to group, index, polarity]``.
+        """
+        wiring: Wiring = self.nac.wiring
+        place = {int(n): (g, i) for g in GROUPS for i, n in enumerate(wiring.neurons(g))}
+        edges: list[list[Any]] = []
+        for source, target in np.argwhere(wiring.sensory_adjacency != 0):
+            edges.append(["sensory", int(source), *place[int(target)], int(wiring.sensory_adjacency[source, target])])
+        for source, target in np.argwhere(wiring.adjacency != 0):
+            edges.append([*place[int(source)], *place[int(target)], int(wiring.adjacency[source, target])])
+        sizes = {group: len(wiring.neurons(group)) for group in GROUPS}
+        return {"groups": {"sensory": wiring.inputs, **sizes}, "motors": ["phi", "omega"], "edges": edges}

@@ -1,0 +1,48 @@
+"""A weight-tied transformer block stepped as an ODE: what the authors' code runs under the name ODEFormer.
+
+The citation (d'Ascoli et al., 2023) is another thing, a transformer that writes the formula of an observed ODE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.layers.mha import MHALayer
+from nacdrive.layers.windowed import WindowedLayer
+
+
+class ODEFormerLayer(WindowedLayer):
+    """dh/ds = A(h) + M(h + A(h)) over the depth s in [0, 1], in ``unfolds`` Euler steps.
+
+    It begins at h(0) = W x_i + E log(1 + dt_i) + b. A is causal multi-head attention and M a two-layer perceptron, each
+    behind a layer norm, as in a pre-norm transformer block. Depth is no time; the gap enters by its embedding E.
+    """
+
+    time_sense = "gaps"
+
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 4, **options: Any
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        self.unfolds = unfolds
+        self.input = nn.Linear(in_features, d_model)
+        self.gap = nn.Linear(1, d_model, bias=False)
+        self.attention = MHALayer(d_model, d_model, num_heads, window)
+        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
+        self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
+
+    def project(self, x: Tensor) -> Tensor:
+        """See ``WindowedLayer.project``."""
+        u: Tensor = self.input(x)
+        return u
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        h: Tensor = u + self.gap(torch.log1p(dt).unsqueeze(-1))
+        for _ in range(self.unfolds):
+            change = self.attention(self.norms[0](h))
+            h = h + (change + self.perceptron(self.norms[1](h + change))) / self.unfolds
+        return h

@@ -1,0 +1,120 @@
+"""Diagonal structured state space (S4D, Gu et al., 2022), stepped exactly over real gaps (S5, Smith et al., 2023)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.layers.windowed import WindowedLayer
+
+EVEN = 1e-4  # gaps that differ from 1 by less count as even
+
+
+class S4Layer(WindowedLayer):
+    """One linear system per channel, of ``state`` / 2 complex modes, then GELU and a mixing layer.
+
+    dx/ds = A x + B u,  y = 2 Re(C x) + D u,  held constant over each gap (zero-order hold):
+    x_i = exp(A delta dt_i) x_{i-1} + A^-1 (exp(A delta dt_i) - 1) u_i.  Even steps: a convolution by FFT.
+
+    The cited S4 adds a low-rank correction to A; this is the diagonal form that became the standard, with the
+    initialisation S4D-Lin (A = -1/2 + i pi n) and B = 1.
+    """
+
+    time_sense = "gaps"
+
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, state: int = 64, **options: Any
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        modes = state // 2
+        self.input = nn.Linear(in_features, d_model)
+        self.log_decay = nn.Parameter(torch.full((d_model, modes), math.log(0.5)))
+        self.frequency = nn.Parameter(math.pi * torch.arange(modes).float().repeat(d_model, 1))
+        self.log_delta = nn.Parameter(torch.empty(d_model).uniform_(math.log(1e-3), math.log(1e-1)))
+        # Real and imaginary part, so that every optimizer and every file format can hold it.
+        self.C = nn.Parameter(torch.randn(d_model, modes, 2) * math.sqrt(0.5))
+        self.D = nn.Parameter(torch.randn(d_model))
+        self.out = nn.Linear(d_model, d_model)
+
+    def optimizer_options(self) -> dict[str, dict[str, float]]:
+        """See ``SequenceLayer.optimizer_options``; as the authors of S4 advise."""
+        return {name: {"lr": 1e-3, "weight_decay": 0.0} for name in ("log_decay", "frequency", "log_delta")}
+
+    def project(self, x: Tensor) -> Tensor:
+        """See ``WindowedLayer.project``."""
+        u: Tensor = self.input(x)
+        return u
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        even = bool(((dt - 1).abs() < EVEN).all())
+        y = self.convolve(u) if even else self.recur(u, dt)
+        mixed: Tensor = self.out(nn.functional.gelu(y + self.D * u))
+        return mixed
+
+    def _system(self) -> tuple[Tensor, Tensor]:
+        """A delta and C / A, [d_model, modes] complex."""
+        A = torch.complex(-self.log_decay.exp(), self.frequency)
+        return A * self.log_delta.exp().unsqueeze(-1), 2 * torch.view_as_complex(self.C) / A
+
+    def convolve(self, u: Tensor) -> Tensor:
+        """Steps of one gap each: u [N, L, d_model] -> y of the same shape."""
+        L = u.shape[1]
+        rate, readout = self._system()
+        powers = torch.exp(rate.unsqueeze(-1) * torch.arange(L, device=u.device))
+        kernel = torch.einsum("dn,dnl->ld", readout * torch.expm1(rate), powers).real
+        spectrum = torch.fft.rfft(u, 2 * L, dim=1) * torch.fft.rfft(kernel, 2 * L, dim=0)
+        y: Tensor = torch.fft.irfft(spectrum, 2 * L, dim=1)[:, :L]
+        return y
+
+    def recur(self, u: Tensor, dt: Tensor) -> Tensor:
+        """Steps of gaps dt [N, L]: u [N, L, d_model] -> y of the same shape."""
+        rate, readout = self._system()
+        y: Tensor = _Recurrence.apply(u.transpose(0, 1), dt.t(), rate, readout)  # type: ignore[no-untyped-call]
+        return y.transpose(0, 1)
+
+
+class _Recurrence(torch.autograd.Function):
+    """z_i = e_i z_{i-1} + (e_i - 1) u_i with e_i = exp(rate gap_i),  y_i = Re(readout . z_i).
+
+    u [L, N, d], gap [L, N] (no gradient), rate and readout [d, modes] complex -> y [L, N, d]. Step by step, so that
+    what is worked on stays in the cache; autograd would make four times as many passes over it. Keeps all states.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, gap: Tensor, rate: Tensor, readout: Tensor) -> Tensor:
+        z = rate.new_empty((len(u) + 1, u.shape[1], *rate.shape))
+        z[0] = 0
+        weight = torch.view_as_real(readout.conj().resolve_conj())
+        y = torch.empty_like(u, memory_format=torch.contiguous_format)
+        for i, u_i in enumerate(u.unsqueeze(-1).unbind(0)):
+            torch.mul(z[i] + u_i, _decay(rate, gap[i]), out=z[i + 1]).sub_(u_i)
+            torch.sum(torch.view_as_real(z[i + 1]) * weight, dim=(-2, -1), out=y[i])
+        ctx.save_for_backward(u, gap, rate, readout, z)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        u, gap, rate, readout, z = ctx.saved_tensors
+        grad_u = torch.empty_like(u, memory_format=torch.contiguous_format)
+        grad_rate, grad_readout = torch.zeros_like(rate), torch.zeros_like(rate)
+        turned = readout.conj().resolve_conj()
+        grad_z = torch.zeros_like(z[0])
+        for i in range(len(u) - 1, -1, -1):
+            g, u_i = grad[i].unsqueeze(-1), u[i].unsqueeze(-1)
+            grad_readout += (z[i + 1] * g).sum(dim=0)
+            grad_z = torch.addcmul(grad_z, turned, g.to(turned.dtype))
+            before = grad_z * _decay(rate.conj().resolve_conj(), gap[i])
+            grad_u[i] = (before - grad_z).real.sum(dim=-1)
+            grad_rate += (before * (z[i] + u_i).conj()).mul_(gap[i][:, None, None]).sum(dim=0)
+            grad_z = before
+        return grad_u, None, grad_rate, grad_readout.conj()
+
+
+def _decay(rate: Tensor, gap: Tensor) -> Tensor:
+    """exp(rate gap), [N, d, modes]."""
+    gap = gap[:, None, None]
+    return torch.polar((rate.real * gap).exp_(), rate.imag * gap)

@@ -1,0 +1,100 @@
+"""What a policy is made of, as plain JSON: enough to build its network again from a model file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from nacdrive.common.runs import plain
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """Architecture of a policy that looks at frames (paper, Table 4; the defaults are those of CarRacing).
+
+    With ``actions`` it chooses among a few, without it steers continuously.
+    """
+
+    task: str
+    """Task the policy was made for, such as ``carracing``."""
+    model: str
+    """Registered name of the sequence layer, such as ``nac-steady``."""
+    actions: tuple[tuple[float, float, float], ...]
+    """Steering (-1 left .. 1 right), throttle (0 .. 1) and brake (0 .. 1) of each choice; empty: steering alone."""
+    window: int = 1
+    """Frames that a decision may depend on, the present one included; 1 is the paper's form."""
+    repeat: int = 4
+    """Frames of the simulator per decision that the policy was trained at."""
+    gap_s: float = 0.08
+    """Typical time between two decisions, in seconds."""
+    height: int = 96
+    """Rows of a frame."""
+    width: int = 96
+    """Columns of a frame."""
+    masked_rows: tuple[int, int] | None = None
+    """Rows [from, to) that the network does not get to see, such as the instruments of CarRacing; None for none."""
+    crop: tuple[int, int] | None = None
+    """Rows [from, to) that are kept of a frame; None for all."""
+    resize: tuple[int, int] | None = None
+    """Rows and columns to which the kept part is resized; None to leave it as it is."""
+    yuv: bool = False
+    """Turn RGB into YUV."""
+    activation: Literal["relu", "elu"] = "relu"
+    """Non-linearity of the convolutions and of the dense layer."""
+    channels: tuple[int, ...] = (10, 20, 30)
+    """Output channels of the convolutions."""
+    kernels: tuple[int, ...] = (5, 5, 3)
+    """Kernel sizes of the convolutions."""
+    strides: tuple[int, ...] = (2, 2, 2)
+    """Strides of the convolutions."""
+    dropout: float = 0.2
+    """Dropout on the features that enter the sequence layer."""
+    d_model: int = 64
+    """Width of the sequence layer."""
+    num_heads: int = 16
+    """Heads of the sequence layer."""
+    dense: int = 64
+    """Width of the dense layer before the scores."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the sequence layer, such as ``topk``, ``sparsity`` or ``seed``."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the policy steers continuously."""
+        return not self.actions
+
+    @property
+    def preprocessed(self) -> bool:
+        """Whether frames are cropped, resized or turned into YUV before the convolutions see them."""
+        return self.crop is not None or self.resize is not None or self.yuv
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Rows and columns that the convolutions see."""
+        first, last = self.crop or (0, self.height)
+        return self.resize or (last - first, self.width)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> PolicyConfig:
+        """The config that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if ``value`` has a field that this version does not know, or lacks one.
+        """
+        known = {item.name for item in fields(PolicyConfig)}
+        unknown = set(value) - known
+        lacking = {"task", "model", "actions"} - set(value)
+        if unknown or lacking:
+            raise ValueError(f"its config has unknown {sorted(unknown)} and lacks {sorted(lacking)}")
+        ready = {key: _tuples(item) if isinstance(item, list) else item for key, item in value.items()}
+        return PolicyConfig(**ready)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        result = plain(self)
+        assert isinstance(result, dict)
+        return result
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,92 @@
+"""The paper's network (Table 4) for driving: convolutions per frame, one sequence layer, a dense head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.layers import build
+from nacdrive.models.config import PolicyConfig
+from nacdrive.models.preprocess import Preprocess
+
+
+class DrivingNetwork(nn.Module):
+    """Frames and their times -> scores of the actions, or the steering, at every frame of the sequence.
+
+    Frame i is judged from the frames i-window+1 .. i; the convolutions see every frame once.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.preprocess = Preprocess(config) if config.preprocessed else None
+        activation = {"relu": nn.ReLU, "elu": nn.ELU}[config.activation]
+        layers: list[nn.Module] = []
+        incoming = 3
+        for out, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
+            layers += [nn.Conv2d(incoming, out, kernel, stride), activation()]
+            incoming = out
+        self.vision = nn.Sequential(*layers)
+        if config.activation == "elu":
+            init_kaiming(self.vision)
+        with torch.no_grad():
+            features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
+        self.dropout = nn.Dropout(config.dropout)
+        options = {"gap_s": config.gap_s, **config.options}
+        self.sequence = build(
+            config.model, config.d_model, config.num_heads, config.window, in_features=features, **options
+        )
+        self.head = nn.Sequential(
+            nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, len(config.actions) or 1)
+        )
+
+    @property
+    def last_conv(self) -> nn.Module:
+        """The last convolution, where Grad-CAM looks."""
+        return self.vision[-2]
+
+    def rivals(self, outputs: Tensor) -> Tensor:
+        """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""
+        return torch.cat([outputs, -outputs], dim=-1) if self.config.continuous else outputs
+
+    def features(self, frames: Tensor) -> Tensor:
+        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features].
+
+        Frames that ``preprocess`` has already been through are known by their size, and are taken as they are.
+        """
+        if self.preprocess is not None and frames.shape[1:3] != self.config.input_size:
+            frames = self.preprocess(frames)
+        x = frames.to(next(self.parameters()).dtype).mul(2 / 255).sub(1.0).permute(0, 3, 1, 2)
+        if self.config.masked_rows is not None:
+            first, last = self.config.masked_rows
+            x = torch.cat([x[:, :, :first], torch.zeros_like(x[:, :, first:last]), x[:, :, last:]], dim=2)
+        y: Tensor = self.vision(x)
+        return y.flatten(1)
+
+    def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """Scores, or steering (-1 left .. 1 right, not clamped), of all frames.
+
+        Args:
+            frames: [B, T, height, width, 3], uint8 or floats of 0 .. 255 (then differentiable); see ``features``.
+            t: seconds since the episode began, [B, T].
+            padding: [B, T], True where a frame is padding.
+
+        Returns:
+            [B, T, actions], or [B, T, 1] without actions.
+        """
+        B, T = frames.shape[:2]
+        x = self.features(frames.flatten(0, 1)).view(B, T, -1)
+        scores: Tensor = self.head(self.sequence(self.dropout(x), t, padding))
+        return scores
+
+
+def init_kaiming(vision: nn.Module) -> None:
+    """Initial weights under which five convolutions keep the scale of what they see (He et al., 2015).
+
+    Under PyTorch's own the features of two roads differ by 0.01 at first, and what comes behind learns nothing.
+    """
+    for layer in vision.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)

@@ -1,0 +1,127 @@
+"""A trained network that drives: one frame in, one action out, its memory kept between the frames."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nacdrive.common.action import Action
+from nacdrive.models.config import PolicyConfig
+from nacdrive.models.driving import DrivingNetwork
+
+
+class Recent(NamedTuple):
+    """The last decision of a policy, for those who look into it."""
+
+    frame: NDArray[np.uint8]
+    """The frame it was made on, [height, width, 3]."""
+    past: Tensor | None
+    """Features of the frames before it in the window, [T - 1, features]; None where there are none."""
+    times: NDArray[np.float32]
+    """[T] times of the frames of the window, in seconds."""
+    scores: NDArray[np.float32]
+    """What the head gave: a score per action, or the steering alone."""
+
+
+class Policy:
+    """Drives with a ``DrivingNetwork``; the convolutions of a frame are computed once.
+
+    Args:
+        network: the network; put into evaluation mode here.
+        name: for people, such as ``nac_steady``.
+        meta: what is known of its training; plain JSON.
+    """
+
+    def __init__(self, network: DrivingNetwork, name: str = "policy", meta: dict[str, Any] | None = None) -> None:
+        self.network = network.eval()
+        self.config: PolicyConfig = network.config
+        self.name = name
+        self.meta: dict[str, Any] = dict(meta or {})
+        self.device = next(network.parameters()).device
+        self.reset()
+
+    @classmethod
+    def new(cls, config: PolicyConfig, name: str = "policy", device: str = "cpu") -> Policy:
+        """An untrained policy."""
+        return cls(DrivingNetwork(config).to(device), name)
+
+    @property
+    def task(self) -> str:
+        """Task the policy was trained for."""
+        return self.config.task
+
+    @property
+    def repeat(self) -> int:
+        """Frames of the simulator per decision that it was trained at."""
+        return self.config.repeat
+
+    @property
+    def last_conv(self) -> nn.Module:
+        """The last convolution, for Grad-CAM; ``network(frames, t)`` is the differentiable forward pass."""
+        return self.network.last_conv
+
+    def reset(self) -> None:
+        """Forget the episode before."""
+        self.state = self.network.sequence.init_state(1)
+        kept = self.config.window
+        self._recent: deque[tuple[NDArray[np.uint8], float, Tensor]] = deque(maxlen=kept)
+
+    @torch.inference_mode()
+    def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
+        """Decide on one frame.
+
+        Args:
+            frame: uint8 [height, width, 3], RGB.
+            t_s: when it was taken, in seconds since the episode began.
+            speed_mps: not used by this network.
+
+        Returns:
+            The action chosen; or the steering, with throttle and brake left at 0 to whoever holds the speed.
+
+        Raises:
+            ValueError: if the frame has another shape than those the policy was trained on.
+        """
+        shape = (self.config.height, self.config.width, 3)
+        if frame.shape != shape:
+            raise ValueError(f"{self.name} was trained on frames of {shape}, this one has {frame.shape}")
+        features = self.network.features(torch.from_numpy(np.ascontiguousarray(frame)).to(self.device).unsqueeze(0))
+        t = torch.tensor([t_s], device=self.device)
+        y, self.state = self.network.sequence.step(features, t, self.state)
+        logits = self.network.head(y)[0].float().cpu().numpy()
+        self._recent.append((frame, t_s, features))
+        self._scores = logits
+        if self.config.continuous:
+            return Action(float(np.clip(logits[0], -1.0, 1.0)), 0.0, 0.0)
+        choice = int(logits.argmax())
+        steering, throttle, brake = self.config.actions[choice]
+        return Action(steering, throttle, brake, choice, logits)
+
+    def recent(self) -> Recent:
+        """What the last decision was made of."""
+        frames, times, features = zip(*self._recent, strict=True)
+        # Clones: what comes out of inference mode may not go into a gradient.
+        past = [x.clone() for x in features[:-1]]
+        return Recent(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
+
+    @torch.inference_mode()
+    def neurons(self) -> dict[str, NDArray[np.float32]]:
+        """Named neuron states of the last decision; empty before the first, and for layers without any.
+
+        Of NAC: ``phi``, ``omega``, ``t``, ``logits``, ``weights`` [heads, keys], ``q`` [heads, d_head], ``k``, ``v``
+        [heads, keys, d_head], ``inter`` and ``command`` [heads, keys, neurons]; keys in the order of time.
+        """
+        if not self._recent:
+            return {}
+        x = torch.cat([features for _, _, features in self._recent]).unsqueeze(0)
+        t = torch.tensor([[t_s for _, t_s, _ in self._recent]], device=self.device)
+        states = self.network.sequence.neuron_states(x, t)
+        return {key: value.float().cpu().numpy() for key, value in states.items()}
+
+    def circuit(self) -> dict[str, Any] | None:
+        """The wiring of the sequence layer as plain JSON; None for layers without one."""
+        return self.network.sequence.circuit()

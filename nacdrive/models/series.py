@@ -1,0 +1,153 @@
+"""The network of the paper's Table 4 for series: two convolutions over time, one sequence layer, a dense head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nacdrive.common.runs import plain
+from nacdrive.layers import build
+from nacdrive.nac.variants import PAPER
+from nacdrive.tasks.base import Sample
+
+
+@dataclass(frozen=True)
+class SeriesConfig:
+    """What a network for series is made of, as plain JSON."""
+
+    task: str
+    """Task it was made for, such as ``emnist``."""
+    protocol: str
+    """``sequence`` or ``paper``."""
+    model: str
+    """Registered name of the sequence layer."""
+    channels_in: int
+    """Features of a step."""
+    outputs: int
+    """Width of the answer: classes, or 1."""
+    read: Literal["last", "steps"]
+    """Whether the sequence gets one answer, at its last step, or every step its own."""
+    window: int
+    """Steps that an answer of the sequence layer may depend on."""
+    channels: tuple[int, ...]
+    """Output channels of the convolutions."""
+    kernels: tuple[int, ...]
+    """Kernel sizes of the convolutions."""
+    strides: tuple[int, ...]
+    """Strides of the convolutions; 1 wherever steps have times."""
+    d_model: int
+    """Width of the sequence layer."""
+    num_heads: int
+    """Heads of the sequence layer."""
+    dense: tuple[int, ...]
+    """Widths of the dense layers before the answer."""
+    mean: tuple[float, ...]
+    """Of each feature over the training part."""
+    std: tuple[float, ...]
+    """Of each feature over the training part."""
+    gap_s: float | None
+    """Mean time between two steps of the training part, the layer's unit of time; None hides the time from it."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the sequence layer."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What the task must know to use the network again, such as the names of its classes."""
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> SeriesConfig:
+        """The config that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if ``value`` has other fields than this version.
+        """
+        known = {item.name for item in fields(SeriesConfig)}
+        if set(value) != known:
+            raise ValueError(f"its config has unknown or missing fields: {sorted(set(value) ^ known)}")
+        ready: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
+        return SeriesConfig(**ready)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        result = plain(self)
+        assert isinstance(result, dict)
+        return result
+
+
+class SeriesNetwork(nn.Module):
+    """Features of a series and their times -> one answer, or one per step.
+
+    With stride 1 the convolutions see the past alone, so an answer never depends on what comes later.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: SeriesConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("mean", torch.tensor(config.mean))
+        self.register_buffer("std", torch.tensor(config.std))
+        widths = [config.channels_in, *config.channels]
+        sizes = zip(widths, widths[1:], config.kernels, config.strides, strict=False)
+        self.convolutions = nn.ModuleList(nn.Conv1d(a, b, kernel, stride) for a, b, kernel, stride in sizes)
+        self.sequence = build(
+            config.model, config.d_model, config.num_heads, config.window, in_features=widths[-1], **config.options
+        )
+        dense: list[nn.Module] = []
+        for a, b in zip([config.d_model, *config.dense], [*config.dense, config.outputs], strict=True):
+            dense += [nn.Linear(a, b), nn.ReLU()]
+        self.head = nn.Sequential(*dense[:-1])
+
+    def forward(self, x: Tensor, t: Tensor, padding: Tensor) -> Tensor:
+        """Answers.
+
+        Args:
+            x: features, [B, T, channels_in].
+            t: time of each step in seconds, [B, T].
+            padding: [B, T], True where a step is padding; all of it stands behind the sequence.
+
+        Returns:
+            [B, outputs], or [B, T, outputs] where every step has an answer.
+        """
+        config = self.config
+        x = ((x - self.mean) / self.std).masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)
+        for layer in self.convolutions:
+            assert isinstance(layer, nn.Conv1d)
+            x = F.relu(layer(F.pad(x, margins(x.shape[2], layer.kernel_size[0], layer.stride[0]))))
+        x = x.transpose(1, 2)
+        # Where the stride is above 1, steps have no times and padding is part of the data (the paper's form).
+        hidden = padding if x.shape[1] == padding.shape[1] else None
+        times = None if config.gap_s is None else (t - t[:, :1]) / config.gap_s
+        y = self.sequence.last(x, times, hidden) if config.read == "last" else self.sequence(x, times, hidden)
+        answers: Tensor = self.head(y)
+        return answers
+
+
+def margins(length: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Steps of zeros before and behind a sequence: all before it (causal) at stride 1, else the usual "same" rule."""
+    if stride == 1:
+        return kernel - 1, 0
+    total = max(0, (-(-length // stride) - 1) * stride + kernel - length)
+    return total // 2, total - total // 2
+
+
+def scale_of(samples: Sequence[Sample]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each feature ``x`` over all steps; 1 where a feature never changes."""
+    x = torch.cat([sample.fields["x"] for sample in samples]).double()
+    std = x.std(dim=0, unbiased=False)
+    return tuple(x.mean(dim=0).tolist()), tuple(torch.where(std > 1e-9, std, 1.0).tolist())
+
+
+def mean_gap(samples: Sequence[Sample]) -> float:
+    """Mean time between two steps ``t`` within the samples, in seconds."""
+    gaps = torch.cat([sample.fields["t"].double().diff() for sample in samples])
+    return float(gaps.mean())
+
+
+def layer_options(model: str, protocol: str) -> dict[str, Any]:
+    """Options that a protocol pins: the paper's NAC has a constant window and its square-root partition."""
+    return dict(PAPER) if protocol == "paper" and model.startswith("nac") else {}

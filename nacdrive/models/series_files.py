@@ -1,0 +1,50 @@
+"""Model files of networks for series: tensors and plain JSON, in the form of the policies' files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.models.files import VERSION, check_device, read_model_file, write_tensors
+from nacdrive.models.series import SeriesConfig, SeriesNetwork
+
+KIND = "nacdrive series model"
+
+
+def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
+    """Write ``network`` and ``meta``, plain JSON about its training, to ``path`` atomically."""
+    content = {
+        "kind": KIND,
+        "version": VERSION,
+        "config": json.dumps(network.config.to_json()),
+        "meta": json.dumps(meta),
+        "tensors": {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()},
+    }
+    write_tensors(path, content)
+
+
+def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNetwork, dict[str, Any]]:
+    """The network in ``path``, ready to answer, and what is known of its training.
+
+    Raises:
+        UserError: if the file is missing, damaged, foreign, or made for another task or by the ``paper`` protocol,
+            whose networks take rows scaled with what they are tested on; or if there is no such device.
+    """
+    content = read_model_file(path, KIND)
+    try:
+        config = SeriesConfig.from_json(json.loads(content["config"]))
+        meta = json.loads(content["meta"])
+        if config.task != task:
+            raise UserError(f"{path} was trained for '{config.task}', not for '{task}': give another --model.")
+        if config.protocol != "sequence":
+            raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
+        network = SeriesNetwork(config)
+        network.load_state_dict(content["tensors"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        first = str(error).splitlines()[0]
+        raise UserError(
+            f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew."
+        ) from error
+    return network.to(check_device(device)).eval(), meta

@@ -1,0 +1,230 @@
+"""The backbone over chunks of pairs, forward and backward without autograd, in buffers used again for every chunk.
+
+Inter neurons lie pair by pair (a gathered row is one pair's), command neurons neuron by neuron: there the few
+recurrent synapses are a few rows added to others, and any range of neurons is one piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nacdrive.nac import pairwise
+from nacdrive.nac.backbone import Folded
+from nacdrive.nac.key_sets import Every, KeySet, Part
+from nacdrive.nac.pairwise import Tokens, pair_logits
+
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+
+
+def pieces(first: int, last: int, step: int) -> list[tuple[int, int]]:
+    """``first`` to ``last`` in ranges of at most ``step``."""
+    return [(i, min(i + step, last)) for i in range(first, last, step)]
+
+
+class Circuit:
+    """Motor neurons of pairs and the gradients of what they come from.
+
+    ``P`` pairs of a chunk, I inter neurons, C command neurons; S of these have recurrent synapses, to the first U.
+    """
+
+    def __init__(self, tokens: Tokens, w: Folded, every: bool) -> None:
+        """``every``: each query meets all keys, so that what is made once per key pays."""
+        self.tokens = tokens
+        self.w = w
+        self.usual = w.act == "sigmoid" and w.w2 is not None and w.w3 is not None
+        self.buffers: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        if self.usual and w.w2 is not None and w.w3 is not None:
+            self.w2 = w.w2.transpose(1, 2).contiguous()  # [H, C, I]
+            self.w3 = w.w3.transpose(1, 2).contiguous()  # [H, 2, C]
+            self.recurrent = None if w.wr is None else Recurrent(w, w.w2.shape[2])
+        self.factors = _factors(tokens) if self.usual and every else None
+
+    def motor(self, met: KeySet, first: int, queries: int) -> Tensor:
+        """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
+        heads = self.tokens.zq.shape[0]
+        motor = self.tokens.zq.new_empty(heads, 2, queries, met.keys)
+        for part in self._parts(met, queries):
+            (a, b), (c, d) = part
+            if self.usual:
+                assert self.w.b3 is not None
+                command, _ = self._commands(self._inter(met, part, first))
+                found = torch.baddbmm(self.w.b3.unsqueeze(2), self.w3, command)
+            else:
+                z = self._first_layer(met, part, first)
+                with torch.no_grad():
+                    found = pair_logits(z, self.w)[0]
+            motor[:, :, a:b, c:d] = found.view(heads, 2, b - a, d - c)
+        return motor
+
+    def backward(self, met: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: Sequence[Tensor | None]) -> None:
+        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights ``w[3:9]``."""
+        heads, _, queries, _ = gmotor.shape
+        for part in self._parts(met, queries):
+            (a, b), (c, d) = part
+            gm = gmotor[:, :, a:b, c:d].reshape(heads, 2, -1)
+            if self.usual:
+                gz = self._backward_usual(self._inter(met, part, first), gm, totals)
+            else:
+                gz = self._backward_other(self._first_layer(met, part, first), gm, totals)
+            gz = gz.view(heads, b - a, d - c, -1)
+            of_query = sums.zq[:, first + a : first + b]
+            if c == 0:
+                torch.sum(gz, 2, out=of_query)
+            else:
+                of_query += gz.sum(2)
+            met.scatter(sums.zk, gz, part)
+
+    def _parts(self, met: KeySet, queries: int) -> list[Part]:
+        per_head = max(1, pairwise.PAIRS_AT_ONCE // self.tokens.zq.shape[0])
+        at_once = per_head if isinstance(met, Every) else met.keys
+        keys = pieces(0, met.keys, at_once)
+        return [(q, k) for q in pieces(0, queries, max(1, per_head // met.keys)) for k in keys]
+
+    def _buffer(self, name: str, *shape: int) -> Tensor:
+        """``[H, *shape]`` with any content; the same memory whenever asked by this name and shape."""
+        key = (name, shape)
+        if key not in self.buffers:
+            self.buffers[key] = self.tokens.zq.new_empty(self.tokens.zq.shape[0], *shape)
+        return self.buffers[key]
+
+    def _first_layer(self, met: KeySet, part: Part, first: int) -> Tensor:
+        """Sums of both halves, ``[H, P, I]``."""
+        (a, b), (c, d) = part
+        zq = self.tokens.zq
+        z = self._buffer("z", (b - a) * (d - c), zq.shape[2])
+        met.add_halves(zq[:, first + a : first + b], self.tokens.zk, part, z.view(zq.shape[0], b - a, d - c, -1))
+        return z
+
+    def _inter(self, met: KeySet, part: Part, first: int) -> Tensor:
+        """Inter neurons ``[H, P, I]``."""
+        if self.factors is None or not isinstance(met, Every):
+            return self._first_layer(met, part, first).sigmoid_()
+        (a, b), (c, d) = part
+        of_query, of_key = self.factors
+        inter = self._buffer("z", (b - a) * (d - c), of_query.shape[2])
+        out = inter.view(of_query.shape[0], b - a, d - c, -1)
+        met.multiply(of_query[:, first + a : first + b], of_key, part, out)
+        return inter.add_(1).reciprocal_()
+
+    def _commands(self, inter: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Command neurons ``[H, C, P]``, and before each update the ``[H, S, P]`` that recurrent synapses read."""
+        w = self.w
+        size = inter.shape[1]
+        s = torch.bmm(self.w2, inter.transpose(1, 2), out=self._buffer("s", self.w2.shape[1], size))
+        if w.b2 is not None:
+            s.add_(w.b2.unsqueeze(2))
+        sources: list[Tensor] = []
+        if self.recurrent is None:
+            return s.sigmoid_(), sources
+        u = s
+        for r in range(w.unfolds - 1):
+            width = self.recurrent.sources.stop - self.recurrent.sources.start
+            sources.append(torch.sigmoid(u[:, self.recurrent.sources], out=self._buffer(f"source{r}", width, size)))
+            if r == 0 and w.br is not None:
+                s[:, : self.recurrent.targets].add_(w.br.unsqueeze(2))
+            u = s if r == w.unfolds - 2 else self._buffer("u", *s.shape[1:]).copy_(s)
+            self.recurrent.add(sources[-1], u)
+        return s.sigmoid_(), sources
+
+    def _backward_usual(self, inter: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
+        gw2, gb2, gwr, gbr, gw3, gb3 = totals
+        assert gw2 is not None and gw3 is not None and gb3 is not None
+        command, sources = self._commands(inter)
+        gb3 += gm.sum(2)
+        gw3 += torch.bmm(gm, command.transpose(1, 2)).transpose(1, 2)
+        gs = torch.bmm(self.w3.transpose(1, 2), gm, out=self._buffer("gs", *command.shape[1:]))
+        sigmoid_backward(gs, command, grad_input=gs)
+        gu = gs  # gradient of the sums of the last update; gs becomes that of all updates together
+        while sources and self.recurrent is not None:
+            assert gwr is not None
+            if gbr is not None:
+                gbr += gu[:, : self.recurrent.targets].sum(2)
+            source = sources.pop()
+            self.recurrent.add_weight_gradient(source, gu, gwr, self._buffer)
+            gsource = self.recurrent.backward(gu, self._buffer("gsource", *source.shape[1:]))
+            sigmoid_backward(gsource, source, grad_input=gsource)
+            if sources:
+                gu = self._buffer("gu", *gs.shape[1:]).zero_()
+                gu[:, self.recurrent.sources] = gsource
+            gs[:, self.recurrent.sources] += gsource
+        if gb2 is not None:
+            gb2 += gs.sum(2)
+        gw2 += torch.bmm(gs, inter).transpose(1, 2)
+        gz = torch.bmm(gs.transpose(1, 2), self.w2, out=self._buffer("gz", *inter.shape[1:]))
+        result: Tensor = sigmoid_backward(gz, inter, grad_input=gz)
+        return result
+
+    def _backward_other(self, z: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
+        leaves = [None if x is None else x.detach().requires_grad_() for x in self.w[3:9]]
+        used = [x for x in leaves if x is not None]
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            weights: Any = (*self.w[:3], *leaves, *self.w[9:])
+            motor = pair_logits(z, Folded(*weights))[0]
+        gz, *found = torch.autograd.grad(motor, [z, *used], gm, allow_unused=True, materialize_grads=True)
+        for total, part in zip((x for x in totals if x is not None), found, strict=True):
+            total += part
+        return gz
+
+
+def _factors(tokens: Tokens) -> tuple[Tensor, Tensor] | None:
+    """Per-token e^-z of both halves: sigmoid(zq + zk) = 1 / (1 + e^-zq e^-zk), a third of a sigmoid's time.
+
+    None where a product could overflow.
+    """
+    limit = 0.49 * math.log(torch.finfo(tokens.zq.dtype).max)
+    if not all(bool(x.abs().amax() < limit) for x in (tokens.zq, tokens.zk)):
+        return None
+    of_query, of_key = (torch.exp2(x * -math.log2(math.e)) for x in (tokens.zq, tokens.zk))  # faster than exp
+    return of_query, of_key
+
+
+class Recurrent:
+    """The recurrent command synapses: one by one where they are few, else as a dense product."""
+
+    def __init__(self, w: Folded, commands: int) -> None:
+        assert w.wr is not None
+        self.wr = w.wr  # [H, S, U]
+        heads, _, self.targets = w.wr.shape
+        self.sources = w.sources
+        self.edges = w.edges
+        if w.edges is not None:
+            source, target = w.edges
+            head = torch.arange(heads, device=source.device).unsqueeze(1)
+            # All heads in one matrix, the blocks of its diagonal.
+            self.rows, self.columns = (head * commands + target).view(-1), (head * w.wr.shape[1] + source).view(-1)
+            values = w.wr[:, source, target].reshape(-1)
+            shape = (heads * commands, heads * w.wr.shape[1])
+            index = torch.stack([self.rows, self.columns])
+            self.forwards = torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
+            self.backwards = torch.sparse_coo_tensor(index.flip(0), values, shape[::-1], check_invariants=False)
+
+    def add(self, source: Tensor, u: Tensor) -> None:
+        """Add to ``u [H, C, P]`` what reaches it from ``source [H, S, P]``."""
+        if self.edges is None:
+            u[:, : self.targets].baddbmm_(self.wr.transpose(1, 2), source)
+        else:
+            u.flatten(0, 1).addmm_(self.forwards, source.flatten(0, 1))
+
+    def backward(self, gu: Tensor, out: Tensor) -> Tensor:
+        """Gradient of ``source``, written to ``out [H, S, P]``."""
+        if self.edges is None:
+            return torch.bmm(self.wr, gu[:, : self.targets], out=out)
+        out.zero_().flatten(0, 1).addmm_(self.backwards, gu.flatten(0, 1))
+        return out
+
+    def add_weight_gradient(self, source: Tensor, gu: Tensor, total: Tensor, buffer: Callable[..., Tensor]) -> None:
+        """Add the gradient of ``wr`` to ``total [H, S, U]``."""
+        if self.edges is None:
+            total.baddbmm_(source, gu[:, : self.targets].transpose(1, 2))
+            return
+        edges, size = len(self.edges[0]), source.shape[2]
+        before, after = (buffer(name, edges, size).flatten(0, 1) for name in ("before", "after"))
+        torch.index_select(source.flatten(0, 1), 0, self.columns, out=before)
+        torch.index_select(gu.flatten(0, 1), 0, self.rows, out=after)
+        total[:, self.edges[0], self.edges[1]] += before.mul_(after).sum(1).view(-1, edges)

@@ -1,0 +1,102 @@
+"""Which keys a block of queries meets: a few chosen ones each, or all of their sequence.
+
+Both kinds answer the same questions. ``q`` queries of a block meet ``n`` keys each; a table holds one row per key of
+all sequences, ``[H, M, E]``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nacdrive.nac.pairwise import Job, gather_rows
+
+
+class Chosen:
+    """Each query has its own keys: their rows are gathered, and gradients scattered."""
+
+    def __init__(self, job: Job, heads: int, first: int, last: int) -> None:
+        self.rows, self.allowed = job.rows(heads, first, last)  # [H, q, n]
+        self.keys = self.rows.shape[2]
+
+    def take(self, table: Tensor) -> Tensor:
+        """The keys' rows of ``table``, ``[H, q, n, E]``."""
+        return gather_rows(table, self.rows)
+
+    def add_halves(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
+        """``out [H, q', n', E]`` = ``of_query [H, q', E]`` of some queries + their keys' rows."""
+        torch.index_select(table.flatten(0, 1), 0, self._part(part).reshape(-1), out=out.flatten(0, 2))
+        out.add_(of_query.unsqueeze(2))
+
+    def scatter(self, table: Tensor, x: Tensor, part: Part | None = None) -> None:
+        """Add ``x [H, q, n, E]`` to the keys' rows of ``table``."""
+        rows = self.rows if part is None else self._part(part)
+        table.flatten(0, 1).index_add_(0, rows.reshape(-1), x.reshape(-1, table.shape[-1]))
+
+    def weighted_sum(self, values: Tensor, mix: Tensor) -> Tensor:
+        """Values of the keys times ``mix [H, q, n]``, summed: ``[H, q, D]``."""
+        heads, queries, n = self.rows.shape
+        weights = mix.reshape(-1, n)
+        bags = F.embedding_bag(self.rows.view(-1, n), values.flatten(0, 1), per_sample_weights=weights, mode="sum")
+        return bags.view(heads, queries, -1)
+
+    def weighted_sum_backward(self, values: Tensor, mix: Tensor, gout: Tensor, gvalues: Tensor) -> Tensor:
+        """Gradient of ``mix``; that of ``values`` is added to ``gvalues``. ``gout`` is ``[H, q, D]``."""
+        self.scatter(gvalues, mix.unsqueeze(-1) * gout.unsqueeze(2))
+        return self.take(values).mul_(gout.unsqueeze(2)).sum(-1)
+
+    def _part(self, part: Part) -> Tensor:
+        (a, b), _ = part  # a query's few keys are never cut
+        return self.rows[:, a:b]
+
+
+class Every:
+    """All keys of one sequence: nothing is gathered, halves are added by broadcasting."""
+
+    def __init__(self, job: Job, first: int, last: int) -> None:
+        self.keys = job.keys
+        sequence = first // job.rules.position.shape[1]
+        self.here = slice(sequence * job.keys, (sequence + 1) * job.keys)
+        self.allowed = None
+        if not job.rules.open:
+            every = torch.arange(job.keys, device=job.rules.position.device)
+            self.allowed = job.rules.allowed_flat(every.expand(1, last - first, -1), first)
+
+    def take(self, table: Tensor) -> Tensor:
+        """The sequence's rows of ``table`` for every query, ``[H, 1, n, E]``."""
+        return table[:, self.here].unsqueeze(1)
+
+    def add_halves(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
+        """See ``Chosen``."""
+        torch.add(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
+
+    def multiply(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
+        """As ``add_halves``, a product."""
+        torch.mul(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
+
+    def scatter(self, table: Tensor, x: Tensor, part: Part | None = None) -> None:
+        """See ``Chosen``."""
+        self._rows(table, part).add_(x.sum(1))
+
+    def weighted_sum(self, values: Tensor, mix: Tensor) -> Tensor:
+        """See ``Chosen``."""
+        return mix @ values[:, self.here]
+
+    def weighted_sum_backward(self, values: Tensor, mix: Tensor, gout: Tensor, gvalues: Tensor) -> Tensor:
+        """See ``Chosen``."""
+        gvalues[:, self.here].baddbmm_(mix.transpose(1, 2), gout)
+        return gout @ values[:, self.here].transpose(1, 2)
+
+    def _rows(self, table: Tensor, part: Part | None) -> Tensor:
+        rows = table[:, self.here]
+        return rows if part is None else rows[:, slice(*part[1])]
+
+
+Part = tuple[tuple[int, int], tuple[int, int]]  # from and to: queries of the block, keys of each
+KeySet = Chosen | Every
+
+
+def meeting(job: Job, heads: int, first: int, last: int) -> KeySet:
+    """What queries ``first`` to ``last`` meet; with all keys they must be of one sequence."""
+    return Every(job, first, last) if job.index is None else Chosen(job, heads, first, last)

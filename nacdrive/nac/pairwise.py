@@ -1,0 +1,212 @@
+"""From chosen pairs to attention: backbone, dynamics, softmax and weighted sum over the keys of each query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nacdrive.nac.backbone import Folded
+from nacdrive.nac.dynamics import Dynamics
+from nacdrive.nac.mask import Rules
+
+PHIS = ("sigmoid", "tanh", "none")
+PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
+QUADRATURES = ("time", "constant")
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """What a pair is computed with: see the arguments of ``NAC`` of the same names."""
+
+    dynamics: Dynamics
+    phi: str
+    quadrature: str
+    delta_t: float
+    eps: float
+
+
+class Tokens(NamedTuple):
+    """Per-token halves of everything that a pair needs; heads first, batch and time flattened."""
+
+    zq: Tensor  # [H, N, I] first backbone layer, query half with bias
+    zk: Tensor  # [H, M, I] key half
+    tq: Tensor  # [H, N]    time gate, query half (time stamp included)
+    tk: Tensor  # [H, M, 2] time gate, key half: slope and offset
+    v: Tensor  # [H, M, D]
+    stamps: Tensor  # [N]
+
+
+def pair_logits(z: Tensor, w: Folded) -> tuple[Tensor, Tensor, Tensor]:
+    """Motor neurons ``[H, 2, P]``, inter ``[H, P, I]`` and command layer ``[H, P, C]`` of ``P`` pairs per head.
+
+    Args:
+        z: ``[H, P, I]``, sum of the two halves of the first layer; overwritten where no gradient is recorded.
+        w: folded backbone.
+    """
+    if w.w3 is None or w.b3 is None:
+        return z.transpose(1, 2), z, z
+    act = _activation(w.act, z)
+    if w.w2 is not None:
+        inter = act(z)
+        s = torch.bmm(inter, w.w2) if w.b2 is None else torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
+    else:
+        inter = s = z
+    if w.wr is None:
+        command = act(s)
+        return read_motor(command, w.w3, w.b3), inter, command
+    command = torch.sigmoid(s) if w.act == "sigmoid" else F.silu(s)  # a new tensor: s is still needed
+    sources, updated = w.sources, w.wr.shape[2]
+    whole = updated == s.shape[-1]
+    s = s if whole else s[..., :updated]
+    if w.br is not None:
+        s = s.add_(w.br.unsqueeze(1)) if _overwritable(s) else s + w.br.unsqueeze(1)
+    for _ in range(w.unfolds - 1):
+        new = act(torch.baddbmm(s, command[..., sources], w.wr))
+        command = new if whole else torch.cat([new, command[..., updated:]], -1)
+    return read_motor(command, w.w3, w.b3), inter, command
+
+
+def read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
+    """Motor neurons ``[H, 2, P]``."""
+    # Transposed, a product with two columns is several times faster, and phi and omega each lie in one piece.
+    return torch.baddbmm(b3.unsqueeze(2), w3.transpose(1, 2), command.transpose(1, 2))
+
+
+def _overwritable(z: Tensor) -> bool:
+    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+def _activation(name: str, z: Tensor) -> Callable[[Tensor], Tensor]:
+    if name == "silu":
+        return F.silu
+    return torch.sigmoid_ if _overwritable(z) else torch.sigmoid
+
+
+class Attention(NamedTuple):
+    """Everything about a set of pairs, each ``[H, N, n]``."""
+
+    phi: Tensor
+    omega: Tensor
+    t: Tensor
+    logits: Tensor
+    weights: Tensor  # softmax over the last axis; 0 for pairs that are not allowed
+    mix: Tensor  # weights times quadrature: the factors of the values
+
+
+def attend(
+    motor: Tensor, gate: Tensor, allowed: Tensor | None, scale: Tensor | None, keep: Tensor | None, o: PairOptions
+) -> Attention:
+    """Dynamics, softmax and quadrature (paper, Eqns. 15-19).
+
+    Args:
+        motor: ``[H, 2, N, n]`` motor neurons.
+        gate: ``[H, N, n]`` argument of the time gate.
+        allowed: broadcastable to ``[H, N, n]``, False = excluded; None allows all.
+        scale: logit scale, a scalar; None for 1.
+        keep: dropout factors ``[H, N, n]``, or None.
+        o: options.
+    """
+    content, rate = motor.unbind(1)
+    phi = torch.sigmoid(content) if o.phi == "sigmoid" else torch.tanh(content) if o.phi == "tanh" else content
+    omega = F.softplus(rate) + o.eps
+    t = torch.sigmoid(gate)
+    logits = o.dynamics(phi, omega, t)
+    if scale is not None:
+        logits = logits * scale
+    if allowed is None:
+        weights = _softmax(logits)
+    else:
+        # A row without any key must give zeros, not NaN, also in its gradient: hence no -inf here.
+        weights = _softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min))
+        weights = weights.masked_fill(~allowed, 0.0)
+    mix = weights * t if o.quadrature == "time" else weights * o.delta_t
+    if keep is not None:
+        mix = mix * keep
+    return Attention(phi, omega, t, logits, weights, mix)
+
+
+def _softmax(x: Tensor) -> Tensor:
+    short = x.shape[-1] <= 32 and x.numel() > 1024  # of few numbers one call is fastest
+    if not short or x.device.type != "cpu" or torch.compiler.is_compiling():
+        return x.softmax(-1)
+    # torch's softmax takes short rows one by one, which is slower than these five passes.
+    e = (x - x.detach().amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+class Job(NamedTuple):
+    """Which pairs are to be computed, and how.
+
+    ``index`` is ``[H or 1, N, n]``, the chosen key of each pair within its sequence; None takes all keys.
+    """
+
+    index: Tensor | None  # type: ignore[assignment]  # hides tuple.index, which nobody calls
+    rules: Rules
+    keys: int
+    options: PairOptions
+    dropout: float  # 0 outside training
+    low: bool = False  # bfloat16 products where a kernel has them; logits and softmax are always float32
+
+    @property
+    def keys_per_query(self) -> int:
+        """Pairs of a query per head."""
+        return self.keys if self.index is None else self.index.shape[-1]
+
+    def rows(self, heads: int, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        """For queries ``first`` to ``last``: rows ``[H, q, n]`` of tables ``[H * M, ...]``, and which are allowed."""
+        position = self.rules.position
+        if self.index is None:
+            index = torch.arange(self.keys, device=position.device).expand(1, last - first, -1)
+        else:
+            index = self.index[:, first:last]
+        allowed = None if self.rules.open else self.rules.allowed_flat(index, first)
+        # -1 marks a slot without a key (before the window, or the padding of the partition's last block): it is not
+        # allowed above, and reads row 0 here only so that it reads something.
+        index = index.clamp(min=0)
+        sequence = torch.arange(first, last, device=index.device).unsqueeze(-1) // position.shape[1]
+        head = torch.arange(heads, device=index.device).view(-1, 1, 1) * (position.shape[0] * self.keys)
+        return index + (sequence * self.keys + head), allowed
+
+
+def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """``[H, q, n, E]`` of a table ``[H, M, E]`` for ``rows`` of ``Job.rows``."""
+    width = table.shape[-1]
+    # index_select is several times faster than indexing with brackets on a CPU.
+    return table.reshape(-1, width).index_select(0, rows.reshape(-1)).view(*rows.shape, width)
+
+
+def gate_argument(tokens: Tokens, rows: Tensor, first: int, last: int) -> Tensor:
+    """Argument ``[H, q, n]`` of the time gate."""
+    slope, offset = gather_rows(tokens.tk, rows).unbind(-1)
+    return tokens.stamps[first:last].unsqueeze(-1) * slope + offset + tokens.tq[:, first:last].unsqueeze(-1)
+
+
+class Pairs(NamedTuple):
+    """All that ``all_pairs`` computed on its way."""
+
+    y: Tensor  # [H, N, D]
+    attention: Attention
+    index: Tensor  # type: ignore[assignment]  # [H, N, n]
+    allowed: Tensor | None
+    inter: Tensor  # [H, N, n, I]
+    command: Tensor  # [H, N, n, C]
+
+
+def all_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Pairs:
+    """Every pair at once, in plain torch: what autograd, ``torch.compile`` and ONNX export can follow."""
+    heads, queries, _ = tokens.zq.shape
+    rows, allowed = job.rows(heads, 0, queries)
+    n = rows.shape[-1]
+    z = gather_rows(tokens.zk, rows) + tokens.zq.unsqueeze(2)
+    motor, inter, command = pair_logits(z.flatten(1, 2), w)
+    gate = gate_argument(tokens, rows, 0, queries)
+    keep = F.dropout(torch.ones_like(gate), job.dropout) if job.dropout else None
+    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, job.options)
+    y = (attention.mix.unsqueeze(2) @ gather_rows(tokens.v, rows)).squeeze(2)
+    width = (heads, queries, n, -1)
+    return Pairs(y, attention, rows % job.keys, allowed, inter.view(width), command.view(width))

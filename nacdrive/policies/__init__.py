@@ -1,7 +1,0 @@
-"""Steering policies: a vision front end, one sequence layer, a head; driven step by step, kept as ``.pt`` files."""
-
-from nacdrive.policies.config import PolicyConfig
-from nacdrive.policies.files import load_policy, save_policy
-from nacdrive.policies.policy import Policy
-
-__all__ = ["Policy", "PolicyConfig", "load_policy", "save_policy"]

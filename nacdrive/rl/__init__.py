@@ -1,0 +1,1 @@
+"""Reinforcement learning: how experts are trained."""

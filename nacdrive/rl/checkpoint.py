@@ -1,0 +1,80 @@
+"""Checkpoints of the PPO training: everything that the next update depends on, as tensors and plain numbers."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path
+from nacdrive.rl.vec_env import SharedMemoryVecEnv
+
+KIND = "nacdrive ppo checkpoint"
+VERSION = 1
+
+
+def write_checkpoint(
+    path: Path,
+    model: PPO,
+    laps: SharedMemoryVecEnv,
+    average: dict[str, torch.Tensor],
+    config: dict[str, Any],
+    seconds: float,
+) -> None:
+    """Write the run's whole state between two updates, atomically: a full disk leaves the previous one in place."""
+    numpy_state: Any = np.random.get_state(legacy=True)
+    state = {
+        "kind": KIND,
+        "version": VERSION,
+        "config": config,
+        "decisions": model.num_timesteps,
+        "updates": model._n_updates,
+        "seconds": seconds,
+        "policy": model.policy.state_dict(),
+        "optimiser": model.policy.optimizer.state_dict(),
+        "average": average,
+        "torch_rng": torch.get_rng_state(),
+        "numpy_rng": (torch.from_numpy(numpy_state[1].astype(np.int64)), int(numpy_state[2])),
+        "episode_starts": torch.from_numpy(np.asarray(model._last_episode_starts)),
+        "episodes": [dict(episode) for episode in model.ep_info_buffer or ()],
+        "laps": laps.state(),
+    }
+    with atomic_path(path) as partial:
+        torch.save(state, partial)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; nothing in it is executed.
+
+    Raises:
+        UserError: if it is missing, damaged or another kind of file.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: there is no checkpoint to resume from; start without --resume.")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise UserError(f"{path} is no checkpoint of a PPO training, or it is damaged.") from error
+    if not isinstance(state, dict) or state.get("kind") != KIND:
+        raise UserError(f"{path} is no checkpoint of a PPO training.")
+    if state["version"] != VERSION:
+        raise UserError(f"{path} was written by another version of nacdrive (format {state['version']}).")
+    return state
+
+
+def restore(model: PPO, laps: SharedMemoryVecEnv, state: dict[str, Any]) -> None:
+    """Continue exactly where ``state`` was written."""
+    model.policy.load_state_dict(state["policy"])
+    model.policy.optimizer.load_state_dict(state["optimiser"])
+    model.num_timesteps = state["decisions"]
+    model._n_updates = state["updates"]
+    model._last_obs = laps.restore(state["laps"])
+    model._last_episode_starts = state["episode_starts"].numpy()
+    key, position = state["numpy_rng"]
+    np.random.set_state(("MT19937", key.numpy().astype(np.uint32), position, 0, 0.0))
+    torch.set_rng_state(state["torch_rng"])

@@ -1,0 +1,309 @@
+"""Train the PPO expert: stable-baselines3's PPO on shared-memory workers, with exact resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path, result_folder, write_json
+from nacdrive.common.runs import plain, run_record, seed_everything
+from nacdrive.drivers.ppo import PpoExpert
+from nacdrive.drivers.ppo_file import actor_tensors, load_policy, save_policy, sb3_name
+from nacdrive.drivers.ppo_network import PolicyNet
+from nacdrive.envs.seeds import EXPERT_VALIDATION
+from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
+from nacdrive.rl.config import PpoConfig
+from nacdrive.rl.sb3_policy import VisionExtractor
+from nacdrive.rl.vec_env import SharedMemoryVecEnv
+from nacdrive.rollout.laps import drive_laps
+from nacdrive.viz.training_curve import draw_curve
+
+CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
+CURVE = "curve.png"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a training, for whoever shows it."""
+
+    decisions: int
+    timesteps: int
+    frames_per_s: float
+    mean_return: float
+    seconds_left: float
+    evaluation: dict[str, Any] | None = None
+
+
+def train(
+    config: PpoConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    show: Callable[[Progress], None] = lambda progress: None,
+) -> Path:
+    """Train into the folder ``out``; returns the path of the best policy by validation return.
+
+    With ``resume`` the run continues from its last checkpoint with the same numbers as if it had never stopped
+    (same machine, same number of threads; tested). Ctrl-C writes no checkpoint of the interrupted update.
+
+    Raises:
+        UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker.
+    """
+    out = result_folder(out, resume=resume, overwrite=overwrite)
+    state = read_checkpoint(out / CHECKPOINT) if resume else None
+    settings = json.loads(json.dumps(plain(config)))
+    if state is not None:
+        refuse_other_settings(settings, state["config"], out)
+    else:
+        write_json(out / "run.json", run_record(config))
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    seed_everything(config.seed)
+    laps = SharedMemoryVecEnv(
+        config.n_envs,
+        min(config.workers, config.n_envs),
+        config.seed,
+        repeat=config.repeat,
+        continuous=config.actions == "continuous",
+    )
+    try:
+        model = build(config, laps)
+        model.set_logger(configure(str(out / "tensorboard"), []))
+        model.logger.output_formats.append(TensorBoardOutputFormat(str(out / "tensorboard")))
+        keeper = TrainingCallback(config, settings, laps, out, show)
+        if state is not None:
+            restore(model, laps, state)
+            keeper.resume(state)
+        left = config.timesteps - model.num_timesteps
+        if left > 0:
+            model.learn(left, callback=keeper, reset_num_timesteps=state is None)
+        save_sb3(out / SB3, model, out / BEST, config.repeat)
+        if any(line["return"] is not None for line in keeper.lines()):
+            draw_curve(out / LOG, out / CURVE)
+    finally:
+        laps.close()
+    return out / BEST
+
+
+def build(config: PpoConfig, laps: SharedMemoryVecEnv) -> PPO:
+    """stable-baselines3's PPO with nacdrive's network."""
+    model = PPO(
+        "CnnPolicy",
+        laps,
+        learning_rate=config.lr_at,
+        n_steps=config.n_steps,
+        batch_size=config.batch_size,
+        n_epochs=config.epochs,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+        clip_range=config.clip,
+        ent_coef=config.entropy[0],
+        vf_coef=config.value_weight,
+        max_grad_norm=config.gradient_norm,
+        target_kl=config.target_kl,
+        seed=None,
+        device=config.device,
+        policy_kwargs={"features_extractor_class": VisionExtractor, "net_arch": []},
+    )
+    # After the orthogonal initialisation, which needs contiguous weights; a third faster on the CPU.
+    model.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
+    """Write ``model`` with the exported ``policy`` as its actor, so that the zip acts as what is shipped does."""
+    net, about = load_policy(policy)
+    tensors = model.policy.state_dict()
+    for name, value in net.state_dict().items():
+        tensors[sb3_name(name)] = value
+    model.policy.load_state_dict(tensors)
+    model.num_timesteps = about["decisions"]
+    model.nacdrive_repeat = repeat  # type: ignore[attr-defined]
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        model.save(file)
+
+
+def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
+    """A resumed run must be the same run; only where it runs and how often it reports may differ."""
+    free = {"device", "workers", "checkpoint_every_s"}
+    other = sorted(name for name in now if name not in free and now[name] != then.get(name))
+    if other:
+        told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
+        raise UserError(f"the run in {out} was started with {told}: resume with the same settings.")
+
+
+class TrainingCallback(BaseCallback):
+    """Between two updates: schedules, averaged weights, log, evaluation, checkpoint."""
+
+    def __init__(
+        self,
+        config: PpoConfig,
+        settings: dict[str, Any],
+        laps: SharedMemoryVecEnv,
+        out: Path,
+        show: Callable[[Progress], None],
+    ) -> None:
+        super().__init__()
+        self.config, self.settings, self.laps, self.out, self.show = config, settings, laps, out, show
+        self.average: dict[str, torch.Tensor] = {}
+        self.best = -math.inf
+        self.earlier_s = 0.0
+        self.fresh = True
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Take over what ``state`` holds besides the model; log lines after the checkpoint are dropped."""
+        self.average = state["average"]
+        self.earlier_s = state["seconds"]
+        self.fresh = False
+        self.episodes = state["episodes"]
+        kept = [line for line in self.lines() if line["decisions"] <= state["decisions"]]
+        with atomic_path(self.out / LOG) as partial:
+            partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        self.best = max((line["eval"]["mean"] for line in kept if "eval" in line), default=-math.inf)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The log so far."""
+        path = self.out / LOG
+        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+
+    def _on_training_start(self) -> None:
+        self.started = self.saved = self.reported = time.monotonic()
+        self.reported_at = self.num_timesteps
+        if not self.fresh:
+            self.model.ep_info_buffer.extend(self.episodes)  # type: ignore[union-attr]
+        self.laps.shape(self.config.shaping(self.done))
+
+    @property
+    def ppo(self) -> PPO:
+        """The model, as what it is."""
+        assert isinstance(self.model, PPO)
+        return self.model
+
+    @property
+    def done(self) -> float:
+        """Share of the training that lies behind."""
+        return self.num_timesteps / self.config.timesteps
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds of training, over all resumptions."""
+        return self.earlier_s + time.monotonic() - self.started
+
+    def _on_rollout_start(self) -> None:
+        self.num_timesteps = self.model.num_timesteps
+        if not self.average:
+            self.average = {name: value.detach().clone() for name, value in actor_tensors(self.model.policy).items()}
+        elif self.fresh:
+            self._after_update()
+        self.fresh = True
+        self.ppo.ent_coef = self.config.entropy_at(self.done)
+        self.laps.shape(self.config.shaping(self.done))
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self.num_timesteps = self.model.num_timesteps
+        self._after_update(last=True)
+
+    def _after_update(self, last: bool = False) -> None:
+        keep = self.config.average
+        for name, value in actor_tensors(self.model.policy).items():
+            self.average[name].mul_(keep).add_(value.detach(), alpha=1 - keep)
+        rollout = self.config.n_envs * self.config.n_steps
+        due = self.num_timesteps // self.config.eval_every != (self.num_timesteps - rollout) // self.config.eval_every
+        evaluation = self._evaluate() if due or last else None
+        self._log(evaluation)
+        if last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
+            write_checkpoint(
+                self.out / CHECKPOINT,
+                self.ppo,
+                self.laps,
+                self.average,
+                self.settings,
+                self.seconds,
+            )
+            save_policy(self.out / LAST, self.policy(), self._about(evaluation))
+            self.saved = time.monotonic()
+
+    def policy(self) -> PolicyNet:
+        """The averaged weights as nacdrive's own network."""
+        with torch.random.fork_rng(devices=[]):  # whether a checkpoint is due must not change the random numbers
+            net = PolicyNet(outputs=2 if self.config.actions == "continuous" else 5)
+        net.load_state_dict({name: value.cpu() for name, value in self.average.items()})
+        return net.eval()
+
+    def _about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            "env": "CarRacing-v3",
+            "actions": self.config.actions,
+            "repeat": self.config.repeat,
+            "decisions": self.num_timesteps,
+            "seed": self.config.seed,
+            "validation": evaluation,
+        }
+
+    def _evaluate(self) -> dict[str, Any]:
+        seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
+        began = time.monotonic()
+        policy = self.policy()
+        returns = [lap.total for lap in drive_laps(PpoExpert(policy, repeat=self.config.repeat), seeds)]
+        found = {
+            "mean": float(np.mean(returns)),
+            "std": float(np.std(returns)),
+            "min": float(np.min(returns)),
+            "episodes": len(returns),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(found))
+        if found["mean"] > self.best:
+            self.best = found["mean"]
+            save_policy(self.out / BEST, policy, self._about(found))
+        return found
+
+    def _log(self, evaluation: dict[str, Any] | None) -> None:
+        now = time.monotonic()
+        rate = (self.num_timesteps - self.reported_at) / max(now - self.reported, 1e-9)
+        self.reported, self.reported_at = now, self.num_timesteps
+        episodes = list(self.model.ep_info_buffer or ())
+        train_values = {k.split("/")[1]: v for k, v in self.model.logger.name_to_value.items() if k[:6] == "train/"}
+
+        def mean(key: str) -> float | None:
+            return round(float(np.mean([episode[key] for episode in episodes])), 4) if episodes else None
+
+        line: dict[str, Any] = {
+            "seconds": round(self.seconds, 1),
+            "decisions": self.num_timesteps,
+            "frames_per_s": round(rate * self.config.repeat, 1),
+            "return": mean("r"),
+            "length": mean("l"),
+            "tiles": mean("tiles"),
+            "finished": mean("finished"),
+            "entropy_weight": round(float(self.ppo.ent_coef), 6),
+            **{name: float(f"{float(value):.5g}") for name, value in train_values.items() if np.isfinite(value)},
+        }
+        if evaluation is not None:
+            line["eval"] = evaluation
+            self.logger.record("eval/mean_return", evaluation["mean"])
+            self.logger.record("eval/min_return", evaluation["min"])
+        with (self.out / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        left = (self.config.timesteps - self.num_timesteps) * self.seconds / max(self.num_timesteps, 1)
+        shown = line["return"] if line["return"] is not None else math.nan
+        self.show(
+            Progress(self.num_timesteps, self.config.timesteps, rate * self.config.repeat, shown, left, evaluation)
+        )

@@ -1,0 +1,134 @@
+"""The whole training of a policy: learn from recordings, then practise in rounds of DAgger. Resumable at any moment."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import unknown_name
+from nacdrive.common.files import result_folder
+from nacdrive.common.runs import check_resumable, run_record, seed_everything
+from nacdrive.datasets.episode import Episode
+from nacdrive.layers import names
+from nacdrive.models import Policy, load_policy, save_policy
+from nacdrive.models.files import check_device
+from nacdrive.rollout.dagger import Practice, practise
+from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
+from nacdrive.tasks import Sample, load_task
+from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who is told how a training goes on."""
+
+    on_step: Callable[[FitUpdate], None] = lambda update: None
+    """After each step of the optimizer."""
+    on_round: Callable[[int, FitResult], None] = lambda round_, result: None
+    """After each round's fit."""
+    on_episode: Callable[[int, Episode], None] = lambda round_, episode: None
+    """After each episode driven in DAgger."""
+
+
+def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
+    """Train as ``config`` says and return the path of the model file.
+
+    The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
+    after each round, and at the end the model file with all of that in its ``meta``.
+
+    Raises:
+        UserError: for data, names or a folder that do not fit; if a loss is not finite.
+    """
+    if config.model not in names():
+        raise unknown_name("model", config.model, names())
+    device = check_device(config.device)
+    task = load_task(config.task)
+    train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+    check_resumable(folder, config, FREE_TO_CHANGE)
+    began = time.perf_counter()
+    for round_ in range(config.dagger + 1):
+        done = round_path(folder, round_)
+        if round_ > 0:
+            # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
+            driven = drive_round(config, folder, round_, watcher)
+            learn, keep = task.split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
+            train, valid = train + learn, valid + keep
+        if done.exists():
+            continue
+        seed_everything(config.seed)
+        if round_ == 0:
+            policy = Policy.new(
+                task.policy_config(config.model, config.window, train, instruments=config.instruments), config.model
+            )
+        else:
+            policy = load_policy(round_path(folder, round_ - 1))
+        result = learn_round(config, policy, train, valid, folder, round_, str(device), watcher)
+        policy.network.to("cpu")
+        save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
+        checkpoint_path(folder, round_).unlink(missing_ok=True)
+        watcher.on_round(round_, result)
+    final = load_policy(round_path(folder, config.dagger))
+    target = folder / config.file_name
+    save_policy(final, target, {**final.meta, "session_s": round(time.perf_counter() - began, 1)})
+    return target
+
+
+def round_path(folder: Path, round_: int) -> Path:
+    """Where the policy after a round lies."""
+    return folder / f"policy-round-{round_}.pt"
+
+
+def drive_round(config: TrainConfig, folder: Path, round_: int, watcher: Watcher) -> list[Sample]:
+    """Samples of a round of DAgger; what is recorded already is only read."""
+    recording = folder / f"dagger-{round_}"
+    practice = Practice(
+        policy=round_path(folder, round_ - 1),
+        expert=config.expert,
+        round=round_,
+        episodes=config.dagger_episodes,
+        beta=config.beta * 0.5 ** (round_ - 1),
+        seed=config.seed,
+        max_frames=config.max_frames,
+    )
+    practise(practice, recording, config.parallel, lambda episode: watcher.on_episode(round_, episode))
+    return load_task(config.task).load([recording])
+
+
+def learn_round(
+    config: TrainConfig,
+    policy: Policy,
+    train: list[Sample],
+    valid: list[Sample],
+    folder: Path,
+    round_: int,
+    device: str,
+    watcher: Watcher,
+) -> FitResult:
+    """Fit the policy's network to all samples so far: ``epochs`` first and last, ``dagger_epochs`` in between."""
+    between = 0 < round_ < config.dagger
+    options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
+    return fit(
+        policy.network, load_task(config.task), train, valid, options, folder,
+        round_=round_, device=device, on_step=watcher.on_step,
+    )  # fmt: skip
+
+
+def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int) -> dict[str, Any]:
+    """What a model file says of its training."""
+    p = result.progress
+    return {
+        **run_record(config),
+        "round": round_,
+        "best_epoch": p.best_epoch,
+        "valid_loss": p.best_loss if p.best_epoch >= 0 and p.best_loss < float("inf") else None,
+        f"valid_{load_task(config.task).measure_name}": p.best_measure,
+        "train_frames": result.train_steps,
+        "valid_frames": result.valid_steps,
+        "episodes": episodes,
+        "fit_s": round(p.seconds, 1),
+    }

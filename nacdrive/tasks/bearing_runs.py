@@ -1,0 +1,169 @@
+"""Lives of bearings as series: one step per snapshot, features relative to the bearing's own beginning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings import PublishedBearing, open_bearings, read_published_features
+from nacdrive.datasets.bearings.features import FeatureTable, features
+from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label
+from nacdrive.datasets.bearings.layouts import PRONOSTIA, XJTU_SY, open_folder, sources
+
+BEGINNING = 20
+"""Snapshots that tell what is usual for a bearing; from then on its features are differences from them."""
+FREQUENCY, KURTOSIS, SKEWNESS, DEVIATION = 1, 3, 4, 6
+KELVIN = 273.15
+ROOM_C = 25.0
+"""Temperature that the authors' script assumes where none was recorded."""
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Life:
+    """One bearing from its first snapshot to its last."""
+
+    dataset: str
+    table: FeatureTable
+    published: PublishedBearing | None = None
+    """The file it came from, where it came from the authors' features."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``Bearing1_4``."""
+        return self.table.name
+
+    @property
+    def first_condition(self) -> bool:
+        """Whether it ran at the speed and load that the models are trained on."""
+        return bool(re.match(r"Bearing1(_|$)", self.name))
+
+    def thinned(self, most: int | None) -> Life:
+        """At most ``most`` snapshots, evenly spread."""
+        N = len(self.table.t_s)
+        if most is None or most >= N:
+            return self
+        kept = np.linspace(0, N - 1, most).round().astype(int)
+        t = self.table
+        warm = None if t.temperature_c is None else t.temperature_c[kept]
+        return Life(self.dataset, FeatureTable(t.name, t.condition, t.features[kept], t.t_s[kept], t.window_s, warm))
+
+    def series(self) -> dict[str, Tensor]:
+        """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end."""
+        t_s = self.table.t_s
+        label = fpt_label(t_s, first_prediction_time(self.table))
+        return {
+            "x": torch.from_numpy(relative(self.table.features.mean(axis=1))),
+            "t": torch.from_numpy(t_s).float(),
+            "target": torch.from_numpy(label),
+        }
+
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """The authors' rows: [M, 16] fourteen features, time, temperature, one row a window; [M] their ramp."""
+        columns: list[NDArray[Any]]
+        if self.published is not None:
+            p = self.published
+            warm = np.full(len(p.t_s), ROOM_C) if p.temperature_c is None else p.temperature_c
+            columns = [p.features, p.t_s[:, None], warm[:, None] + KELVIN]
+        else:
+            t = self.table
+            N, W, F = t.features.shape
+            times = t.t_s[:, None] + t.window_s
+            warm = np.full(N, ROOM_C) if t.temperature_c is None else t.temperature_c
+            columns = [t.features.reshape(-1, F), times.reshape(-1, 1), np.repeat(warm, W)[:, None] + KELVIN]
+        x = torch.from_numpy(np.concatenate(columns, axis=1)).double()
+        return x, torch.linspace(0, 1, len(x))
+
+
+def read_lives(dataset: str, folder: Path, names: Sequence[str] | None = None) -> list[Life]:
+    """Bearings of a data set from its raw files, or else from the authors' feature files.
+
+    Raises:
+        UserError: if ``folder`` holds neither.
+    """
+    if dataset != "pronostia" and is_published(folder):
+        found = [life_of(bearing) for bearing in read_published_features(folder)]
+        return [life for life in found if names is None or life.name in names]
+    return [Life(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
+
+
+def read_own(folder: Path) -> list[Life]:
+    """Bearings of one's own: a folder of vibration files whatever its name, or anything that ``read_lives`` reads.
+
+    Files named ``acc_00001.csv`` are read as those of PRONOSTIA (every 10 s), ``1.csv`` as those of XJTU-SY (every
+    minute).
+
+    Raises:
+        UserError: if there are none.
+    """
+    if is_published(folder):
+        return read_lives("xjtu-sy", folder)
+    if not folder.exists():
+        raise UserError(f"{folder} does not exist: check the path.")
+    for layout in (PRONOSTIA, XJTU_SY):
+        paths = {int(m[1]): p for p in folder.glob("*") if (m := layout.file_name.fullmatch(p.name))}
+        if paths:
+            files = [paths[number] for number in sorted(paths)]
+            return [Life(layout.dataset, features(open_folder(layout, folder.resolve().name, "", files)))]
+    for layout in (PRONOSTIA, XJTU_SY):
+        if sources(layout, folder):
+            return read_lives(layout.dataset, folder)
+    raise UserError(
+        f"{folder} holds no vibration files: acc_00001.csv, acc_00002.csv, ... as of PRONOSTIA or 1.csv, 2.csv, ... "
+        "as of XJTU-SY are read."
+    )
+
+
+def is_published(folder: Path) -> bool:
+    """Whether a folder or archive is one of the authors' features, to go by its name or its files."""
+    return "features" in folder.name or any(folder.glob("Bearing*_features*.csv"))
+
+
+def life_of(bearing: PublishedBearing) -> Life:
+    """A published bearing, one step per minute, in the order in which the minutes passed.
+
+    The published XJTU-SY rows are not in that order: the recordings 1.csv, 2.csv, ... were taken as their names sort
+    (1, 10, 100, 101, ...), so that neither the column of remaining life nor that of time belongs to its row. Undone,
+    the vibration of Bearing1_1 grows with time as it should (rank correlation 0.92 instead of -0.06).
+    """
+    left = bearing.remaining_min
+    if left is None:
+        blocks = np.arange(len(bearing.t_s))
+        minutes = bearing.t_s / MINUTE_S
+    else:
+        blocks = (left[0] - left).astype(int)
+        read = sorted(range(1, int(left[0]) + 1), key=str)
+        minutes = np.array(read[: blocks[-1] + 1], np.float64) - 1
+    count = np.bincount(blocks)
+    sums = np.stack([np.bincount(blocks, column) for column in bearing.features.T.astype(np.float64)], axis=1)
+    order = np.argsort(minutes)
+    means = (sums / count[:, None])[order].astype(np.float32)
+    t_s = minutes[order] * MINUTE_S
+    table = FeatureTable(bearing.name, "", means[:, None], t_s - t_s[0], np.zeros(1), None)
+    return Life(bearing.dataset, table, bearing)
+
+
+def relative(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Features [N, 14] as differences from the bearing's own beginning, frequencies and deviations as ratios.
+
+    So sensors of another gain, and frequencies in another unit, give the same numbers; only the past is used.
+    """
+    x = values.astype(np.float64).copy()
+    for axis in (0, 7):
+        for column in (FREQUENCY, DEVIATION):
+            x[:, axis + column] = np.log(np.maximum(x[:, axis + column], 1e-9))
+        for column in (KURTOSIS, SKEWNESS):
+            # A single shock gives a kurtosis of hundreds.
+            x[:, axis + column] = np.arcsinh(x[:, axis + column])
+    usual = np.stack([np.median(x[: min(i + 1, BEGINNING)], axis=0) for i in range(min(len(x), BEGINNING))])
+    usual = np.concatenate([usual, np.repeat(usual[-1:], len(x) - len(usual), axis=0)])
+    return np.asarray(x - usual, np.float32)

@@ -1,0 +1,83 @@
+"""Recorded episodes as Ticks: what was seen and done, once more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from nacdrive.common.action import Action
+from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.carracing.env import to_action
+from nacdrive.rollout.record_config import KEYBOARD
+
+
+def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
+    """The Ticks of a recorded episode, ``number`` being its place in the recording; decision times are unknown."""
+    ticks = replayed(episode, number, lambda i: (driven(episode, i), math.nan))
+    if episode.driver != KEYBOARD:
+        return list(ticks)
+    return [replace(tick, person=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
+
+
+def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action, float]]) -> Iterator[Tick]:
+    """Ticks with the recorded frames, rewards and expert, and the action and decision time (ms) of ``decide``."""
+    gaps = np.diff(episode.t_s)
+    usual = float(np.median(gaps)) if len(gaps) else 0.08
+    total = 0.0
+    frames = episode.decoded()
+    last = len(episode) - 1
+    for i in range(len(episode)):
+        action, decision_ms = decide(i)
+        total += float(episode.reward[i])
+        yield Tick(
+            episode=number,
+            seed=episode.seed,
+            step=i,
+            t_s=float(episode.t_s[i]),
+            frame=frames[i],
+            action=action,
+            reward=float(episode.reward[i]),
+            episode_return=total,
+            speed_mps=float(episode.speed_mps[i]),
+            decision_ms=decision_ms,
+            budget_ms=(float(gaps[i]) if i < last else usual) * 1e3,
+            expert=expert(episode, i),
+            events=("started",) * (i == 0) + ("ended",) * (i == last),
+            done=i == last,
+        )
+
+
+def driven(episode: Episode, i: int) -> Action:
+    """What was done at frame ``i``; with scores where the expert drove, for they are its own."""
+    choice = int(episode.choice[i])
+    scores = episode.expert_logits
+    own = scores is not None and choice == int(episode.expert_choice[i])
+    return Action(
+        float(episode.steering[i]),
+        float(episode.throttle[i]),
+        float(episode.brake[i]),
+        choice if choice >= 0 else None,
+        scores[i] if own and scores is not None else None,
+    )
+
+
+def expert(episode: Episode, i: int) -> Action | None:
+    """What the expert would have done at frame ``i``; None where nobody was asked."""
+    if episode.expert_steering is not None:
+        return Action(float(episode.expert_steering[i]), float(episode.throttle[i]), float(episode.brake[i]))
+    choice = int(episode.expert_choice[i])
+    if choice < 0 or episode.source != "carracing" or episode.driver == KEYBOARD:
+        return None
+    return to_action(choice, None if episode.expert_logits is None else episode.expert_logits[i])
+
+
+def policy(episode: Episode, i: int) -> Action | None:
+    """What the policy would have done where a person drove in its stead; None where there was none."""
+    beside = episode.meta.get("policy")
+    if beside is None or beside["steering"][i] is None:
+        return None
+    return Action(*(beside[name][i] for name in ("steering", "throttle", "brake", "choice")))

@@ -1,0 +1,183 @@
+"""``report.html``: one page about an evaluation, readable from a disk, without anything from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.files import write_text
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.viz.charts import by_track, over_time
+
+STYLE = """
+:root{color-scheme:light dark;--ground:#fff;--card:#f4f6f8;--text:#14181d;--dim:#59636e;--line:#d8dee4;
+--own:#1f6fd0;--expert:#c46a00;--bad:#c4312b}
+@media(prefers-color-scheme:dark){:root{--ground:#111418;--card:#1a1f25;--text:#e8ecf0;--dim:#949da8;--line:#2c323a;
+--own:#5cc8ff;--expert:#ffb84d;--bad:#ff6b6b}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--ground);color:var(--text);font:16px/1.5 system-ui,sans-serif}
+main{max-width:880px;margin:0 auto;padding:40px 24px 80px}
+h1{font-size:28px;line-height:1.2;margin:0 0 4px}h2{font-size:18px;margin:44px 0 8px}
+p{margin:8px 0;max-width:68ch}.dim,figcaption,th,dt{color:var(--dim)}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:28px 0 0}
+.tile{background:var(--card);border-radius:8px;padding:14px 16px}
+.tile b{display:block;font-size:28px;line-height:1.2;font-weight:600}.tile span{color:var(--dim);font-size:14px}
+svg{width:100%;height:auto;display:block;margin-top:12px}
+svg text{fill:var(--dim);font:12px system-ui,sans-serif}
+.grid{stroke:var(--line);fill:none}.gap{stroke:var(--line);stroke-width:2}.dot{fill:var(--own)}
+.ring{fill:var(--ground);stroke:var(--expert);stroke-width:2}
+.thin{fill:none;stroke:var(--own);opacity:.45}.mean{fill:none;stroke:var(--own);stroke-width:3}
+.mean-expert{fill:none;stroke:var(--expert);stroke-width:2;stroke-dasharray:6 5}
+.key{display:inline-block;width:10px;height:10px;border-radius:50%;margin:0 6px 0 0}
+.key.own{background:var(--own)}.key.expert{border:2px solid var(--expert)}.keys span{margin-right:20px}
+.films{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:16px}
+figure{margin:0}video{width:100%;border-radius:6px;background:#000;display:block}
+figcaption{font-size:14px;margin-top:6px}a{color:var(--own)}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
+th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th{font-weight:500}td.word,th.word{text-align:left}.bad{color:var(--bad)}
+details{margin-top:12px}summary{cursor:pointer}
+pre{background:var(--card);padding:14px 16px;border-radius:8px;overflow-x:auto;font-size:13px}
+"""
+
+
+def write_report(path: Path, metrics: dict[str, Any]) -> None:
+    """Write the page for ``metrics``, the content of ``metrics.json``."""
+    write_text(path, page(metrics))
+
+
+def page(metrics: dict[str, Any]) -> str:
+    """The page as HTML."""
+    rows, experts = metrics["episodes"], metrics["expert_episodes"]
+    title = f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"
+    disturbance = CameraNoise(**metrics["model"]["disturbance"])
+    through = f" CameraNoise of its camera: {disturbance}." if disturbance.active else ""
+    made = json.dumps(about(metrics), indent=2)
+    first, last = rows[0]["seed"], rows[-1]["seed"]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="dim">CarRacing-v3, tracks {first} to {last}.{escape(through)}</p>',
+        tiles(metrics),
+        failures(rows),
+        films(metrics["films"]),
+        "<h2>Return on every track</h2>",
+        keys(bool(experts), "the policy", "the expert on the same track"),
+        by_track(rows, experts),
+        "<h2>Return over time</h2>",
+        keys(bool(experts), "the policy: every episode, and their mean", "the expert's mean"),
+        over_time(rows, experts),
+        "<h2>Episodes</h2>",
+        table(rows, experts),
+        "<h2>How this was made</h2>",
+        f"<pre>{escape(metrics['run']['command'])}</pre>",
+        "<p>The interval is a 95 % bootstrap interval of the mean over tracks; the share of the expert's return is the "
+        "ratio of the two means over the same tracks, resampled in pairs. The numbers are in "
+        '<a href="metrics.json">metrics.json</a>.</p>',
+        f"<details><summary>Settings, versions, machine</summary><pre>{escape(made)}</pre></details>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
+        + "\n".join(parts)
+        + "\n</main></body></html>\n"
+    )
+
+
+def about(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What the page says about how it was made."""
+    return {key: metrics["run"][key] for key in ("config", "versions", "machine")} | {"model": metrics["model"]}
+
+
+def between(interval: Sequence[float] | None, form: str) -> str:
+    """An interval in words."""
+    return "" if interval is None else f"95 %: {interval[0]:{form}} to {interval[1]:{form}}"
+
+
+def tiles(metrics: dict[str, Any]) -> str:
+    """The numbers that are read first: value, name, and how sure or how far it goes."""
+    own, expert, share = metrics["return"], metrics["expert_return"], metrics["expert_fraction"]
+    cells = [(spread(own), "mean return", between(own["interval95"], ".0f"))]
+    if share is not None:
+        cells.append((f"{share['value']:.1%}", "of the expert's return", between(share["interval95"], ".1%")))
+    if expert is not None:
+        cells.append((spread(expert), "mean return of the expert", between(expert["interval95"], ".0f")))
+    slowest = f"slowest 1 % of an episode: {metrics['decision_ms_p99']:.1f} ms"
+    cells += [
+        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished, every tile visited", ""),
+        (f"{metrics['tiles_visited']:.1%}", "of the road's tiles visited", ""),
+        (f"{metrics['decision_ms_median']:.1f} ms", "median decision", slowest),
+    ]
+    if metrics["expert_agreement"] is not None:
+        cells.append((f"{metrics['expert_agreement']:.1%}", "same action as the expert riding along", ""))
+    made = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}<br>{escape(more)}</span></div>'
+        for value, name, more in cells
+    )
+    return f'<div class="tiles">{made}</div>'
+
+
+def spread(numbers: dict[str, Any]) -> str:
+    """Mean and standard deviation."""
+    return f"{numbers['mean']:.0f}" + ("" if numbers["std"] is None else f" ± {numbers['std']:.0f}")
+
+
+def failures(rows: Sequence[dict[str, Any]]) -> str:
+    """What made the safety stop take over, if anything did."""
+    failed = [row for row in rows if row["failure"]]
+    if not failed:
+        return ""
+    items = "".join(f"<li>track {row['seed']}: {escape(row['failure'])}</li>" for row in failed)
+    return f'<h2 class="bad">Safety stops: {len(failed)}</h2><ul>{items}</ul>'
+
+
+def films(entries: dict[str, Any]) -> str:
+    """The videos, side by side."""
+    if not entries:
+        return ""
+    figures = ""
+    for name, entry in entries.items():
+        file = escape(entry["file"], quote=True)
+        said = f"{name}: return {entry['episode_return']:.0f} on track {entry['seed']}"
+        figures += (
+            f'<figure><video controls muted preload="metadata" src="{file}"></video>'
+            f'<figcaption>{escape(said)} (<a href="{file}">mp4</a>)</figcaption></figure>'
+        )
+    return f'<h2>Worst, median and best drive</h2><div class="films">{figures}</div>'
+
+
+def keys(with_expert: bool, own: str, expert: str) -> str:
+    """The legend of a chart."""
+    made = f'<span><i class="key own"></i>{escape(own)}</span>'
+    if with_expert:
+        made += f'<span><i class="key expert"></i>{escape(expert)}</span>'
+    return f'<p class="keys dim">{made}</p>'
+
+
+def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]]) -> str:
+    """Every episode."""
+    experts = {row["seed"]: row["episode_return"] for row in expert_rows}
+    names = [
+        "track",
+        "return",
+        *(["expert"] if experts else []),
+        "tiles",
+        "seconds",
+        "m/s",
+        "wheels on grass",
+        "decision ms",
+        "end",
+    ]
+    head = "".join(f"<th{' class=word' if name == 'end' else ''}>{name}</th>" for name in names)
+    body = ""
+    for row in rows:
+        cells = [str(row["seed"]), f"{row['episode_return']:.1f}"]
+        cells += [f"{experts[row['seed']]:.1f}"] if experts else []
+        cells += [f"{row['tiles_visited']:.1%}", f"{row['simulated_s']:.1f}", f"{row['mean_speed_mps']:.1f}"]
+        cells += [f"{row['grass_share']:.1%}", f"{row['decision_ms_median']:.1f}"]
+        made = "".join(f"<td>{cell}</td>" for cell in cells)
+        body += f'<tr>{made}<td class="word">{escape(row["ending"])}</td></tr>\n'
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'

@@ -1,0 +1,68 @@
+"""Grad-CAM of a policy's last convolution (Selvaraju et al. 2017): where it looks when it decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from captum.attr import LayerAttribution, LayerGradCam
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.models.policy import Policy
+
+
+class GradCam:
+    """Saliency of a policy's present frame: call it right after ``policy.step``.
+
+    The frames before it in the window count with the features they had; the gradient runs through the present frame.
+
+    Raises:
+        UserError: if the policy has no convolution.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        layer = getattr(policy, "last_conv", None)
+        if layer is None:
+            raise UserError(f"{policy.name} has no convolution to look into: saliency needs one.")
+        self.policy = policy
+        self._cam = LayerGradCam(self._scores, layer)
+        self._past: Tensor | None = None
+        self._times: Tensor | None = None
+
+    def __call__(self, frame: NDArray[np.uint8] | None = None, choice: int | None = None) -> NDArray[np.float32]:
+        """Saliency [height, width] in 0 .. 1 of the newest frame for ``choice``, by default the one that is taken.
+
+        Of a policy that steers continuously, the choices are right and left. Rows that it does not get to see stay 0.
+        ``frame`` is not needed: the policy remembers it; the argument is there for the closed loop, which passes it.
+        """
+        recent = self.policy.recent()
+        network, device = self.policy.network, self.policy.device
+        self._past, self._times = recent.past, torch.from_numpy(recent.times).to(device).unsqueeze(0)
+        newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
+        if choice is None:
+            choice = int(network.rivals(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
+        # relu_attributions: only what speaks for the choice, as in the paper's figures.
+        cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
+        first, last = network.config.crop or (0, network.config.height)
+        seen = LayerAttribution.interpolate(cam, (last - first, newest.shape[2]), interpolate_mode="bilinear")[0, 0]
+        map_ = torch.zeros(newest.shape[1:3])
+        map_[first:last] = seen.detach().float().cpu()
+        return scaled(map_.numpy())
+
+    def _scores(self, newest: Tensor) -> Tensor:
+        """[1, height, width, 3] floats of 0 .. 255 -> scores of the choices [1, choices]."""
+        network = self.policy.network
+        features = network.features(newest)
+        if self._past is not None:
+            features = torch.cat([self._past, features])
+        last = network.sequence.last(features.unsqueeze(0), self._times, None)
+        return network.rivals(network.head(last))
+
+
+def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``map_`` divided by its maximum; all zeros stay zeros (nothing spoke for the choice)."""
+    top = float(map_.max())
+    return (map_ / top if top > 0 else np.zeros_like(map_)).astype(np.float32)

@@ -1,0 +1,105 @@
+"""A policy's eyes on a recorded episode: what it would have done at every frame, and every neuron on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.tick import Tick
+from nacdrive.models.policy import Policy
+from nacdrive.viz.recorded import replayed
+from nacdrive.viz.saliency import GradCam
+
+
+def retrace(
+    policy: Policy, episode: Episode, *, number: int = 0, neurons: bool = True, saliency_every: int = 0
+) -> list[Tick]:
+    """Ticks of the episode with the policy's decisions in place of those driven (the frames stay the recorded ones).
+
+    Args:
+        policy: who looks; reset first.
+        episode: what it looks at.
+        number: the episode's place in its recording.
+        neurons: whether to read the neuron states of every decision.
+        saliency_every: Grad-CAM at every so many decisions; 0 never.
+
+    Raises:
+        UserError: if the policy was trained on frames of another shape.
+    """
+    cam = GradCam(policy) if saliency_every else None
+    frames = episode.decoded()
+    policy.reset()
+    states: list[dict[str, NDArray[np.float32]]] = []
+    maps: list[NDArray[np.float32] | None] = []
+
+    def decide(i: int) -> tuple[Action, float]:
+        began = time.perf_counter()
+        action = policy.step(frames[i], float(episode.t_s[i]), float(episode.speed_mps[i]))
+        spent = (time.perf_counter() - began) * 1e3
+        states.append(policy.neurons() if neurons else {})
+        maps.append(cam() if cam is not None and i % saliency_every == 0 else None)
+        return action, spent
+
+    try:
+        ticks = list(replayed(episode, number, decide))
+    except ValueError as error:
+        raise UserError(f"{policy.name} cannot look at this recording: {error}.") from error
+    return [replace(tick, neurons=states[i], saliency=maps[i]) for i, tick in enumerate(ticks)]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Neuron states of one head over an episode, weighted over the window as the attention weighs it."""
+
+    t_s: NDArray[np.float64]
+    """[N] times of the frames, in seconds."""
+    steering: NDArray[np.float32]
+    """[N] what the policy decided."""
+    states: dict[str, NDArray[np.float32]]
+    """``q``, ``k``, ``v``, ``inter``, ``command`` [N, neurons]; ``phi``, ``omega``, ``t``, ``logits`` [N]."""
+
+    @staticmethod
+    def of(ticks: Sequence[Tick], head: int) -> Trace:
+        """The trace of ``head`` in ``ticks``.
+
+        Raises:
+            UserError: if the policy has no such neurons or no such head.
+        """
+        if not ticks[0].neurons or "phi" not in ticks[0].neurons:
+            raise UserError("this policy has no NAC layer, so there are no neuron states to show: give a nac_* model.")
+        heads = len(ticks[0].neurons["phi"])
+        if not 0 <= head < heads:
+            raise UserError(f"--head is {head + 1}: this policy has heads 1 to {heads}.")
+        rows = [one_head(tick.neurons, head) for tick in ticks]
+        states = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        steering = np.array([tick.action.steering for tick in ticks], dtype=np.float32)
+        return Trace(np.array([tick.t_s for tick in ticks]), steering, states)
+
+
+def one_head(neurons: dict[str, NDArray[np.float32]] | object, head: int) -> dict[str, NDArray[np.float32]]:
+    """The states of one head at one decision, averaged over the selected keys by their attention weights."""
+    assert isinstance(neurons, dict)
+    weights = np.nan_to_num(neurons["weights"][head])
+    keys = neurons["keys"][head].astype(int) if "keys" in neurons else np.arange(len(weights))
+
+    def over_pairs(name: str) -> NDArray[np.float32]:
+        values = neurons[name][head]
+        values = np.where(np.isfinite(values), values, 0.0)
+        return np.asarray(np.tensordot(weights, values, axes=1), dtype=np.float32)
+
+    def over_keys(name: str) -> NDArray[np.float32]:
+        return np.asarray(weights @ neurons[name][head][keys], dtype=np.float32)
+
+    return {
+        "q": neurons["q"][head],
+        "k": over_keys("k"),
+        "v": over_keys("v"),
+        **{name: over_pairs(name) for name in ("inter", "command", "phi", "omega", "t", "logits") if name in neurons},
+    }

@@ -1,0 +1,127 @@
+"""An mp4 of a drive that every browser plays: what the policy saw, what it decided, how far it got."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import imageio_ffmpeg
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path
+from nacdrive.drivers.tick import Listener, Tick
+from nacdrive.viz.overlay import HEIGHT, WIDTH, FrameOverlay
+
+LINGER_S = 1.0
+"""The last picture of an episode stands for so long."""
+# yuv420p, faststart: what browsers play, from the first byte on. One thread: evaluation films episodes side by side.
+# The file's temporary name does not end in .mp4, so the container is named.
+ENCODING = "-c:v libx264 -pix_fmt yuv420p -crf 20 -preset fast -threads 1 -movflags +faststart -f mp4"
+
+
+@contextlib.contextmanager
+def video(target: Path, title: str, fps: float) -> Iterator[Listener]:
+    """Yield a listener that films Ticks into ``target``; an interrupted drive gives a shorter, whole video.
+
+    ``fps`` is the number of decisions per simulated second, so that the video runs in real time.
+
+    Raises:
+        UserError: if ffmpeg cannot write the file.
+    """
+    if target.suffix != ".mp4":
+        raise UserError(f"{target}: videos are written as .mp4, give a name such as {target.with_suffix('.mp4')}.")
+    with contextlib.ExitStack() as stack:
+        film = Film(stack, target, title, fps)
+        try:
+            yield film
+        except KeyboardInterrupt:
+            film.close()
+            stack.close()
+            raise
+        film.close()
+
+
+class Film:
+    """Listener that paints each Tick and hands the picture to ffmpeg; the file begins with the first Tick."""
+
+    def __init__(self, stack: contextlib.ExitStack, target: Path, title: str, fps: float) -> None:
+        self._stack, self._target, self._fps = stack, target, fps
+        self._painter = FrameOverlay(title)
+        self._ffmpeg: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, tick: Tick) -> None:
+        """Film one decision."""
+        picture = self._painter.paint(tick)
+        for _ in range(1 + (round(LINGER_S * self._fps) if tick.done else 0)):
+            self._send(picture)
+
+    def _open(self) -> subprocess.Popen[bytes]:
+        partial = self._stack.enter_context(atomic_path(self._target))
+        self._errors: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+        source = f"-f rawvideo -pix_fmt rgb24 -s {WIDTH}x{HEIGHT} -r {self._fps:g} -i -"
+        # A session of its own: Ctrl-C is for us, ffmpeg is to finish the file.
+        process = subprocess.Popen(
+            [ffmpeg(), "-y", "-loglevel", "error", *source.split(), *ENCODING.split(), str(partial)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+        return process
+
+    def _send(self, picture: bytes) -> None:
+        self._ffmpeg = self._ffmpeg or self._open()
+        assert self._ffmpeg.stdin is not None
+        try:
+            self._ffmpeg.stdin.write(picture)
+        except BrokenPipeError as error:
+            self._ffmpeg.wait()
+            raise self._failure() from error
+
+    def close(self) -> None:
+        """End the film: ffmpeg writes the rest, the file gets its name."""
+        if self._ffmpeg is None:
+            return
+        assert self._ffmpeg.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._ffmpeg.stdin.close()
+        if self._ffmpeg.wait() != 0:
+            raise self._failure()
+
+    def _failure(self) -> UserError:
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
+        return UserError(f"ffmpeg could not write {self._target}: {said or 'it ended without a word'}.")
+
+
+def ffmpeg() -> str:
+    """Path of the ffmpeg that imageio-ffmpeg carries.
+
+    Raises:
+        UserError: if there is none.
+    """
+    try:
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except RuntimeError as error:
+        raise UserError("there is no ffmpeg: run pip install --force-reinstall imageio-ffmpeg.") from error
+
+
+def ffmpeg_version() -> str:
+    """Version of the ffmpeg that is used.
+
+    Raises:
+        UserError: if there is none, or it does not run or lacks H.264.
+    """
+    try:
+        done = subprocess.run([ffmpeg(), "-hide_banner", "-encoders"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"ffmpeg does not run ({error}): run pip install --force-reinstall imageio-ffmpeg.") from error
+    if "libx264" not in done.stdout:
+        raise UserError("this ffmpeg cannot write H.264 (no libx264): unset IMAGEIO_FFMPEG_EXE to use the shipped one.")
+    return str(imageio_ffmpeg.get_ffmpeg_version())

@@ -1,0 +1,5 @@
+"""The page's server: publishes a stream of Ticks to any number of browsers without slowing the loop that makes them."""
+
+from nacdrive.web.server import LiveServer
+
+__all__ = ["LiveServer"]

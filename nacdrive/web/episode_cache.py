@@ -1,0 +1,82 @@
+"""What can be replayed: runs of several episodes, each turned into Ticks when someone first looks at it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from nacdrive.drivers.tick import Tick
+
+KEPT_EPISODES = 6
+
+
+@dataclass(frozen=True)
+class EpisodeLabel:
+    """What is known of an episode before it is loaded."""
+
+    seed: int
+    """Seed of the track."""
+    steps: int
+    """Recorded frames."""
+    episode_return: float
+    """Sum of the rewards."""
+    driver: str
+    """Who drove."""
+
+
+@dataclass(frozen=True)
+class ReplaySource:
+    """One run: a recording, or a recording as a policy sees it."""
+
+    name: str
+    """For people."""
+    labels: Sequence[EpisodeLabel]
+    """Its episodes."""
+    load: Callable[[int], Sequence[Tick]]
+    """Ticks of an episode; may take seconds."""
+    choices: Sequence[str] = ()
+    """Names of the actions."""
+    circuit: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Wiring of the policy's sequence layer, where neurons come with the Ticks."""
+
+
+class EpisodeCache:
+    """Runs and the few episodes that were looked at last."""
+
+    def __init__(self, runs: Sequence[ReplaySource]) -> None:
+        self.runs = list(runs)
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[int, int], Sequence[Tick]] = OrderedDict()
+
+    def has(self, run: int, episode: int) -> bool:
+        """Whether there is such an episode."""
+        return 0 <= run < len(self.runs) and 0 <= episode < len(self.runs[run].labels)
+
+    def ticks(self, run: int, episode: int) -> Sequence[Tick]:
+        """All Ticks of an episode; the first look loads it, one at a time."""
+        with self._lock:
+            key = (run, episode)
+            if key not in self._kept:
+                self._kept[key] = self.runs[run].load(episode)
+                while len(self._kept) > KEPT_EPISODES:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def listing(self) -> list[dict[str, Any]]:
+        """The runs and their episodes as plain JSON."""
+        return [
+            {
+                "name": run.name,
+                "choices": list(run.choices),
+                "circuit": dict(run.circuit) if run.circuit is not None else None,
+                "episodes": [
+                    {"seed": label.seed, "steps": label.steps, "return": label.episode_return, "driver": label.driver}
+                    for label in run.labels
+                ],
+            }
+            for run in self.runs
+        ]

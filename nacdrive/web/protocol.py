@@ -1,0 +1,107 @@
+"""Ticks as bytes: a small JSON header, then the frame (JPEG), the saliency (grey bytes) and the neurons (float32).
+
+Layout of one message: ``uint32 n`` (little endian), ``n`` bytes of JSON padded with spaces to a multiple of four,
+then the parts one after another, each padded to a multiple of four so that a browser can view them in place.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.drivers.tick import Tick
+
+JPEG_QUALITY = 90
+LARGEST_SIDE = 640
+"""Wider frames are halved until they fit: the page shows them no larger."""
+EXACT_VALUES = 2048
+"""Neuron arrays up to this size travel as float32; larger ones as bytes between their own minimum and maximum."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The parts of a Tick that are the same for every viewer, encoded once."""
+
+    seq: int
+    parts: tuple[dict[str, Any], ...]
+    body: bytes
+
+
+def pack(tick: Tick, seq: int) -> Packed:
+    """Encode frame, saliency, scores and neurons of ``tick``."""
+    parts: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+
+    def add(name: str, kind: str, blob: bytes, shape: tuple[int, ...], **more: Any) -> None:
+        parts.append({"name": name, "kind": kind, "bytes": len(blob), "shape": list(shape), **more})
+        blobs.append(blob + bytes(-len(blob) % 4))
+
+    jpeg, size = encode_frame(tick.frame)
+    add("frame", "jpeg", jpeg, size)
+    if tick.saliency is not None:
+        grey = as_bytes(shrink(np.asarray(tick.saliency, dtype=np.float32)), 0.0, 1.0)
+        add("saliency", "u8", grey.tobytes(), grey.shape, lo=0.0, hi=1.0)
+    for name, decided in (("logits", tick.policy or tick.action), ("expert_logits", tick.expert)):
+        if decided is not None and decided.logits is not None:
+            scores = float32(decided.logits)
+            add(name, "f32", scores.tobytes(), scores.shape)
+    for name, values in tick.neurons.items():
+        array = float32(values)
+        if array.size <= EXACT_VALUES:
+            add(f"neurons.{name}", "f32", array.tobytes(), array.shape)
+        else:
+            lo, hi = bounds(array)
+            grey = as_bytes(array, lo, hi)
+            add(f"neurons.{name}", "u8", grey.tobytes(), array.shape, lo=lo, hi=hi)
+    return Packed(seq, tuple(parts), b"".join(blobs))
+
+
+def message(header: dict[str, Any], packed: Packed | None) -> bytes:
+    """One message: ``header`` (what this viewer has not seen) and the shared parts."""
+    if packed is not None:
+        header = {**header, "frame_seq": packed.seq, "parts": packed.parts}
+    head = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 4)
+    return b"".join((struct.pack("<I", len(head)), head, packed.body if packed else b""))
+
+
+def encode_frame(frame: NDArray[np.uint8]) -> tuple[bytes, tuple[int, int]]:
+    """``frame`` as JPEG, and its (height, width) on the wire."""
+    image: NDArray[Any] = np.asarray(frame)
+    while max(image.shape[:2]) > LARGEST_SIDE:
+        image = cv2.resize(image, (image.shape[1] // 2, image.shape[0] // 2), interpolation=cv2.INTER_AREA)
+    options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
+    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
+    return jpeg.tobytes(), (int(image.shape[0]), int(image.shape[1]))
+
+
+def shrink(map_: NDArray[Any], side: int = 160) -> NDArray[Any]:
+    """A saliency map no larger than the page can show over the frame."""
+    while max(map_.shape) > side:
+        map_ = cv2.resize(map_, (map_.shape[1] // 2, map_.shape[0] // 2), interpolation=cv2.INTER_AREA)
+    return map_
+
+
+def float32(values: Any) -> NDArray[np.float32]:
+    """``values`` as a contiguous little-endian float32 array."""
+    return np.ascontiguousarray(values, dtype="<f4")
+
+
+def bounds(array: NDArray[np.float32]) -> tuple[float, float]:
+    """Smallest and largest finite value, never equal."""
+    known = array[np.isfinite(array)]
+    lo, hi = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    return (lo, hi) if hi > lo else (lo, lo + 1.0)
+
+
+def as_bytes(array: NDArray[np.float32], lo: float, hi: float) -> NDArray[np.uint8]:
+    """``array`` scaled from ``lo`` .. ``hi`` to 0 .. 255; what is not a number becomes ``lo``."""
+    scaled = np.nan_to_num((array - lo) * (255.0 / (hi - lo)), nan=0.0, posinf=255.0, neginf=0.0)
+    clipped: NDArray[np.uint8] = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
+    return clipped

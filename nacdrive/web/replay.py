@@ -1,0 +1,95 @@
+"""``ReplayServer``: recorded runs on the same page as a live drive, with a player under it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, Response, abort, request, send_file
+
+from nacdrive.drivers.tick import Tick
+from nacdrive.viz.video import video
+from nacdrive.web.app import base_app
+from nacdrive.web.auth import Guard
+from nacdrive.web.episode_cache import EpisodeCache, ReplaySource
+from nacdrive.web.http_server import Serving
+from nacdrive.web.protocol import message, pack
+from nacdrive.web.stream import COLUMNS, row
+
+LARGEST_CHUNK = 100
+
+
+class ReplayServer(Serving):
+    """Serves recorded runs; every viewer has its own playhead, for the clock ticks in the browser."""
+
+    def __init__(
+        self,
+        runs: Sequence[ReplaySource],
+        host: str = "127.0.0.1",
+        port: int = 8090,
+        title: str = "replay",
+        announce: Callable[[str], None] = print,
+    ) -> None:
+        guard = Guard(host, announce)
+        super().__init__(host, port, replay_app(EpisodeCache(runs), guard, title), guard)
+
+
+def replay_app(shelf: EpisodeCache, guard: Guard, title: str) -> Flask:
+    """The Flask application of a replay."""
+    app = base_app(guard, "replay")
+
+    def ticks(run: int, episode: int) -> Sequence[Tick]:
+        if not shelf.has(run, episode):
+            abort(404)
+        return shelf.ticks(run, episode)
+
+    @app.get("/replay/runs")
+    def runs() -> dict[str, Any]:
+        return {"title": title, "columns": COLUMNS, "runs": shelf.listing()}
+
+    @app.get("/replay/<int:run>/<int:episode>/rows")
+    def rows(run: int, episode: int) -> dict[str, Any]:
+        return numbers(ticks(run, episode))
+
+    @app.get("/replay/<int:run>/<int:episode>/ticks")
+    def chunk(run: int, episode: int) -> Response:
+        first = request.args.get("from", 0, int)
+        count = min(request.args.get("count", 1, int), LARGEST_CHUNK)
+        chosen = list(enumerate(ticks(run, episode)))[max(0, first) : max(0, first) + count]
+        body = b"".join(message({"step": i}, pack(tick, i + 1)) for i, tick in chosen)
+        return Response(body, content_type="application/octet-stream")
+
+    @app.get("/replay/<int:run>/<int:episode>/video.mp4")
+    def mp4(run: int, episode: int) -> Response:
+        seen = ticks(run, episode)
+        name = f"{shelf.runs[run].name}-track{shelf.runs[run].labels[episode].seed}.mp4".replace("/", "-")
+        with tempfile.TemporaryDirectory() as folder:
+            film(seen, Path(folder) / "drive.mp4", shelf.runs[run].name)
+            # The open file outlives its folder until it is sent.
+            return send_file(
+                (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
+            )
+
+    return app
+
+
+def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
+    """All rows and events of an episode, as plain JSON."""
+    missed, rows = 0, []
+    events: list[dict[str, Any]] = []
+    for i, tick in enumerate(ticks):
+        missed += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
+        rows.append(row(tick, i + 1, tick.t_s, missed))
+        place = {"clock_s": tick.t_s, "t_s": tick.t_s, "episode": tick.episode, "step": tick.step}
+        events += [{"n": len(events) + k + 1, **place, "text": text} for k, text in enumerate(tick.events)]
+    return {"rows": rows, "events": events}
+
+
+def film(ticks: Sequence[Tick], target: Path, title: str) -> None:
+    """Write Ticks as an mp4 that runs in real time."""
+    span = ticks[-1].t_s - ticks[0].t_s
+    with video(target, title, (len(ticks) - 1) / span if span > 0 else 12.5) as listener:
+        for tick in ticks:
+            listener(tick)

@@ -1,0 +1,210 @@
+"""What is on the page right now: the newest Tick, the last half minute in numbers, the event log, the status line."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.tick import Tick
+
+COLUMNS = (
+    "seq",
+    "clock_s",
+    "t_s",
+    "episode",
+    "seed",
+    "step",
+    "steering",
+    "throttle",
+    "brake",
+    "choice",
+    "expert_steering",
+    "expert_throttle",
+    "expert_brake",
+    "expert_choice",
+    "person",
+    "policy_steering",
+    "policy_throttle",
+    "policy_brake",
+    "policy_choice",
+    "reward",
+    "episode_return",
+    "speed_mps",
+    "lane_offset_m",
+    "decision_ms",
+    "budget_ms",
+    "missed",
+    "done",
+)
+HISTORY_ROWS = 2000
+"""40 s at 50 Hz: more than the 30 s that the charts show, and the same after an hour as after a minute."""
+HISTORY_EVENTS = 300
+
+Row = tuple[float | int | None, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one viewer has not seen yet: every row and event since its last glimpse, but only the newest Tick."""
+
+    seq: int
+    tick: Tick | None
+    rows: list[Row]
+    events: list[dict[str, Any]]
+    status: str
+    control: dict[str, Any]
+    said: int
+    """Version of ``status`` and ``control``."""
+
+
+class Stage:
+    """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._tick: Tick | None = None
+        self._seq = 0
+        self._rows: deque[Row] = deque(maxlen=HISTORY_ROWS)
+        self._events: deque[dict[str, Any]] = deque(maxlen=HISTORY_EVENTS)
+        self._event_count = 0
+        self._status = ""
+        self._control: dict[str, Any] = {}
+        self._said = 0
+        self._missed = 0
+        self._clock_offset = 0.0
+        self._closed = False
+        self._viewers = 0
+
+    @property
+    def closed(self) -> bool:
+        """True once the run is over: viewers say goodbye."""
+        return self._closed
+
+    @property
+    def viewers(self) -> int:
+        """How many are watching now."""
+        return self._viewers
+
+    @contextmanager
+    def viewer(self) -> Iterator[None]:
+        """Counts one viewer for as long as it stays."""
+        with self._changed:
+            self._viewers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._viewers -= 1
+
+    def publish(self, tick: Tick) -> None:
+        """Make ``tick`` the newest; returns at once, whatever the viewers do."""
+        with self._changed:
+            clock = self._clock(tick)
+            if tick.budget_ms is not None and tick.decision_ms > tick.budget_ms:
+                self._missed += 1
+            self._seq += 1
+            self._tick = tick
+            self._rows.append(row(tick, self._seq, clock, self._missed))
+            for text in tick.events:
+                self._event(text, tick, clock)
+            self._changed.notify_all()
+
+    def say(self, status: str) -> None:
+        """Show ``status`` on every page; an empty one gives way to the state of the stream."""
+        with self._changed:
+            if status != self._status:
+                self._status = status
+                self._said += 1
+                self._changed.notify_all()
+
+    def steer(self, control: dict[str, Any]) -> None:
+        """Show on every page who is at the wheel and whether the drive stands still."""
+        with self._changed:
+            if control != self._control:
+                self._control = control
+                self._said += 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the run for all viewers."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def glimpse(self, seq: int, event: int, said: int, timeout_s: float) -> Snapshot | None:
+        """Wait until something is newer than ``seq`` / ``said``; None after ``timeout_s`` or at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._seq > seq or self._said > said, timeout_s)
+            if self._closed or (self._seq <= seq and self._said <= said):
+                return None
+            fresh = min(self._seq - seq, len(self._rows))
+            rows = [self._rows[i] for i in range(-fresh, 0)]
+            events = [entry for entry in self._events if entry["n"] > event]
+            tick = self._tick if self._seq > seq else None
+            return Snapshot(self._seq, tick, rows, events, self._status, self._control, self._said)
+
+    def _clock(self, tick: Tick) -> float:
+        """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
+        last = self._tick
+        if last is not None and (tick.episode != last.episode or tick.t_s < last.t_s):
+            gap = last.budget_ms / 1000 if last.budget_ms else 0.1
+            self._clock_offset += last.t_s + gap - tick.t_s
+        return self._clock_offset + tick.t_s
+
+    def _event(self, text: str, tick: Tick, clock: float) -> None:
+        self._event_count += 1
+        self._events.append(
+            {
+                "n": self._event_count,
+                "clock_s": finite(clock),
+                "t_s": finite(tick.t_s),
+                "episode": tick.episode,
+                "step": tick.step,
+                "text": text,
+            }
+        )
+
+
+def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
+    """One line of numbers per Tick, in the order of ``COLUMNS``; None where there is no number."""
+    return (
+        seq,
+        finite(clock),
+        finite(tick.t_s),
+        tick.episode,
+        tick.seed,
+        tick.step,
+        *decision(tick.action),
+        *decision(tick.expert),
+        int(tick.person),
+        *decision(tick.policy),
+        finite(tick.reward),
+        finite(tick.episode_return),
+        finite(tick.speed_mps),
+        finite(tick.lane_offset_m),
+        finite(tick.decision_ms),
+        finite(tick.budget_ms),
+        missed,
+        int(tick.done),
+    )
+
+
+def decision(action: Action | None) -> tuple[float | None, float | None, float | None, int | None]:
+    """Steering, throttle, brake and choice."""
+    if action is None:
+        return (None, None, None, None)
+    return finite(action.steering), finite(action.throttle), finite(action.brake), action.choice
+
+
+def finite(value: float | None) -> float | None:
+    """``value`` as a plain float; None where it is missing or not a number, for JSON has no NaN."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nacdrive.datasets.episode import COLUMNS, Episode
+from nacdrive.datasets.episode_file import METADATA_KEY, NotAnEpisodeError, from_parquet, to_parquet
+from nacdrive.datasets.images import decode_frames, decode_image, encode_png
+from tests.helpers.episodes import make_episode
+
+
+def same(a: Episode, b: Episode) -> bool:
+    return all(np.array_equal(getattr(a, field.name), getattr(b, field.name)) for field in fields(Episode))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**31), steps=st.integers(1, 40), logits=st.booleans(), episode_return=st.floats(-1e4, 1e4))
+def test_an_episode_comes_back_exactly_as_it_was_written(
+    seed: int, steps: int, logits: bool, episode_return: float
+) -> None:
+    episode = replace(make_episode(seed, steps, logits=logits), episode_return=episode_return)
+    assert same(from_parquet(to_parquet(episode)), episode)
+
+
+@settings(max_examples=30, deadline=None)
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(1, 40), st.just(3))))
+def test_png_is_lossless(frame: np.ndarray) -> None:
+    assert np.array_equal(decode_image(encode_png(frame)), frame)
+
+
+def test_the_same_episode_gives_the_same_bytes() -> None:
+    assert to_parquet(make_episode(5)) == to_parquet(make_episode(5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0, 0.999))
+def test_a_truncated_file_is_never_taken_for_an_episode(share: float) -> None:
+    data = to_parquet(make_episode())
+    with pytest.raises(NotAnEpisodeError):
+        from_parquet(data[: int(share * len(data))])
+
+
+def test_frames_are_stored_as_images_that_other_programs_recognise() -> None:
+    table = pq.read_table(pa.BufferReader(to_parquet(make_episode())))
+    assert table.schema.field("frame").type == pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["frame"] == {"_type": "Image"}
+    assert list(features) == table.column_names
+
+
+def test_png_bytes_are_not_compressed_again_and_numbers_are() -> None:
+    group = pq.ParquetFile(pa.BufferReader(to_parquet(make_episode()))).metadata.row_group(0)
+    codecs = {group.column(i).path_in_schema: group.column(i).compression for i in range(group.num_columns)}
+    assert codecs.pop("frame.bytes") == "UNCOMPRESSED"
+    assert set(codecs.values()) == {"ZSTD"}
+
+
+def test_one_file_alone_says_what_it_is() -> None:
+    header = json.loads(pq.read_schema(pa.BufferReader(to_parquet(make_episode(7)))).metadata[METADATA_KEY])
+    assert (header["source"], header["seed"], header["driver"], header["meta"]["repeat"]) == (
+        "carracing",
+        7,
+        "geometric",
+        4,
+    )
+
+
+def test_a_parquet_file_of_another_program_is_refused() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": [1, 2]}), sink)
+    with pytest.raises(NotAnEpisodeError, match="no recording of nacdrive"):
+        from_parquet(sink.getvalue().to_pybytes())
+
+
+def test_a_newer_schema_is_refused() -> None:
+    table = pq.read_table(pa.BufferReader(to_parquet(make_episode())))
+    header = json.loads(table.schema.metadata[METADATA_KEY]) | {"schema_version": 2}
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(header).encode()}), sink)
+    with pytest.raises(NotAnEpisodeError, match=r"newer nacdrive \(schema 2"):
+        from_parquet(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("column", ["frame", *COLUMNS])
+def test_a_missing_column_is_named(column: str) -> None:
+    table = pq.read_table(pa.BufferReader(to_parquet(make_episode()))).drop_columns([column])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    with pytest.raises(NotAnEpisodeError, match=f"lacks a column.*{column}"):
+        from_parquet(sink.getvalue().to_pybytes())
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="throttle"):
+        replace(make_episode(), throttle=np.zeros(2, dtype=np.float32))
+
+
+def test_times_that_do_not_increase_are_refused() -> None:
+    with pytest.raises(ValueError, match="increase"):
+        replace(make_episode(), t_s=np.zeros(6))
+
+
+def test_repr_prints_shapes_and_no_arrays() -> None:
+    text = repr(make_episode(9))
+    assert "seed 9" in text
+    assert "[6, 5]" in text
+    assert len(text) < 200
+
+
+def test_frames_of_different_sizes_are_refused() -> None:
+    small, large = np.zeros((4, 4, 3), np.uint8), np.zeros((5, 4, 3), np.uint8)
+    with pytest.raises(ValueError, match="frame 1"):
+        decode_frames([encode_png(small), encode_png(large)])
+
+
+def test_bytes_that_are_no_image_are_refused() -> None:
+    with pytest.raises(ValueError, match="not a readable image"):
+        decode_image(b"no image")
+    with pytest.raises(ValueError, match="not a readable image"):
+        decode_image(encode_png(np.zeros((50, 50, 3), np.uint8))[:60])

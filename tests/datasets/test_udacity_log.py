@@ -1,0 +1,219 @@
+"""Logs of the real simulator are read with all their quirks, written in its layout, and survive the way round."""
+
+import warnings
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nacdrive.cli.recordings import ExportConfig, ImportConfig, export, import_
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.check import check_recording
+from nacdrive.datasets.episode_file import from_parquet, to_parquet
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.udacity_log import MPH_PER_MPS, read_log
+from nacdrive.datasets.udacity_log_convert import export_log, import_log
+from nacdrive.datasets.udacity_log_writer import UdacityLogWriter
+from nacdrive.datasets.udacity_row import parse_row, settle
+from tests.helpers.udacity_logs import make_log, numbers, stamps
+
+HEADER = "center,left,right,steering,throttle,brake,speed"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "udacity_track"
+
+
+def read(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return read_log(folder)
+
+
+def readings(log):
+    return np.array([[row.steering, row.throttle, row.brake, row.speed_mps * MPH_PER_MPS] for row in log.rows])
+
+
+@pytest.mark.parametrize(
+    "quirks",
+    [
+        {},
+        {"prefix": "/home/x/IMG/"},
+        {"prefix": "IMG/", "header": HEADER, "blank": " "},
+        {"prefix": "D:\\a, b\\IMG\\"},
+        {"end": "\r\n"},
+        {"decimal": ","},
+        {"decimal": ",", "header": HEADER, "blank": " "},
+    ],
+    ids=str,
+)
+def test_every_layout_gives_the_same_rows(tmp_path, quirks):
+    log = read(make_log(tmp_path / "log", **quirks))
+    np.testing.assert_allclose(readings(log), numbers(4), atol=1e-6)
+    assert log.rows[2].left == tmp_path / "log" / "IMG" / f"left_{stamps(4)[2]}.jpg"
+    assert log.gap_s == pytest.approx(0.07)
+
+
+def test_comma_decimals_of_a_whole_drive_are_resolved(tmp_path):
+    rng = np.random.default_rng(1)
+    speed = np.abs(np.round(np.cumsum(rng.normal(0, 0.3, 300)) + 2, 1)) + 0.01 * (np.arange(300) % 2)
+    steering = np.where(rng.random(300) < 0.5, 0, rng.integers(-20, 21, 300) / 20)
+    throttle = np.where(rng.random(300) < 0.5, 1, rng.random(300))
+    brake = np.where(rng.random(300) < 0.3, rng.random(300) * 1e-4, 0)
+    truth = np.stack([steering, np.where(brake > 0, 0, throttle), brake, speed], axis=1)
+    truth = np.array([[float(f"{v:.7G}") for v in row] for row in truth])
+    rows = []
+    for i, values in enumerate(truth):
+        rows.append(parse_row("a.jpg,b.jpg,c.jpg," + ",".join(f"{v:.7G}".replace(".", ",") for v in values), i))
+    assert any(len(row.readings) > 1 for row in rows)
+    np.testing.assert_allclose(settle(rows), truth, atol=1e-9)
+
+
+def test_exponents_are_numbers():
+    assert settle([parse_row("a.jpg,b.jpg,c.jpg,7.9E-05,0,0,1E-06", 1)]) == [(7.9e-5, 0, 0, 1e-6)]
+    assert settle([parse_row("a.jpg,b.jpg,c.jpg,-7,9E-05,0,0,12,5", 1)]) == [(-7.9e-5, 0, 0, 12.5)]
+
+
+def test_the_centre_camera_alone_is_a_row():
+    assert parse_row("IMG/center_1.jpg,,,0.5,0,0,3", 1).images == ("center_1.jpg",)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "a.jpg,b.jpg,c.jpg", "a.jpg,b.jpg,c.jpg,0,0,0", "a.jpg,b.jpg,c.jpg,2,0,0,1", "some text",
+             "a.jpg,b.jpg,c.jpg,nan,0,0,1", "a.jpg,b.jpg,0,0,0,1", "a.jpg,b.jpg,c.jpg,x,0,0,1"]
+)  # fmt: skip
+def test_what_is_no_row_is_none(line):
+    assert parse_row(line, 1) is None
+
+
+def test_a_line_cut_short_and_lines_of_another_kind_are_left_out_and_told(tmp_path):
+    folder = make_log(tmp_path / "log")
+    path = folder / "driving_log.csv"
+    text = path.read_text()
+    path.write_text("remark\n" + text[:-6])
+    with pytest.warns(UserWarning, match=r"last line is cut short; 1 lines are no rows .*\(line 1\).*with 3 rows"):
+        log = read_log(folder)
+    np.testing.assert_allclose(readings(log), numbers(4)[:3], atol=1e-6)
+
+
+def test_missing_images_are_named_the_first_five_of_them(tmp_path):
+    folder = make_log(tmp_path / "log", 8)
+    for stamp in stamps(8)[:7]:
+        (folder / "IMG" / f"left_{stamp}.jpg").unlink()
+    with pytest.warns(UserWarning, match=rf"7 images are missing \(left_{stamps(1)[0]}.*and 2 more\).*with 1 rows"):
+        assert len(read_log(folder).rows) == 1
+    for image in (folder / "IMG").iterdir():
+        image.unlink()
+    with pytest.raises(UserError, match=r"no usable row: 24 images are missing .*Put the images into .*IMG"):
+        read_log(folder)
+
+
+def test_no_log_is_told_and_one_further_down_is_suggested(tmp_path):
+    with pytest.raises(UserError, match=r"no driving_log\.csv in .*give the folder"):
+        read_log(tmp_path)
+    make_log(tmp_path / "data")
+    with pytest.raises(UserError, match=rf"did you mean {tmp_path}/data\?"):
+        read_log(tmp_path)
+    assert read_log(tmp_path / "data" / "driving_log.csv").folder == tmp_path / "data"
+
+
+def test_a_pause_or_a_clock_that_runs_back_begins_another_drive(tmp_path):
+    folder = make_log(tmp_path / "log", 6)
+    path = folder / "driving_log.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[3:], *lines[:3]]) + "\n")
+    assert [len(drive) for drive in read_log(folder).drives()] == [3, 3]
+
+
+def test_images_whose_names_tell_no_time_are_taken_at_the_usual_pace(tmp_path):
+    folder = make_log(tmp_path / "log")
+    path = folder / "driving_log.csv"
+    for i, stamp in enumerate(stamps(4)):
+        for camera in ("center", "left", "right"):
+            (folder / "IMG" / f"{camera}_{stamp}.jpg").rename(folder / "IMG" / f"{camera}{i}.jpg")
+        path.write_text(path.read_text().replace(f"_{stamp}", str(i)))
+    with pytest.warns(UserWarning, match="tell no time"):
+        log = read_log(folder)
+    assert log.gap_s == pytest.approx(1 / 15)
+    assert len(log.drives()) == 1
+
+
+def test_what_the_writer_wrote_is_read_again(tmp_path):
+    image, taken = b"\xff\xd8 some jpeg", datetime(2026, 1, 2, 3, 4, 5, 678_000)
+    with UdacityLogWriter(tmp_path / "log") as writer:
+        writer.add((image, image, image), taken, steering=-0.25, throttle=7.9e-5, brake=0.0, speed_mps=10.0)
+        writer.add((image, None, None), taken.replace(second=6), steering=1.0, throttle=0.0, brake=0.5, speed_mps=0.0)
+    text = (tmp_path / "log" / "driving_log.csv").read_text()
+    assert text.splitlines()[0].endswith("IMG/right_2026_01_02_03_04_05_678.jpg,-0.25,7.9E-05,0,22.36936")
+    log = read(tmp_path / "log")
+    np.testing.assert_allclose(readings(log), [[-0.25, 7.9e-5, 0, 22.36936], [1, 0, 0.5, 0]], atol=1e-5)
+    assert (log.rows[1].left, log.rows[0].center.read_bytes()) == (None, image)
+
+
+def test_a_crash_within_a_row_costs_that_row_alone(tmp_path):
+    folder = tmp_path / "log"
+    with UdacityLogWriter(folder) as writer:
+        writer.add((b"a", None, None), datetime(2026, 1, 1), steering=0.5, throttle=0, brake=0, speed_mps=1.0)
+    with (folder / "driving_log.csv").open("a") as log:
+        log.write("IMG/center_2026")
+    with pytest.raises(UserError, match="--resume"):
+        UdacityLogWriter(folder)
+    with UdacityLogWriter(folder, resume=True) as writer:
+        writer.add((b"b", None, None), datetime(2026, 1, 1, 1), steering=-0.5, throttle=0, brake=0, speed_mps=1.0)
+    assert [row.steering for row in read(folder).rows] == [0.5, -0.5]
+
+
+def test_a_log_survives_being_a_recording_byte_for_byte(tmp_path):
+    folder = make_log(tmp_path / "log", 5)
+    made = import_log(folder, tmp_path / "recording")
+    assert (made.episodes, made.frames) == (1, 5)
+    assert check_recording(tmp_path / "recording").problems == []
+    recording = Recording.open(tmp_path / "recording", source="udacity")
+    episode = recording.load(0)
+    assert recording.meta["fps"] == pytest.approx(1 / 0.07, abs=1e-3)
+    assert episode.decoded("left").shape == (5, 160, 320, 3)
+    assert (episode.decoded("right")[0, 80, 160] > 150).tolist() == [False, False, True]
+    np.testing.assert_array_equal(episode.label, episode.steering)
+    export_log(tmp_path / "recording", tmp_path / "again")
+    np.testing.assert_allclose(readings(read(tmp_path / "again")), numbers(5), rtol=1e-6)
+    images = sorted(path.name for path in (folder / "IMG").iterdir())
+    assert images == sorted(path.name for path in (tmp_path / "again" / "IMG").iterdir())
+    assert all((folder / "IMG" / n).read_bytes() == (tmp_path / "again" / "IMG" / n).read_bytes() for n in images)
+
+
+def test_side_cameras_and_the_experts_steering_are_columns_of_their_own(tmp_path):
+    import_log(make_log(tmp_path / "log"), tmp_path / "recording")
+    episode = Recording.open(tmp_path / "recording").load(0)
+    labelled = type(episode)(**{**vars(episode), "expert_steering": np.linspace(-1, 1, 4)})
+    again = from_parquet(to_parquet(labelled))
+    assert again.side_frames == episode.side_frames
+    np.testing.assert_allclose(again.label, np.linspace(-1, 1, 4), atol=1e-6)
+    np.testing.assert_array_equal(again.steering, episode.steering)
+    with pytest.raises(ValueError, match="left"):
+        type(episode)(**{**vars(episode), "side_frames": {"left": episode.frames[:2]}})
+
+
+def test_a_damaged_image_is_named(tmp_path):
+    folder = make_log(tmp_path / "log")
+    image = folder / "IMG" / f"right_{stamps(4)[1]}.jpg"
+    image.write_bytes(image.read_bytes()[:300])
+    with pytest.raises(UserError, match=rf"{image.name} is no readable image"):
+        import_log(folder, tmp_path / "recording")
+
+
+def test_the_verbs_say_what_they_did(tmp_path, capsys):
+    folder = make_log(tmp_path / "log")
+    assert import_(ImportConfig(folder, tmp_path / "r")) == 0
+    assert export(ExportConfig(tmp_path / "r", tmp_path / "back")) == 0
+    told = capsys.readouterr().out
+    assert "1 drives, 4 frames" in told
+    assert "driving_log.csv with 4 rows of 1 drives" in told
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/udacity_track")
+def test_the_real_log_is_read_whole():
+    log = read(REAL)
+    assert len(log.rows) == 1800
+    assert len(log.drives()) == 1
+    assert log.gap_s == pytest.approx(0.071, abs=1e-3)
+    values = readings(log)
+    assert (values[:, 0] == 0).mean() == pytest.approx(0.703, abs=1e-3)
+    assert values[:, 3].max() == pytest.approx(30.65264, abs=1e-4)

@@ -1,0 +1,236 @@
+"""A person at a running drive: pause, start over, take the wheel; and what is kept of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
+from nacdrive.drivers import load_expert
+from nacdrive.drivers.human import SILENCE_S, Control
+from nacdrive.drivers.keyboard import RATE, Keyboard
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.carracing.env import make_carracing, to_action
+from nacdrive.rollout.record_episode import record_episode
+from nacdrive.rollout.recorder import corrections, drives
+from nacdrive.rollout.rollout import drive_episode
+from nacdrive.tasks import load_task
+
+GAS, LEFT = 3, 2
+
+
+class Gas:
+    """Steps on it, whatever it sees."""
+
+    def reset(self) -> None:
+        self.asked = 0
+
+    def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
+        self.asked += 1
+        return to_action(GAS, np.array([0, 0, 0, 5, 0], np.float32))
+
+    def neurons(self) -> Mapping[str, Any]:
+        return {}
+
+
+def driven(control: Control, act: Callable[[Tick], None], frames: int = 80, **options: Any) -> list[Tick]:
+    """Ticks of a short drive; ``act`` is told of each, as a person at the page sees it."""
+    ticks: list[Tick] = []
+    world = make_carracing(renderer="fast", max_frames=frames)
+    drive_episode(world, Gas(), 3_000_000, listeners=[ticks.append, act], control=control, **options)
+    return ticks
+
+
+def test_whoever_takes_over_drives_and_the_policy_is_asked_all_the_same() -> None:
+    control = Control()
+
+    def act(tick: Tick) -> None:
+        if tick.step == 4:
+            assert control.take(1)
+            control.hold(1, ["left", "up"])
+        if tick.step == 9:
+            control.release(1)
+
+    ticks = driven(control, act)
+    choices = [tick.action.choice for tick in ticks]
+    assert choices == [GAS] * 5 + [LEFT] * 5 + [GAS] * 10
+    assert [tick.person for tick in ticks] == [False] * 5 + [True] * 5 + [False] * 10
+    assert all((tick.policy is not None and tick.policy.choice == GAS) == tick.person for tick in ticks)
+    assert "taken over" in ticks[5].events and "handed back" in ticks[10].events
+
+
+def test_one_person_at_a_time_has_the_wheel() -> None:
+    control = Control()
+    assert control.take(1) and not control.take(2) and control.take(1)
+    control.hold(2, ["left"])
+    control.release(2)
+    assert control.poll().keys == frozenset() and control.state["person"] == 1
+    control.release(1)
+    assert control.take(2)
+
+
+def test_silence_lets_go_of_the_wheel() -> None:
+    now = [0.0]
+    control = Control(clock=lambda: now[0])
+    told: list[Any] = []
+    control.on_change = lambda: told.append(control.state["person"])
+    control.take(7)
+    control.hold(7, ["up", "nonsense"])
+    now[0] = SILENCE_S - 0.01
+    assert control.poll().keys == {"up"}
+    control.hold(7, ["up"])
+    now[0] += SILENCE_S + 0.01
+    orders = control.poll()
+    assert orders.keys is None and orders.events == ("handed back: nothing heard for 0.5 s",)
+    assert told[-1] is None
+    control.hold(7, ["left"])
+    assert control.poll().keys is None, "who has let go must take the wheel again"
+
+
+def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
+    control = Control()
+    ticks: list[Tick] = []
+
+    def act(tick: Tick) -> None:
+        ticks.append(tick)
+        if tick.step == 3:
+            control.pause()
+
+    drive = threading.Thread(target=driven, args=(control, act))
+    drive.start()
+    while len(ticks) < 4:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    assert len(ticks) == 4 and control.state["paused"]
+    control.resume()
+    drive.join(20)
+    assert [tick.step for tick in ticks] == list(range(20))
+    assert any(event.startswith("paused for 0.") for event in ticks[4].events)
+
+
+def test_starting_over_begins_the_same_track_anew() -> None:
+    control = Control()
+    seen: list[int] = []
+
+    def act(tick: Tick) -> None:
+        seen.append(tick.step)
+        if len(seen) == 6:
+            control.reset()
+
+    ticks = driven(control, act)
+    assert seen == [*range(6), *range(20)]
+    assert ticks[6].events[:2] == ("started", "started over")
+    assert np.array_equal(ticks[0].frame, ticks[6].frame) and ticks[6].t_s == 0
+
+
+def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_when_they_let_go() -> None:
+    class Failing(Gas):
+        def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
+            super().step(frame, t_s)
+            if self.asked > 30:
+                raise ValueError("broken")
+            return to_action(GAS)
+
+    control, ticks = Control(), []
+
+    def act(tick: Tick) -> None:
+        ticks.append(tick)
+        if tick.step == 20:
+            control.take(1)
+        control.hold(1, ["up"])
+        if tick.step == 40:
+            control.release(1)
+
+    world = make_carracing(renderer="fast", max_frames=1000)
+    result = drive_episode(world, Failing(), 3_000_000, listeners=[act], control=control)
+    assert result.failure == "ValueError: broken"
+    assert [tick.action.choice for tick in ticks[31:41]] == [GAS] * 10 and ticks[35].policy is None
+    assert {tick.action.choice for tick in ticks[44:]} == {4} and ticks[-1].events == ("stopped safely",)
+
+
+def test_without_a_driver_the_drive_waits_for_a_person() -> None:
+    control = Control(needs_person=True)
+    assert control.poll(wait=False).paused
+    world, ticks = make_carracing(renderer="fast", max_frames=40), []
+    options = {"source": "carracing", "driver": "keyboard", "listeners": [ticks.append], "control": control}
+    episodes: list[Any] = []
+    drive = threading.Thread(target=lambda: episodes.append(record_episode(world, None, 3_000_000, **options)))
+    drive.start()
+    time.sleep(0.2)
+    assert not ticks
+    control.take(1)
+    while drive.is_alive():
+        control.hold(1, ["up"])
+        time.sleep(0.05)
+    assert [tick.action.choice for tick in ticks] == [GAS] * 10
+    assert episodes[0].expert_choice.tolist() == [GAS] * 10 and episodes[0].driver == "keyboard"
+
+
+def test_take_overs_are_kept_as_corrections_that_a_training_takes(tmp_path: Path) -> None:
+    control, folder = Control(), tmp_path / "corrections"
+
+    def act(tick: Tick) -> None:
+        if tick.step in (2, 10):
+            control.take(1)
+        control.hold(1, ["left"])
+        if tick.step in (6, 13):
+            control.release(1)
+
+    with corrections(folder, source="carracing", fps=12.5) as keeper:
+        ticks: list[Tick] = []
+        world = make_carracing(renderer="fast", max_frames=80)
+        assert not folder.exists(), "nothing is made before there is something to keep"
+        drive_episode(world, Gas(), 3_000_001, listeners=[ticks.append, act, keeper], control=control)
+    recording = Recording.open(folder)
+    first, second = sorted((recording.load(i) for i in range(2)), key=lambda episode: float(episode.t_s[0]))
+    assert (len(first), len(second)) == (4, 3)
+    assert first.choice.tolist() == first.expert_choice.tolist() == [LEFT] * 4
+    assert first.meta["policy"]["choice"] == [GAS] * 4
+    assert first.t_s.tolist() == [tick.t_s for tick in ticks[3:7]]
+    assert np.array_equal(first.decoded()[0], ticks[3].frame)
+    samples = load_task("carracing").load([folder])
+    assert sorted(sample.fields["target"].tolist() for sample in samples) == [[LEFT] * 3, [LEFT] * 4]
+
+
+def test_a_whole_drive_is_kept_with_the_experts_labels_and_a_second_one_beside_it(tmp_path: Path) -> None:
+    for number in (1, 2):
+        expert = load_expert("geometric")
+        with drives(tmp_path / "d", source="carracing", fps=12.5, driver="gas", teacher=expert.name) as keeper:
+            world = make_carracing(renderer="fast", max_frames=240)
+            drive_episode(world, Gas(), 3_000_000, listeners=[keeper], expert=expert.new_episode)
+        recording = Recording.open(tmp_path / "d")
+        assert len(recording) == number
+    episode = recording.load(1)
+    assert set(episode.choice) == {GAS} and set(episode.expert_choice) - {GAS}
+    assert episode.meta["ended"] == "time is up"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thing.txt").write_text("not ours")
+    with pytest.raises(UserError, match="holds no recording"):
+        drives(tmp_path / "other", source="carracing", fps=12.5, driver="gas", teacher=None)
+
+
+def test_keys_turn_a_wheel_by_degrees_and_let_it_come_back() -> None:
+    keyboard = Keyboard(spaces.Box(-1, 1, (2,), np.float32))
+    at = [keyboard.action(["right", "up"], k * 0.05) for k in range(12)]
+    assert at[0].steering == 0 and np.allclose(np.diff([action.steering for action in at[:6]]), RATE * 0.05)
+    assert at[-1] == Action(1.0, 1.0, 0.0)
+    assert keyboard.action(["left"], 0.6).steering == pytest.approx(-RATE * 0.05), "the far side begins at the middle"
+    back = [keyboard.action(["down"], 0.65 + k * 0.05) for k in range(20)]
+    assert back[-1] == Action(0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [([], 0), (["right", "up"], 1), (["left", "down"], 2), (["up"], 3), (["down"], 4), (["up", "down"], 0)],
+)
+def test_keys_choose_among_the_five_actions(keys: list[str], name: int) -> None:
+    assert Keyboard(spaces.Discrete(5)).action(keys, 0.0).choice == name

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.ppo_file import load_policy, save_policy
+from nacdrive.drivers.ppo_network import PolicyNet
+from tests.helpers.expert_cases import ABOUT
+
+
+def test_saved_policy_comes_back_with_equal_scores(tmp_path: Path) -> None:
+    net = PolicyNet()
+    save_policy(tmp_path / "p.pt", net, ABOUT)
+    again, about = load_policy(tmp_path / "p.pt")
+    stacks = torch.randint(0, 256, (8, 4, 48, 48), dtype=torch.uint8)
+    torch.testing.assert_close(again(stacks), net(stacks))
+    assert about == ABOUT
+
+
+def test_network_has_154k_parameters_with_its_critic() -> None:
+    assert sum(p.numel() for p in PolicyNet().parameters()) + 257 == 154_454
+
+
+@pytest.mark.parametrize("content", [b"", b"no policy", b"PK\x03\x04 damaged"])
+def test_damaged_file_gives_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "p.pt").write_bytes(content)
+    with pytest.raises(UserError, match="no exported policy"):
+        load_policy(tmp_path / "p.pt")
+
+
+def test_truncated_file_gives_one_sentence(policy: Path) -> None:
+    policy.write_bytes(policy.read_bytes()[:-1000])
+    with pytest.raises(UserError, match="damaged"):
+        load_policy(policy)
+
+
+def test_other_tensors_are_refused(tmp_path: Path) -> None:
+    torch.save({"weights": torch.zeros(3)}, tmp_path / "p.pt")
+    with pytest.raises(UserError, match="no exported policy"):
+        load_policy(tmp_path / "p.pt")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"about": json.dumps(ABOUT | {"env": "LunarLander-v3"})}, "trained on LunarLander-v3"),
+        ({"version": 99}, "format 99"),
+        ({"about": json.dumps(ABOUT | {"actions": "continuous"})}, "do not fit"),
+    ],
+)
+def test_policy_of_something_else_is_refused(policy: Path, change: dict, sentence: str) -> None:
+    torch.save(torch.load(policy, weights_only=True) | change, policy)
+    with pytest.raises(UserError, match=sentence):
+        load_policy(policy)
+
+
+def test_missing_file_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        load_policy(tmp_path / "none.pt")

@@ -1,0 +1,139 @@
+"""A policy drives step by step as its network sees a whole sequence, and survives its file."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.common.errors import UserError
+from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
+
+ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
+
+
+def new_policy(model="nac-steady", window=3, **more):
+    torch.manual_seed(0)
+    return Policy.new(PolicyConfig("carracing", model, ACTIONS, window=window, strides=(3, 2, 2), **more))
+
+
+def frames_of(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, 96, 96, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("model", ["nac-exact", "nac-euler", "nac-steady", "lstm", "mha"])
+def test_driving_step_by_step_equals_the_network_on_the_sequence(model):
+    policy, frames = new_policy(model), frames_of(7)
+    t = np.arange(7) * 0.08
+    for _ in range(2):  # a second episode must not remember the first
+        policy.reset()
+        driven = np.stack([policy.step(frame, t_s).logits for frame, t_s in zip(frames, t, strict=True)])
+    with torch.no_grad():
+        whole = policy.network(torch.from_numpy(frames)[None], torch.from_numpy(t)[None])[0].numpy()
+    np.testing.assert_allclose(driven, whole, atol=1e-4)
+
+
+def test_the_action_is_that_of_the_best_score():
+    policy = new_policy()
+    action = policy.step(frames_of(1)[0], 0.0)
+    assert action.choice == int(np.argmax(action.logits))
+    assert (action.steering, action.throttle, action.brake) == ACTIONS[action.choice]
+
+
+def test_neurons_are_those_of_the_last_decision():
+    policy, frames = new_policy(), frames_of(5)
+    assert policy.neurons() == {}
+    for i, frame in enumerate(frames):
+        policy.step(frame, i * 0.08)
+    states = policy.neurons()
+    assert set(states) >= {"phi", "omega", "t", "logits", "weights", "q", "k", "v", "inter", "command"}
+    assert states["phi"].shape == (16, 3)
+    np.testing.assert_allclose(states["weights"].sum(axis=-1), 1.0, atol=1e-5)
+    assert new_policy("lstm").neurons() == {}
+    assert new_policy("lstm").circuit() is None
+    json.dumps(policy.circuit(), allow_nan=False)
+
+
+def test_scores_can_be_differentiated_down_to_the_last_convolution():
+    policy, seen = new_policy(), []
+    policy.last_conv.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    frames = torch.from_numpy(frames_of(3)).float()[None].requires_grad_()
+    policy.network(frames, torch.tensor([[0.0, 0.08, 0.16]]))[0, -1, 2].backward()
+    assert frames.grad is not None
+    assert frames.grad.abs().sum() > 0
+    assert seen[0].shape[:2] == (3, 30)
+
+
+def test_masked_rows_are_not_seen():
+    policy, frame = new_policy(masked_rows=(84, 96)), frames_of(1)[0]
+    one = policy.step(frame, 0.0).logits
+    other = frame.copy()
+    other[84:] = 255 - other[84:]
+    policy.reset()
+    np.testing.assert_array_equal(policy.step(other, 0.0).logits, one)
+
+
+def test_a_frame_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"\(96, 96, 3\)"):
+        new_policy().step(np.zeros((48, 48, 3), np.uint8), 0.0)
+
+
+def test_a_saved_policy_drives_as_before(tmp_path):
+    policy, frames = new_policy("nac-euler", window=4), frames_of(3)
+    save_policy(policy, tmp_path / "nac_euler.pt", {"seed": 7})
+    loaded = load_policy(tmp_path / "nac_euler.pt", expect_task="carracing")
+    assert (loaded.name, loaded.task, loaded.repeat, loaded.meta) == ("nac_euler", "carracing", 4, {"seed": 7})
+    assert loaded.config == policy.config
+    for i, frame in enumerate(frames):
+        np.testing.assert_array_equal(loaded.step(frame, i * 0.08).logits, policy.step(frame, i * 0.08).logits)
+
+
+def damaged(path, kind):
+    content = path.read_bytes()
+    if kind == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "text":
+        path.write_text("not a model")
+    elif kind == "foreign":
+        torch.save({"weights": torch.zeros(3)}, path)
+    elif kind == "pickle":
+        torch.save(PolicyConfig("carracing", "lstm", ACTIONS), path)
+    elif kind == "old":
+        torch.save({**torch.load(path, weights_only=True), "version": 0}, path)
+    elif kind == "tensor missing":
+        stored = torch.load(path, weights_only=True)
+        stored["tensors"].popitem()
+        torch.save(stored, path)
+    elif kind == "other config":
+        stored = torch.load(path, weights_only=True)
+        torch.save({**stored, "config": json.dumps({**json.loads(stored["config"]), "wheels": 6})}, path)
+    elif kind == "missing":
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["truncated", "empty", "text", "foreign", "pickle", "old", "tensor missing", "other config", "missing"],
+)
+def test_a_bad_model_file_is_told_in_one_sentence(tmp_path, kind):
+    path = tmp_path / "nac_steady.pt"
+    save_policy(new_policy(), path)
+    damaged(path, kind)
+    with pytest.raises(UserError, match=r"nac_steady\.pt") as error:
+        load_policy(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_of_another_task_is_refused(tmp_path):
+    save_policy(new_policy(), tmp_path / "m.pt")
+    with pytest.raises(UserError, match="trained for 'carracing', not for 'udacity'"):
+        load_policy(tmp_path / "m.pt", expect_task="udacity")
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta"])
+def test_an_unknown_device_is_told(tmp_path, device):
+    save_policy(new_policy(), tmp_path / "m.pt")
+    with pytest.raises(UserError, match="device"):
+        load_policy(tmp_path / "m.pt", device=device)

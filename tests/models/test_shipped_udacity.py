@@ -1,0 +1,30 @@
+"""The policies in agents/udacity steer as the geometric driver does, on roads under skies that no training saw."""
+
+import numpy as np
+import pytest
+
+from nacdrive.common.paths import find_model
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.models import load_policy
+from nacdrive.rollout.lake_drive import drive_lake
+from nacdrive.rollout.record_config import LakeDrive
+
+
+@pytest.fixture(scope="module")
+def drives():
+    how = LakeDrive("both", seconds=6.0, sides=False)
+    return [drive_lake(how, POLICY_TEST.start + 500 + k) for k in range(2)]
+
+
+@pytest.mark.parametrize("model", ["nac-steady", "nac-exact", "nac-euler"])
+def test_a_shipped_policy_steers_as_the_geometric_driver(model, drives):
+    path = find_model(model, "udacity")
+    policy = load_policy(path, expect_task="udacity")
+    assert policy.config.model == model
+    assert all(path.with_suffix(ending).exists() for ending in (".md", ".metrics.jsonl"))
+    for drive in drives:
+        policy.reset()
+        steered = [policy.step(f, float(t)).steering for f, t in zip(drive.decoded(), drive.t_s, strict=True)]
+        error = np.abs(np.array(steered) - drive.label).mean()
+        assert error < 0.06
+        assert error < 0.6 * np.abs(drive.label).mean()

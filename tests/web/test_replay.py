@@ -1,0 +1,199 @@
+"""Recordings on the page: the server's answers, and the player in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.images import encode_png
+from nacdrive.viz.recorded import recorded_ticks
+from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
+from nacdrive.web.replay import ReplayServer, film, numbers
+from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, road
+from tests.web.test_page import shows, text, until
+
+STEPS = 60
+
+
+def run_of(name: str, shift: int = 0, circuit: bool = True) -> ReplaySource:
+    def load(number: int) -> list[Any]:
+        ticks = [make_tick(step + shift, episode=number, circuit=circuit) for step in range(STEPS)]
+        return [make_tick(i, episode=number, action=tick.action, neurons=tick.neurons) for i, tick in enumerate(ticks)]
+
+    labels = [EpisodeLabel(700 + i, STEPS, 60.0, "ppo") for i in range(2)]
+    return ReplaySource(name, labels, load, CHOICES, CIRCUIT if circuit else None)
+
+
+@pytest.fixture
+def replay() -> Iterator[ReplayServer]:
+    with ReplayServer([run_of("steady"), run_of("exact", shift=20)], port=0) as server:
+        yield server
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return bytes(answer.read())
+
+
+def make_episode(steps: int = 12) -> Episode:
+    choice = np.arange(steps) % 5
+    return Episode(
+        frames=[encode_png(road(step)) for step in range(steps)],
+        t_s=np.arange(steps) * 0.08,
+        choice=choice,
+        steering=np.array([0, 1, -1, 0, 0])[choice],
+        throttle=np.array([0, 0, 0, 1, 0])[choice],
+        brake=np.array([0, 0, 0, 0, 0.8])[choice],
+        reward=np.full(steps, 2.0),
+        speed_mps=np.linspace(0, 30, steps),
+        expert_choice=np.full(steps, 2),
+        expert_logits=np.tile(np.array([0, 0, 3, 0, 0], dtype=np.float32), (steps, 1)),
+        seed=5,
+        source="carracing",
+        driver="nac_steady",
+        episode_return=2.0 * steps,
+    )
+
+
+def test_recorded_ticks_tell_what_was_driven_and_what_the_expert_would_have_done() -> None:
+    ticks = recorded_ticks(make_episode())
+    assert np.array_equal(ticks[3].frame, road(3))
+    assert (ticks[1].action.steering, ticks[1].action.choice, ticks[1].action.logits) == (1.0, 1, None)
+    assert ticks[1].expert is not None and (ticks[1].expert.steering, ticks[1].expert.choice) == (-1.0, 2)
+    assert ticks[2].action.logits is not None, "where both agree the scores are those of what was driven"
+    assert ticks[-1].episode_return == 24.0 and ticks[-1].done
+    assert [tick.budget_ms for tick in ticks] == pytest.approx([80.0] * 12)
+
+
+def test_a_replayed_correction_shows_the_person_and_the_policy_beside() -> None:
+    beside = {"steering": [0.0] * 11 + [None], "throttle": [1.0] * 12, "brake": [0.0] * 12, "choice": [3] * 12}
+    ticks = recorded_ticks(replace(make_episode(), driver="keyboard", meta={"policy": beside}))
+    assert all(tick.person and tick.expert is None for tick in ticks)
+    assert ticks[1].action.choice == 1 and ticks[1].policy is not None and ticks[1].policy.choice == 3
+    assert ticks[-1].policy is None, "it had failed"
+
+
+def test_a_continuous_teacher_is_shown_beside_the_steering() -> None:
+    label = np.linspace(-1, 1, 12, dtype=np.float32)
+    unknown = {"choice": np.full(12, -1), "expert_choice": np.full(12, -1), "expert_logits": None}
+    ticks = recorded_ticks(replace(make_episode(), source="udacity", expert_steering=label, **unknown))
+    assert [tick.expert.steering for tick in ticks if tick.expert] == pytest.approx(label.tolist())
+    assert ticks[0].action.choice is None
+
+
+def test_unknown_decision_times_are_nothing_on_the_page() -> None:
+    first = numbers(recorded_ticks(make_episode()))["rows"][0]
+    assert json.dumps(first, allow_nan=False)
+
+
+def test_the_listing_names_runs_and_episodes(replay: ReplayServer) -> None:
+    said = json.loads(get(replay.url + "replay/runs"))
+    assert [run["name"] for run in said["runs"]] == ["steady", "exact"]
+    assert said["runs"][0]["episodes"][1] == {"seed": 701, "steps": STEPS, "return": 60.0, "driver": "ppo"}
+
+
+@pytest.mark.parametrize("path", ["2/0/rows", "0/2/rows", "0/0/nothing", "-1/0/rows", "0/9/ticks", "0/9/video.mp4"])
+def test_what_is_not_there_is_404(replay: ReplayServer, path: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(f"{replay.url}replay/{path}")
+
+
+def test_a_chunk_past_the_end_is_empty_and_a_huge_one_is_cut(replay: ReplayServer) -> None:
+    assert get(replay.url + "replay/0/0/ticks?from=999&count=5") == b""
+    assert len(get(replay.url + "replay/0/0/ticks?from=-5&count=100000")) > 1000
+
+
+def test_few_episodes_are_kept_in_memory() -> None:
+    loads: list[int] = []
+    run = ReplaySource(
+        "x", [EpisodeLabel(i, 1, 0.0, "ppo") for i in range(20)], lambda i: loads.append(i) or [make_tick(0)]
+    )  # type: ignore[func-returns-value]
+    shelf = EpisodeCache([run])
+    for i in [*range(20), 19, 0]:
+        shelf.ticks(0, i)
+    assert loads == [*range(20), 0]
+
+
+def test_the_film_is_an_mp4(tmp_path: Path) -> None:
+    film([make_tick(step) for step in range(5)], tmp_path / "a.mp4", "steady")
+    assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_the_player_plays_pauses_seeks_and_steps(replay: ReplayServer, open_page: Callable[..., Any]) -> None:
+    page = open_page(replay.url)
+    until(page, "document.getElementById('state').textContent.startsWith('Replay')")
+    until(page, "Number(document.getElementById('step').textContent) > 2")
+    page.keyboard.press("Space")
+    until(page, "document.getElementById('state').textContent === 'Paused'")
+    page.keyboard.press("End")
+    shows(page, make_tick(STEPS - 1))
+    page.keyboard.press(",")
+    shows(page, make_tick(STEPS - 2))
+    page.keyboard.press("Home")
+    shows(page, make_tick(0))
+    for _ in range(3):
+        page.keyboard.press(".")
+    tick = make_tick(3)
+    shows(page, tick)
+    assert text(page, "#steering output") == f"right {tick.action.steering:.2f}"
+    assert text(page, "#speed") == f"{tick.speed_mps:.1f}"
+    page.fill("#player input[type=range]", "1.5")
+    shows(page, make_tick(30))
+    assert page.faults == []
+
+
+def test_at_eight_times_the_speed_the_episode_ends_eight_times_sooner(
+    replay: ReplayServer, open_page: Callable[..., Any]
+) -> None:
+    page = open_page(replay.url)
+    until(page, "document.getElementById('player').querySelectorAll('option').length > 5")
+    page.select_option("#player [aria-label='Speed of the replay']", "8")
+    until(page, f"document.getElementById('step').textContent === '{STEPS - 1}'")
+    until(page, "document.getElementById('state').textContent === 'Paused'")
+
+
+def test_two_runs_stand_on_one_axis(replay: ReplayServer, open_page: Callable[..., Any]) -> None:
+    page = open_page(replay.url)
+    until(page, "Number(document.getElementById('step').textContent) > 0")
+    page.keyboard.press("Space")
+    page.keyboard.press("Home")
+    before = page.evaluate("document.getElementById('strips').toDataURL()")
+    page.select_option("#player [aria-label='Episode to compare with']", "1/0")
+    page.wait_for_selector("#legend-b")
+    assert "exact" in text(page, "#legend-b-name")
+    until(page, "(was) => document.getElementById('strips').toDataURL() !== was", before)
+    assert page.faults == []
+
+
+def test_the_view_is_saved_as_png_and_the_episode_as_mp4(
+    replay: ReplayServer, open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = open_page(replay.url)
+    until(page, "Number(document.getElementById('step').textContent) > 0")
+    for button, magic in (("#png", b"\x89PNG"), ("[aria-label='Save this episode as mp4']", b"ftyp")):
+        with page.expect_download(timeout=60_000) as saved:
+            page.click(button)
+        saved.value.save_as(tmp_path / "saved")
+        assert magic in (tmp_path / "saved").read_bytes()[:12]
+    assert page.faults == []
+
+
+def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
+    from nacdrive.cli.replay import ReplayConfig, run
+
+    with pytest.raises(UserError):
+        run(ReplayConfig(recordings=(tmp_path / "nothing",)))
+    with pytest.raises(UserError, match="--saliency-every"):
+        ReplayConfig(recordings=(tmp_path,), saliency_every=-1)
+    with pytest.raises(UserError, match="name a recording"):
+        ReplayConfig(recordings=())

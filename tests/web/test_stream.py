@@ -1,0 +1,194 @@
+"""The stream without a browser: what is sent, to whom, and that nobody slows the loop."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from simple_websocket import Client
+
+from nacdrive.common.errors import UserError
+from nacdrive.web import LiveServer
+from nacdrive.web.protocol import pack
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Stage
+from tests.helpers.ticks import CHOICES, make_tick
+from tests.helpers.web_clients import WholeClient
+
+
+def join(server: LiveServer) -> Client:
+    return WholeClient(server.url.replace("http", "ws") + "stream", headers={"Origin": "http://127.0.0.1"})
+
+
+def head(message: bytes) -> dict[str, Any]:
+    (length,) = struct.unpack_from("<I", message)
+    return json.loads(message[4 : 4 + length])
+
+
+def rows_until(viewer: Client, step: int, answer: bool = True) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    while not rows or rows[-1]["step"] < step:
+        message = viewer.receive(5)
+        assert message is not None
+        if isinstance(message, bytes):
+            rows += [dict(zip(COLUMNS, row, strict=True)) for row in head(message)["rows"]]
+            if answer:
+                viewer.send("a")
+    return rows
+
+
+def test_every_tick_reaches_a_viewer_in_numbers_even_those_whose_frames_are_skipped(server: LiveServer) -> None:
+    viewer = join(server)
+    for step in range(200):
+        server.publish(make_tick(step, circuit=False, saliency=False))
+    rows = rows_until(viewer, 199)
+    assert [row["step"] for row in rows] == list(range(200))
+    assert rows[7]["steering"] == make_tick(7).action.steering
+
+
+def test_a_viewer_that_comes_late_gets_the_last_half_minute(server: LiveServer) -> None:
+    for step in range(100):
+        server.publish(make_tick(step, circuit=False))
+    assert [row["step"] for row in rows_until(join(server), 99)] == list(range(100))
+
+
+def test_a_frozen_viewer_gets_two_messages_and_no_more(server: LiveServer) -> None:
+    frozen, brisk = join(server), join(server)
+    for step in range(60):
+        server.publish(make_tick(step))
+        time.sleep(0.005)
+    rows_until(brisk, 59)
+    got = []
+    while (message := frozen.receive(0.3)) is not None:
+        got += [message] if isinstance(message, bytes) else []
+    assert len(got) == 2
+
+
+def test_five_viewers_get_every_frame_at_twenty_a_second(server: LiveServer) -> None:
+    frames: dict[int, set[int]] = {number: set() for number in range(5)}
+
+    def watch(number: int, viewer: Client) -> None:
+        while (message := viewer.receive(3)) is not None:
+            if isinstance(message, bytes):
+                said = head(message)
+                frames[number].add(said.get("frame_seq", 0))
+                viewer.send("a")
+                if said.get("frame_seq") == 40:
+                    return
+
+    watchers = [threading.Thread(target=watch, args=(number, join(server))) for number in range(5)]
+    for watcher in watchers:
+        watcher.start()
+    for step in range(40):
+        server.publish(make_tick(step))
+        time.sleep(0.05)
+    for watcher in watchers:
+        watcher.join(10)
+    assert min(map(len, frames.values())) >= 36
+
+
+def test_publishing_takes_microseconds_with_a_frozen_viewer(server: LiveServer) -> None:
+    frozen = join(server)
+    ticks = [make_tick(step) for step in range(100)]
+    spent = []
+    for tick in ticks:
+        began = time.perf_counter()
+        server.publish(tick)
+        spent.append(time.perf_counter() - began)
+    assert np.median(spent) < 200e-6
+    assert frozen.connected
+
+
+def test_a_frozen_viewer_that_wakes_up_sees_the_newest_frame(server: LiveServer) -> None:
+    viewer = join(server)
+    server.publish(make_tick(0))
+    rows_until(viewer, 0, answer=False)
+    for step in range(1, 50):
+        server.publish(make_tick(step))
+    while (message := viewer.receive(0.3)) is not None:
+        last = message
+    for _ in range(2):
+        viewer.send("a")
+    while (message := viewer.receive(0.3)) is not None:
+        last = message
+    assert isinstance(last, bytes)
+    assert head(last)["frame_seq"] == 50
+
+
+def test_the_axis_runs_on_over_the_episodes() -> None:
+    stage = Stage()
+    for episode in range(2):
+        for step in range(10):
+            stage.publish(make_tick(step, episode=episode, circuit=False))
+    seen = stage.glimpse(0, 0, -1, 0)
+    assert seen is not None
+    clock = [row[COLUMNS.index("clock_s")] for row in seen.rows]
+    assert np.allclose(np.diff(clock), 0.05)
+
+
+def test_history_stays_bounded() -> None:
+    stage = Stage()
+    tick = make_tick(0, circuit=False, events=("off road",))
+    for _ in range(HISTORY_ROWS + 500):
+        stage.publish(tick)
+    seen = stage.glimpse(0, 0, -1, 0)
+    assert seen is not None
+    assert len(seen.rows) == HISTORY_ROWS
+    assert len(seen.events) <= 300
+
+
+def test_numbers_that_are_not_finite_become_nothing(server: LiveServer) -> None:
+    viewer = join(server)
+    server.publish(make_tick(0, speed_mps=float("nan"), reward=float("inf")))
+    (row,) = rows_until(viewer, 0)
+    assert row["speed_mps"] is None
+    assert row["reward"] is None
+
+
+def test_large_neuron_arrays_travel_as_bytes_between_their_bounds() -> None:
+    values = np.linspace(-3, 5, 5000, dtype=np.float32).reshape(10, 500)
+    packed = pack(make_tick(0, neurons={"inter": values}), 1)
+    (part,) = [part for part in packed.parts if part["name"] == "neurons.inter"]
+    assert (part["kind"], part["lo"], part["hi"], part["shape"]) == ("u8", -3.0, 5.0, [10, 500])
+
+
+def test_missed_ticks_are_counted_for_all_viewers_alike(server: LiveServer) -> None:
+    for step in range(5):
+        server.publish(make_tick(step, circuit=False, decision_ms=80.0 if step in (1, 3) else 5.0))
+    assert rows_until(join(server), 4)[-1]["missed"] == 2
+
+
+def test_hello_tells_the_names_of_the_choices() -> None:
+    with LiveServer(port=0, title="x", choices=CHOICES) as server:
+        hello = join(server).receive(2)
+        assert isinstance(hello, str)
+        assert json.loads(hello)["choices"] == list(CHOICES)
+
+
+def test_a_port_in_use_is_one_sentence_that_names_the_option() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match=r"port \d+ is in use.*--port"):
+            LiveServer(port=taken.getsockname()[1]).start()
+
+
+def test_a_foreign_address_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="--host"):
+        LiveServer(host="192.0.2.1", port=0).start()
+
+
+def test_a_server_can_be_started_again_on_its_port() -> None:
+    first = LiveServer(port=0)
+    first.start()
+    viewer = join(first)
+    first.stop()
+    assert viewer.receive(2) is not None
+    second = LiveServer(port=first.port)
+    second.start()
+    second.stop()
