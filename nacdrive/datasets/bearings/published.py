@@ -23,8 +23,8 @@ class PublishedBearing:
 
     The columns follow ``nacdrive.datasets.bearings.features.FEATURES``, with two differences that cannot be undone
     without the raw recordings: dominant frequencies are in a unit of the authors' own (6 .. 74 for XJTU-SY, 20 .. 87
-    for HUST), and the energies belong to scales that are not published. Times and labels are as published, and wrong for
-    XJTU-SY: its minutes were joined in the order of their file names as text (docs/data.md).
+    for HUST), and the energies belong to scales that are not published. Times and labels are as published, and
+    wrong for XJTU-SY: its minutes were joined in the order of their file names as text (docs/data.md).
     """
 
     name: str
