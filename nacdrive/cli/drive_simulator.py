@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nacdrive.cli.drive import DriveConfig
-    from nacdrive.drivers.base import Saliency
+    from nacdrive.drivers.roles import Saliency
     from nacdrive.drivers.tick import Listener
     from nacdrive.envs.udacity import Bridge
     from nacdrive.models.policy import Policy

@@ -25,3 +25,7 @@ class Action:
     """Index of the chosen action where the driver chooses among a few; None where it is continuous."""
     logits: NDArray[np.float32] | None = None
     """Scores of all choices, shape [choices]."""
+    human: bool = False
+    """Whether a person decided it."""
+    policy: Action | None = None
+    """What the driver would have done, where a person drives in its stead."""

@@ -1,47 +1,80 @@
-"""Who takes part in a closed loop: the world that is driven, the driver, an expert that rides along."""
+"""Who decides. A policy, an expert, pure pursuit, a person are Drivers; wrappers change what another one does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-Frame = NDArray[np.uint8]
 Saliency = Callable[[Frame], NDArray[np.float32]]
+"""[height, width, 3] -> where a policy looks, [height, width] in 0 .. 1."""
 
 
 class Driver(Protocol):
-    """Who decides: a policy, or an expert that drives itself."""
+    """All that the loop asks of whoever decides; a user's own driver needs nothing else."""
 
-    def reset(self) -> None:
+    name: str
+    """For people, such as ``nac_steady``."""
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Forget the episode before; ``env`` has just been reset."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """Decide on one frame."""
+
+
+class DriverWrapper:
+    """Changes what another driver does; what it does not change it hands on."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.name = driver.name
+
+    def reset(self, env: DrivingEnv) -> None:
         """Forget the episode before."""
+        self.driver.reset(env)
 
-    def step(self, frame: Frame, t_s: float, speed_mps: float | None = None) -> Action:
-        """Decide on one frame, taken ``t_s`` seconds after the episode began."""
+    def act(self, frame: Frame, info: Info) -> Action:
+        """Decide on one frame."""
+        return self.driver.act(frame, info)
 
-    def neurons(self) -> Mapping[str, NDArray[np.float32]]:
-        """Named neuron states of the last decision; empty where there are none."""
+    @property
+    def finished(self) -> bool:
+        """Whether the episode shall end, such as after a safety stop."""
+        return bool(getattr(self.driver, "finished", False))
+
+    @property
+    def failure(self) -> str | None:
+        """Why a safety stop drives; None while it does not."""
+        reason: str | None = getattr(self.driver, "failure", None)
+        return reason
+
+    def take_events(self) -> tuple[str, ...]:
+        """What there is to say since the last decision; said once."""
+        take = getattr(self.driver, "take_events", None)
+        return take() if take is not None else ()
 
 
-class Observer(Protocol):
-    """An expert that rides along: it sees every frame and says what it would have done."""
+class FollowExpert:
+    """Does what the expert that rides along would do: for recordings, under wrappers that disturb it."""
 
-    def observe(self, frame: Frame) -> Action:
-        """The expert's action for ``frame``."""
+    def __init__(self, name: str = "expert") -> None:
+        self.name = name
 
+    def reset(self, env: DrivingEnv) -> None:
+        """Nothing to forget."""
 
-class World(Protocol):
-    """What is driven: a Gymnasium environment whose ``info`` tells time, speed and progress."""
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The expert's action of this frame.
 
-    action_space: Any
-    """Discrete: one of a few choices; Box(2): steering and throttle, each -1 .. 1, negative throttle brakes."""
-
-    def reset(self, *, seed: int | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Start the track of ``seed``."""
-
-    def step(self, action: Any, /) -> tuple[Frame, Any, bool, bool, dict[str, Any]]:
-        """Carry out one decision."""
+        Raises:
+            RuntimeError: if no expert rides along.
+        """
+        if "expert_action" not in info:
+            raise RuntimeError("no expert rides along: give rollout(expert=...)")
+        return info["expert_action"]

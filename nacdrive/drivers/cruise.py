@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, Frame
+from nacdrive.drivers.roles import Driver, Frame
 from nacdrive.drivers.speed_control import SpeedController
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Frame, Observer, World
+from nacdrive.drivers.roles import Frame, Observer, World
 
 
 class ExpertDriver:

@@ -10,9 +10,9 @@ from typing import Any
 from gymnasium import spaces
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, Frame
 from nacdrive.drivers.commands import chooses
 from nacdrive.drivers.keyboard import Keyboard
+from nacdrive.drivers.roles import Driver, Frame
 from nacdrive.drivers.safety_stop import POLICY_FAILURES, SafetyStop, checked
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_jpeg
-from nacdrive.drivers.base import Driver
 from nacdrive.drivers.pure_pursuit_track import LakeDriver, TrackPursuit
+from nacdrive.drivers.roles import Driver
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.rollout.record_config import LakeDrive

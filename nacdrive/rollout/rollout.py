@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nacdrive.drivers.base import Driver, Frame, Observer, Saliency, World
 from nacdrive.drivers.commands import command
 from nacdrive.drivers.human import Control, ControlState
+from nacdrive.drivers.roles import Driver, Frame, Observer, Saliency, World
 from nacdrive.drivers.seat import Seat
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.camera_noise import Camera

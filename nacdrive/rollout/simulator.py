@@ -15,9 +15,9 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, Saliency
 from nacdrive.drivers.helm import ByPerson, Helm
 from nacdrive.drivers.human import Control
+from nacdrive.drivers.roles import Driver, Saliency
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH

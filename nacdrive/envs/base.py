@@ -1,0 +1,119 @@
+"""What every environment promises: CarRacing, the built-in tracks, the simulator on the wire, a user's own."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat, TypedDict
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+
+Frame = NDArray[np.uint8]
+"""[height, width, 3], RGB."""
+
+
+class Info(TypedDict, total=False):
+    """What an environment says beside the frame: one vocabulary for all. A key that it cannot know is absent."""
+
+    t_s: float
+    """When the frame was taken, in seconds since the episode began."""
+    speed_mps: float
+    """Metres per second."""
+    progress: float
+    """Laps driven, as a fraction: 0.5 is half a lap (of CarRacing: the share of the tiles)."""
+    laps: int
+    """Whole laps finished."""
+    wheels_off: float
+    """Share of the four wheels beside the road, 0 .. 1; over a decision of several frames, their mean."""
+    off_road: bool
+    """Whether the car counts as having left the road."""
+    lane_offset_m: float
+    """Metres from the middle of the road, right is positive."""
+    x_m: float
+    """East, in metres: for maps."""
+    y_m: float
+    """North, in metres."""
+    heading_rad: float
+    """Direction of the car, counter-clockwise from east."""
+    events: tuple[str, ...]
+    """What happened in this step: "off road", "lap finished", "intervention: put back on the road"."""
+    ended: str
+    """Why the episode ended, at its last step: "lap finished", "left the field", "time is up"."""
+    cameras: dict[str, Frame]
+    """Pictures of all cameras by name, where there are several."""
+    jpeg: bytes
+    """The frame as it came, where it came as a JPEG."""
+    clean_frame: Frame
+    """The frame as it was taken, where ``NoisyCamera`` has made it worse."""
+    expert_action: Action
+    """What the expert would do; told to drivers by ``rollout`` where an expert rides along."""
+
+
+class DrivingEnv(gymnasium.Env[Frame, Any]):
+    """Something to drive by camera: a Gymnasium environment that also takes an ``Action`` and tells ``Info``.
+
+    A subclass sets the attributes, implements ``reset`` and ``_step`` (as Gymnasium's ``step``, with a member of
+    ``action_space``), and, where the defaults do not fit, ``native_action``, ``action_of`` and ``metrics``.
+    """
+
+    name: str
+    """Such as ``carracing``, ``udacity-track``, ``udacity``, ``gym:...``."""
+    actions: tuple[str, ...] = ()
+    """Names of the discrete actions; () where control is continuous."""
+    step_s: float
+    """Seconds between two decisions."""
+    realtime: bool = False
+    """Whether time passes by itself, so that an action that comes late is late."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        """Start the episode of ``seed``; returns the first frame and its ``Info``."""
+        super().reset(seed=seed)
+        raise NotImplementedError
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        """Carry out one decision: an ``Action``, or a member of ``action_space`` as Gymnasium wants it.
+
+        Returns:
+            Next frame, reward, terminated, truncated, ``Info`` of the next frame.
+        """
+        return self._step(self.native_action(action) if isinstance(action, Action) else action)
+
+    def _step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        raise NotImplementedError
+
+    def native_action(self, action: Action) -> Any:
+        """``action`` as a member of ``action_space``: its choice, or float32 [steering, throttle - brake].
+
+        Raises:
+            TypeError: if a choice is wanted and there is none.
+        """
+        if self.actions:
+            if action.choice is None:
+                raise TypeError(f"{self.name} takes one of {len(self.actions)} actions, and the driver gave none")
+            return action.choice
+        wanted = np.array([action.steering, action.throttle - action.brake], dtype=np.float32)
+        return np.clip(wanted, -1.0, 1.0)
+
+    def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
+        """Discrete action number ``choice`` in nacdrive's units, as far as its name tells them."""
+        name = self.actions[choice].lower()
+        steering = float("right" in name) - float("left" in name)
+        throttle = float(any(word in name for word in ("gas", "accelerat", "throttle", "faster", "forward")))
+        brake = float(any(word in name for word in ("brake", "slower")))
+        return Action(steering, throttle, brake, choice, logits)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the episode so far, by name with unit; what evaluations report beside the return."""
+        return {}
+
+    def episode_meta(self) -> dict[str, Any]:
+        """What a recording of the episode says of itself, plain JSON."""
+        return {}
+
+    @property
+    def discrete(self) -> bool:
+        """Whether it takes one of a few choices."""
+        return isinstance(self.action_space, spaces.Discrete)
