@@ -16,13 +16,13 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.human import SILENCE_S, Control
+from nacdrive.drivers.human import SILENCE_S, HumanControl
 from nacdrive.drivers.keyboard import RATE, Keyboard
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.carracing.env import make_carracing, to_action
+from nacdrive.rollout.old_loop import drive_episode
 from nacdrive.rollout.record_episode import record_episode
 from nacdrive.rollout.recorder import corrections, drives
-from nacdrive.rollout.rollout import drive_episode
 from nacdrive.tasks import load_task
 
 GAS, LEFT = 3, 2
@@ -42,7 +42,7 @@ class Gas:
         return {}
 
 
-def driven(control: Control, act: Callable[[Tick], None], frames: int = 80, **options: Any) -> list[Tick]:
+def driven(control: HumanControl, act: Callable[[Tick], None], frames: int = 80, **options: Any) -> list[Tick]:
     """Ticks of a short drive; ``act`` is told of each, as a person at the page sees it."""
     ticks: list[Tick] = []
     world = make_carracing(renderer="fast", max_frames=frames)
@@ -51,53 +51,53 @@ def driven(control: Control, act: Callable[[Tick], None], frames: int = 80, **op
 
 
 def test_whoever_takes_over_drives_and_the_policy_is_asked_all_the_same() -> None:
-    control = Control()
+    control = HumanControl()
 
     def act(tick: Tick) -> None:
         if tick.step == 4:
-            assert control.take(1)
-            control.hold(1, ["left", "up"])
+            assert control.acquire(1)
+            control.set_keys(1, ["left", "up"])
         if tick.step == 9:
             control.release(1)
 
     ticks = driven(control, act)
     choices = [tick.action.choice for tick in ticks]
     assert choices == [GAS] * 5 + [LEFT] * 5 + [GAS] * 10
-    assert [tick.person for tick in ticks] == [False] * 5 + [True] * 5 + [False] * 10
-    assert all((tick.policy is not None and tick.policy.choice == GAS) == tick.person for tick in ticks)
+    assert [tick.human for tick in ticks] == [False] * 5 + [True] * 5 + [False] * 10
+    assert all((tick.policy is not None and tick.policy.choice == GAS) == tick.human for tick in ticks)
     assert "taken over" in ticks[5].events and "handed back" in ticks[10].events
 
 
 def test_one_person_at_a_time_has_the_wheel() -> None:
-    control = Control()
-    assert control.take(1) and not control.take(2) and control.take(1)
-    control.hold(2, ["left"])
+    control = HumanControl()
+    assert control.acquire(1) and not control.acquire(2) and control.acquire(1)
+    control.set_keys(2, ["left"])
     control.release(2)
     assert control.poll().keys == frozenset() and control.state["person"] == 1
     control.release(1)
-    assert control.take(2)
+    assert control.acquire(2)
 
 
 def test_silence_lets_go_of_the_wheel() -> None:
     now = [0.0]
-    control = Control(clock=lambda: now[0])
+    control = HumanControl(clock=lambda: now[0])
     told: list[Any] = []
     control.on_change = lambda: told.append(control.state["person"])
-    control.take(7)
-    control.hold(7, ["up", "nonsense"])
+    control.acquire(7)
+    control.set_keys(7, ["up", "nonsense"])
     now[0] = SILENCE_S - 0.01
     assert control.poll().keys == {"up"}
-    control.hold(7, ["up"])
+    control.set_keys(7, ["up"])
     now[0] += SILENCE_S + 0.01
     orders = control.poll()
     assert orders.keys is None and orders.events == ("handed back: nothing heard for 0.5 s",)
     assert told[-1] is None
-    control.hold(7, ["left"])
+    control.set_keys(7, ["left"])
     assert control.poll().keys is None, "who has let go must take the wheel again"
 
 
 def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
-    control = Control()
+    control = HumanControl()
     ticks: list[Tick] = []
 
     def act(tick: Tick) -> None:
@@ -118,7 +118,7 @@ def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
 
 
 def test_starting_over_begins_the_same_track_anew() -> None:
-    control = Control()
+    control = HumanControl()
     seen: list[int] = []
 
     def act(tick: Tick) -> None:
@@ -140,13 +140,13 @@ def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_wh
                 raise ValueError("broken")
             return to_action(GAS)
 
-    control, ticks = Control(), []
+    control, ticks = HumanControl(), []
 
     def act(tick: Tick) -> None:
         ticks.append(tick)
         if tick.step == 20:
-            control.take(1)
-        control.hold(1, ["up"])
+            control.acquire(1)
+        control.set_keys(1, ["up"])
         if tick.step == 40:
             control.release(1)
 
@@ -158,7 +158,7 @@ def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_wh
 
 
 def test_without_a_driver_the_drive_waits_for_a_person() -> None:
-    control = Control(needs_person=True)
+    control = HumanControl(needs_person=True)
     assert control.poll(wait=False).paused
     world, ticks = make_carracing(renderer="fast", max_frames=40), []
     options = {"source": "carracing", "driver": "keyboard", "listeners": [ticks.append], "control": control}
@@ -167,21 +167,21 @@ def test_without_a_driver_the_drive_waits_for_a_person() -> None:
     drive.start()
     time.sleep(0.2)
     assert not ticks
-    control.take(1)
+    control.acquire(1)
     while drive.is_alive():
-        control.hold(1, ["up"])
+        control.set_keys(1, ["up"])
         time.sleep(0.05)
     assert [tick.action.choice for tick in ticks] == [GAS] * 10
     assert episodes[0].expert_choice.tolist() == [GAS] * 10 and episodes[0].driver == "keyboard"
 
 
 def test_take_overs_are_kept_as_corrections_that_a_training_takes(tmp_path: Path) -> None:
-    control, folder = Control(), tmp_path / "corrections"
+    control, folder = HumanControl(), tmp_path / "corrections"
 
     def act(tick: Tick) -> None:
         if tick.step in (2, 10):
-            control.take(1)
-        control.hold(1, ["left"])
+            control.acquire(1)
+        control.set_keys(1, ["left"])
         if tick.step in (6, 13):
             control.release(1)
 

@@ -14,7 +14,7 @@ from nacdrive.drivers.expert_driver import ExpertDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.carracing.env import CarRacingEnv, make_carracing, to_action
-from nacdrive.rollout.rollout import Frame, RealTimeClock, drive_episode
+from nacdrive.rollout.old_loop import Frame, RealTimeClock, drive_episode
 
 
 class Scripted:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
-from nacdrive.rollout.rollout import Frame, drive_episode
+from nacdrive.rollout.old_loop import Frame, drive_episode
 
 ROAD_HALF_M, STEP_S = 4.0, 0.05
 
