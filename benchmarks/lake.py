@@ -18,7 +18,7 @@ import tyro
 
 from nacdrive.common.runs import package_versions
 from nacdrive.common.statistics import proportion
-from nacdrive.drivers.pure_pursuit_track import LakeDriver, to_lake
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 from nacdrive.envs.udacity_track.track import TRACKS
@@ -57,12 +57,12 @@ def speeds(track: str, config: Config) -> str:
         made.reset(seed=0)
         cost[name] = seconds(lambda made=made: views(made, places), config.rounds) / config.frames
     env.reset(seed=0)
-    driver = LakeDriver(env)
+    driver = PurePursuit().new_episode(env)
     env.place(0.0, speed=10.0)
     cost["physics"] = seconds(lambda: steps(env, driver, config.frames), config.rounds) / config.frames
     env.place(0.0, speed=10.0)
     count = config.frames // env.repeat
-    cost["env.step"] = seconds(lambda: [env.step(to_lake(driver.step())) for _ in range(count)] and None, 3) / count
+    cost["env.step"] = seconds(lambda: [env.step(driver.act()) for _ in range(count)] and None, 3) / count
     cost["reset"] = seconds(lambda: [env.reset(seed=seed) for seed in range(5)] and None, 2) / 5
     env.close()
     three.close()
@@ -81,10 +81,10 @@ def views(env: UdacityTrackEnv, places: np.ndarray) -> None:
         env.look()
 
 
-def steps(env: UdacityTrackEnv, driver: LakeDriver, count: int) -> None:
+def steps(env: UdacityTrackEnv, driver: PurePursuit, count: int) -> None:
     """Steps of 0.02 s along the road, without a picture."""
     for _ in range(count // env.repeat):
-        action = driver.step()
+        action = driver.act()
         for _ in range(env.repeat):
             env.advance(action.steering, action.throttle - action.brake)
 
@@ -95,9 +95,9 @@ def laps(track: str, config: Config) -> str:
     clean, offsets, times = 0, [], []
     for seed in range(config.seeds):
         env.reset(seed=seed)
-        driver, kept = LakeDriver(env), True
+        driver, kept = PurePursuit().new_episode(env), True
         while kept and env.where.driven < config.laps * env.where.length:
-            action = driver.step()
+            action = driver.act()
             for _ in range(env.repeat):
                 env.advance(action.steering, action.throttle - action.brake)
                 kept = kept and env.wheels_off() == 0 and not env.is_lost()

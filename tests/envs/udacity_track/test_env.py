@@ -32,7 +32,7 @@ def test_gymnasiums_own_check(track: str) -> None:
 
 
 def test_no_panda_before_an_environment_is_made() -> None:
-    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit_track"
+    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit"
     code = f"import sys, {names}; sys.exit('panda3d' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nacdrive.cli.main import dispatch
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.pure_pursuit_track import LakeDriver
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.udacity.server import Bridge
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
@@ -41,11 +41,11 @@ def drive_until(drive: UdacitySimulator, metres: float, longest_s: float = 90.0)
 
 @pytest.mark.parametrize("culture", ["en-US", "de-DE"])
 def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str) -> None:
-    driver, seen, said = LakeDriver(env), [], []
+    driver, seen, said = PurePursuit().new_episode(env), [], []
 
     def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
         seen.append((frame.shape, speed_mps))
-        return driver.step()
+        return driver.act()
 
     with Bridge(decide, port=0) as bridge:
         drive = UdacitySimulator(env, "127.0.0.1", bridge.port, culture, say=said.append)
