@@ -51,7 +51,7 @@ def seconds(work: Callable[[], None], rounds: int) -> float:
 def speeds(track: str, config: Config) -> str:
     """A row of the table of speeds."""
     env, three = make_udacity_track(track), make_udacity_track(track, cameras=("center", "left", "right"))
-    places = np.linspace(0, env.course.length, config.frames)
+    places = np.linspace(0, env.track.length, config.frames)
     cost = {}
     for name, made in (("one camera", env), ("three cameras", three)):
         made.reset(seed=0)
@@ -75,7 +75,7 @@ def speeds(track: str, config: Config) -> str:
 def views(env: UdacityTrackEnv, places: np.ndarray) -> None:
     """Pictures along the lap, the car set down at each place without a world of its own."""
     for s in places:
-        point, heading = env.course.at(s)
+        point, heading = env.track.at(s)
         env.car.path.set_pos(*point)
         env.car.path.set_h(np.degrees(heading) - 90)
         env.look()
@@ -96,19 +96,19 @@ def laps(track: str, config: Config) -> str:
     for seed in range(config.seeds):
         env.reset(seed=seed)
         driver, kept = PurePursuit().new_episode(env), True
-        while kept and env.where.driven < config.laps * env.where.length:
+        while kept and env.track_position.driven < config.laps * env.track_position.length:
             action = driver.act()
             for _ in range(env.repeat):
                 env.advance(action.steering, action.throttle - action.brake)
                 kept = kept and env.wheels_off() == 0 and not env.is_lost()
-            offsets.append(abs(env.where.offset))
+            offsets.append(abs(env.track_position.offset))
         clean += kept
         times.append(env.t_s / config.laps)
     env.close()
     low, high = proportion(clean, config.seeds)
     return (
         f"| {track} | {clean} of {config.seeds} ({low:.0%} to {high:.0%}) | {np.mean(offsets):.2f} "
-        f"| {max(offsets):.2f} | {np.mean(times):.1f} | {env.where.length / np.mean(times):.1f} |"
+        f"| {max(offsets):.2f} | {np.mean(times):.1f} | {env.track_position.length / np.mean(times):.1f} |"
     )
 
 

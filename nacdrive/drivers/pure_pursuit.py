@@ -93,7 +93,7 @@ class PurePursuit:
         inner: Any = env.unwrapped
         # Gymnasium's own CarRacing, or ours around it.
         world = inner if hasattr(inner, "track") else getattr(inner, "world", None)
-        if hasattr(inner, "where"):
+        if hasattr(inner, "track_position"):
             self._controller = _Continuous(inner, self._fitting(ContinuousPursuit, inner))
         elif hasattr(world, "track"):
             self._controller = _Discrete(world, self._fitting(DiscretePursuit, inner))
@@ -194,8 +194,8 @@ class _Continuous:
         """Steering -1 .. 1 (right is positive), throttle and brake 0 .. 1."""
         p, car = self.parameters, self.env.car
         # The limit a moment ahead: the car answers late.
-        ahead = round(0.2 * car.speed / self.env.course.spacing)
-        over = car.speed - float(self.limits[(self.env.where.index + ahead) % len(self.limits)])
+        ahead = round(0.2 * car.speed / self.env.track.spacing)
+        over = car.speed - float(self.limits[(self.env.track_position.index + ahead) % len(self.limits)])
         throttle = min(1.0, max(0.0, -p.throttle_gain * over))
         # Below 5 mph the simulator's brake pedal is its reverse gear.
         brake = min(1.0, p.brake_gain * over) if over > 0.5 and car.speed > 3.0 else 0.0
@@ -205,11 +205,11 @@ class _Continuous:
         """The steering that leads back to the middle of the road from the car's present pose, -1 .. 1."""
         from nacdrive.envs.udacity_track.car import FULL_LOCK, WHEELBASE
 
-        car, position, p = self.env.car, self.env.where, self.parameters
+        car, position, p = self.env.car, self.env.track_position, self.parameters
         reach = p.ahead + p.ahead_s * car.speed
         # Far off the middle the point has to lie further ahead, or the car would cross the road at a steep angle.
         reach = max(reach, 1.5 * abs(position.offset))
-        target, _ = self.env.course.at(position.s + reach)
+        target, _ = self.env.track.at(position.s + reach)
         # The rear axle follows the arc.
         east, north = car.position[:2] - WHEELBASE / 2 * np.array((math.cos(car.heading), math.sin(car.heading)))
         to_east, to_north = target[0] - east, target[1] - north
@@ -222,7 +222,7 @@ class _Continuous:
 
     def _speed_limits(self) -> NDArray[np.float64]:
         """The speed at every point from which all bends ahead can still be reached at theirs, m/s."""
-        p, track = self.parameters, self.env.course
+        p, track = self.parameters, self.env.track
         limits: NDArray[np.float64] = np.sqrt(p.grip / np.maximum(np.abs(track.curvature), p.grip / p.top_speed**2))
         for _ in range(2):
             for index in range(len(limits) - 1, -1, -1):

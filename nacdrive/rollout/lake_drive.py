@@ -103,7 +103,7 @@ class LakeEpisode:
 
     def run(self, source: str, driver: str, on_frames: Callable[[int], None]) -> Episode:
         """Drive to the end."""
-        room = self.env.course.half_width - ROOM
+        room = self.env.track.half_width - ROOM
         start = {
             "offset": float(self.rng.uniform(-room, room)),
             "heading": float(self.rng.uniform(-0.2, 0.2)),
@@ -185,7 +185,7 @@ class LakeEpisode:
             source=source,
             driver=driver,
             episode_return=total,
-            meta={"track": self.env.course.name, "top_speed_mps": self.top_speed, "ended": ended},
+            meta={"track": self.env.track.name, "top_speed_mps": self.top_speed, "ended": ended},
             expert_steering=label,
             side_frames={side: self.images[side] for side in SIDES if side in self.images},
         )

@@ -35,7 +35,7 @@ def test_drives_part_of_a_lap_in_its_lane(env: UdacityTrackEnv) -> None:
         assert not terminated and not info["off_road"]
         offsets.append(abs(info["lane_offset_m"]))
     assert np.mean(offsets) < 0.3 and max(offsets) < 0.8
-    assert env.laps * env.course.length / info["t_s"] > 9  # metres per second
+    assert env.laps * env.track.length / info["t_s"] > 9  # metres per second
 
 
 @pytest.mark.parametrize(("offset", "heading"), [(-3.0, -0.3), (2.0, 0.4), (3.4, 0.0)])
@@ -52,13 +52,13 @@ def test_comes_back_from_anywhere_on_the_road(env: UdacityTrackEnv, offset: floa
 def test_it_steers_towards_the_middle(env: UdacityTrackEnv) -> None:
     env.reset(seed=0)
     driver = at_work(env)
-    straight = int(np.argmin(np.convolve(np.abs(env.course.curvature), np.ones(40), "same")))
+    straight = int(np.argmin(np.convolve(np.abs(env.track.curvature), np.ones(40), "same")))
     steering = {}
     for offset in (-2.0, 0.0, 2.0):
-        env.place(straight * env.course.spacing, offset, speed=8.0)
+        env.place(straight * env.track.spacing, offset, speed=8.0)
         steering[offset] = driver.act().steering
     assert steering[-2.0] > 0.1 > abs(steering[0.0]) and steering[2.0] < -0.1
-    env.place(straight * env.course.spacing, heading=2.5)
+    env.place(straight * env.track.spacing, heading=2.5)
     assert driver.act().steering == -1.0  # turned around: full lock the short way
 
 

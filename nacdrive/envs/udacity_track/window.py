@@ -21,7 +21,7 @@ NAMES = ("w", "a", "s", "d", "up", "down", "left", "right", "escape")
 KEYS = {name: getattr(pygame, f"K_{name.upper() if len(name) > 1 else name}") for name in NAMES}
 
 
-class Screen:
+class Window:
     """A window that shows the pictures it is given, three times as large; one at a time in a process."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
