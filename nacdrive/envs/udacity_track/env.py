@@ -109,7 +109,7 @@ class UdacityTrackEnv(DrivingEnv):
                 raise unknown_name("camera", name, CAMERAS)
         if "center" not in cameras or len(set(cameras)) != len(cameras):
             raise UserError(f"cameras are {cameras}: name 'center', and each of the others at most once.")
-        if repeat < 1 or laps <= 0 or max_seconds <= 0:
+        if repeat < 1 or not laps > 0 or not max_seconds > 0:
             raise UserError(f"repeat ({repeat}), laps ({laps}) and max_seconds ({max_seconds}) must be above 0.")
         if render_mode not in (None, "rgb_array", "human"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))

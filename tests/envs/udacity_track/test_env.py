@@ -197,6 +197,9 @@ def test_mistakes_are_named() -> None:
         make_udacity_track("lakes")
     with pytest.raises(UserError, match="unknown camera"):
         make_udacity_track(cameras=("center", "rear"))
+    for wrong in ({"laps": float("nan")}, {"max_seconds": -1.0}, {"repeat": 0}):
+        with pytest.raises(UserError, match="must be above 0"):
+            make_udacity_track(**wrong)
     made = make_udacity_track()
     with pytest.raises(UserError, match="call reset"):
         made.step(GAS)

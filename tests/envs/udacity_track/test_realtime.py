@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -126,3 +127,14 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "waits for a driver on 127.0.0.1:1" in said and "0.00 laps" in said
     with pytest.raises(UserError, match="culture"):
         dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
+
+
+@pytest.mark.parametrize("settings", [{}, {"DISPLAY": ":7771"}, {"SDL_VIDEODRIVER": "dummy"}])
+def test_a_window_without_a_display_is_refused_in_one_sentence(settings: dict[str, str]) -> None:
+    gone = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    environment = {name: value for name, value in os.environ.items() if name not in gone} | settings
+    line = "import sys; sys.argv = 'nacdrive sim udacity --window --seconds 1'.split()\n"
+    line += "from nacdrive.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", line], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no window can be opened here" in done.stderr and "Traceback" not in done.stderr
+    assert "waits for a driver" not in done.stdout
