@@ -31,7 +31,7 @@ from nacdrive.common.runs import package_versions
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE, make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.models import Policy, PolicyConfig
-from nacdrive.rollout.rollout import drive_episode
+from nacdrive.rollout.old_loop import drive_episode
 
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "mha")
 WINDOWS = (1, 16)

@@ -122,13 +122,13 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     from nacdrive.cli.page import open_page
     from nacdrive.common.paths import find_model
     from nacdrive.drivers import load_expert
-    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Listener
     from nacdrive.envs.camera_noise import Camera
     from nacdrive.envs.carracing.env import ACTIONS, make_carracing
     from nacdrive.envs.carracing.lazy import FPS
     from nacdrive.models import load_policy
-    from nacdrive.rollout.rollout import drive_episode
+    from nacdrive.rollout.old_loop import drive_episode
     from nacdrive.viz.video import video
 
     torch.set_num_threads(1)
@@ -146,7 +146,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         from nacdrive.viz.saliency import GradCam
 
         look = GradCam(policy)
-    control = Control() if config.allow_control else None
+    control = HumanControl() if config.allow_control else None
     fps = FPS / policy.repeat
     with ExitStack() as watching:
         listeners: list[Listener] = []

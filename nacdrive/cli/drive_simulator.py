@@ -33,7 +33,7 @@ def drive_simulator(config: DriveConfig) -> int:
 
     from nacdrive.cli.page import open_page
     from nacdrive.common.paths import find_model
-    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.speed_control import SpeedController
     from nacdrive.envs.udacity import Bridge
     from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
@@ -44,7 +44,7 @@ def drive_simulator(config: DriveConfig) -> int:
     policy = load_policy(find_model(config.model, config.sim), device=config.device, expect_task=config.sim)
     port = PORT if config.port is None else config.port
     pace_s = config.pace if config.pace is not None else policy.config.gap_s * (policy.config.window > 1)
-    control = Control(started_over=STARTED_OVER) if config.allow_control else None
+    control = HumanControl(started_over=STARTED_OVER) if config.allow_control else None
     with ExitStack() as stack:
         page, title = None, f"{policy.name} on the Udacity simulator"
         if not config.headless:

@@ -216,7 +216,7 @@ def film(config: EvalConfig, device: str, seed: int, target: Path) -> None:
     from nacdrive.drivers.expert_driver import ExpertDriver
     from nacdrive.envs.carracing.env import make_carracing
     from nacdrive.envs.carracing.lazy import FPS
-    from nacdrive.rollout.rollout import drive_episode
+    from nacdrive.rollout.old_loop import drive_episode
     from nacdrive.viz.video import video
 
     expert = load_expert(config.expert, device=device)

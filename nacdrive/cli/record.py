@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nacdrive.rollout.record_config import RecordConfig
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Listener
     from nacdrive.rollout.record import Outcome, RecordProgress
 
@@ -86,15 +86,15 @@ def run(config: RecordConfig) -> int:
     return 0
 
 
-def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | None, Control | None]:
+def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | None, HumanControl | None]:
     """Who hears of every decision, and the person's orders; None where nobody watches."""
     if not config.watch:
         return None, None
     from nacdrive.cli.page import open_page
-    from nacdrive.drivers.human import Control
+    from nacdrive.drivers.human import HumanControl
     from nacdrive.envs.carracing.env import ACTIONS
 
-    control = Control(needs_person=True) if config.by_hand else None
+    control = HumanControl(needs_person=True) if config.by_hand else None
     choices = ACTIONS if config.env == "carracing" else ()
     where = "CarRacing" if config.env == "carracing" else "the built-in tracks"
     title = f"{'a person' if config.by_hand else config.expert} on {where}, recorded"

@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import spaces
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.human import Control, ControlState
+from nacdrive.drivers.human import ControlState, HumanControl
 from nacdrive.drivers.keyboard import Keyboard
-from nacdrive.drivers.safety_stop import checked
+from nacdrive.drivers.old_safety_stop import checked
 from nacdrive.drivers.speed_control import SpeedController
 
 STAND = Action(0.0, 0.0, 1.0)
@@ -40,7 +40,7 @@ class Helm:
 
     def __init__(
         self,
-        control: Control | None,
+        control: HumanControl | None,
         speed: SpeedController | None,
         forget: Callable[[], None],
         say: Callable[[str], None],

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from nacdrive.common.action import Action
 from nacdrive.drivers.commands import chooses
 from nacdrive.drivers.keyboard import Keyboard
+from nacdrive.drivers.old_safety_stop import POLICY_FAILURES, SafetyStop, checked
 from nacdrive.drivers.roles import Driver, Frame
-from nacdrive.drivers.safety_stop import POLICY_FAILURES, SafetyStop, checked
 
 
 @dataclass(frozen=True)

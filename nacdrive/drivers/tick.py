@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.envs.base import Info
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,19 @@ class Tick:
     """Speed in metres per second at the frame's time."""
     lane_offset_m: float | None = None
     """Metres from the middle of the road at the frame's time, right is positive; None where the world does not say."""
+    x_m: float | None = None
+    """East of the world's origin, in metres, at the frame's time; None where the world does not say."""
+    y_m: float | None = None
+    """North of it."""
+    heading_rad: float | None = None
+    """Direction of the car, counter-clockwise from east."""
+    progress: float | None = None
+    """Laps driven at the frame's time, as a fraction."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
     """Time between decisions in the simulator: a later decision is a missed tick."""
-    person: bool = False
+    human: bool = False
     """Whether a person is at the wheel."""
     policy: Action | None = None
     """What the policy would have done, where a person drives in its stead."""
@@ -53,6 +62,12 @@ class Tick:
     """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
     done: bool = False
     """True at the last step of an episode."""
+    failure: str | None = None
+    """Why a safety stop drives; None while it does not."""
+    info: Info = field(default_factory=lambda: Info())
+    """All that the environment said with the frame."""
+    next_info: Info = field(default_factory=lambda: Info())
+    """What it said after the decision was carried out."""
 
 
 Listener = Callable[[Tick], None]

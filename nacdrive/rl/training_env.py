@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.drivers.ppo import split_pedal
 from nacdrive.drivers.ppo_preprocess import FrameStack
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.seeds import EXPERT_TRAINING
@@ -79,7 +80,7 @@ class TrainingEnv:
         env, shaping = self.env, self.shaping
         action = action.tolist() if isinstance(action, np.ndarray) else int(action)
         self.actions.append(action)
-        given: Any = pedals(action) if self.continuous else action
+        given: Any = split_pedal(action) if self.continuous else action
         before = env.tile_visited_count
         reward, finished, left_field = 0.0, False, False
         for _ in range(self.repeat):
@@ -123,9 +124,3 @@ class TrainingEnv:
         for action in state["actions"]:
             stack, _ = self.step(np.asarray(action) if self.continuous else action)
         return stack
-
-
-def pedals(action: Any) -> NDArray[np.float64]:
-    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero."""
-    steering, pedal = (float(np.clip(value, -1, 1)) for value in action)
-    return np.array([steering, max(pedal, 0.0), max(-pedal, 0.0)])

@@ -27,8 +27,8 @@ from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.lake_drive import REPEAT, drive_lake
 from nacdrive.rollout.notes import stacked
+from nacdrive.rollout.old_loop import Driver, Observer, World, ending
 from nacdrive.rollout.record_config import FRAMES_PER_SECOND, LakeDrive
-from nacdrive.rollout.rollout import Driver, Observer, World, ending
 from nacdrive.rollout.workers import exit_with_parent
 
 FIRST_SEED = (POLICY_RECORDING.start + POLICY_RECORDING.stop) // 2

@@ -15,9 +15,9 @@ from nacdrive.drivers.pure_pursuit_track import LakeDriver, TrackPursuit
 from nacdrive.drivers.roles import Driver
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.udacity_track import make_udacity_track
+from nacdrive.rollout.old_loop import happened
 from nacdrive.rollout.record_config import LakeDrive
 from nacdrive.rollout.record_episode import REPORT_EVERY
-from nacdrive.rollout.rollout import happened
 
 REPEAT = 4
 """Steps of 0.02 s between two frames: 12.5 a second, near the simulator's own pace of recording."""

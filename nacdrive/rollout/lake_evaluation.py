@@ -16,15 +16,15 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json, write_json
 from nacdrive.common.runs import plain, run_record, start_method
 from nacdrive.common.statistics import proportion, summary
-from nacdrive.drivers.cruise import SpeedControl
+from nacdrive.drivers.old_cruise import SpeedControl
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.models import load_policy
 from nacdrive.rollout.lake_referee import Referee
+from nacdrive.rollout.old_loop import drive_episode
 from nacdrive.rollout.results import ResultsFile, Row
-from nacdrive.rollout.rollout import drive_episode
 from nacdrive.viz.video import video
 
 MPS_PER_MPH = 1 / 2.23693629

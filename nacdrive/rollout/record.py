@@ -14,7 +14,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.seeds import POLICY_TEST
@@ -77,7 +77,7 @@ def record_episodes(
     on_episode: Callable[[Outcome], None] = lambda outcome: None,
     progress: Callable[[RecordProgress], None] = lambda progress: None,
     listeners: Iterable[Listener] | None = None,
-    control: Control | None = None,
+    control: HumanControl | None = None,
 ) -> RecordResult:
     """Record until the folder holds ``config.episodes`` episodes.
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.drivers.expert_driver import ExpertDriver
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
 from nacdrive.rollout.notes import EpisodeBuffer, driven
-from nacdrive.rollout.rollout import Frame, Observer, World, drive_episode
+from nacdrive.rollout.old_loop import Frame, Observer, World, drive_episode
 
 REPORT_EVERY = 20
 """Recorded frames between two reports of progress."""
@@ -38,7 +38,7 @@ def record_episode(
     meta: dict[str, Any] | None = None,
     on_frames: Callable[[int], None] = lambda frames: None,
     listeners: Iterable[Listener] = (),
-    control: Control | None = None,
+    control: HumanControl | None = None,
     encode: Callable[[Frame], bytes] = encode_png,
 ) -> Episode:
     """Let ``expert`` drive the track of ``seed`` to its end.

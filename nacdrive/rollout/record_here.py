@@ -7,7 +7,7 @@ from typing import Any
 
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_jpeg
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
 from nacdrive.rollout.lake_drive import REPEAT, drive_lake
 from nacdrive.rollout.record_config import KEYBOARD
@@ -24,7 +24,7 @@ class RecordHere:
         control: what persons at their browsers want; for a recording by keyboard.
     """
 
-    def __init__(self, job: Job, listeners: Iterable[Listener], control: Control | None = None) -> None:
+    def __init__(self, job: Job, listeners: Iterable[Listener], control: HumanControl | None = None) -> None:
         self._job, self._listeners, self._control = job, tuple(listeners), control
         self._seed: int | None = None
 

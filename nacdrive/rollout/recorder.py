@@ -82,7 +82,7 @@ class EpisodeRecorder:
 def corrections(folder: Path, *, source: str, fps: float) -> EpisodeRecorder:
     """Keeps what a person drives in a policy's stead, as labels for the policy to learn from."""
     options = {"driver": KEYBOARD, "teacher": KEYBOARD}
-    return EpisodeRecorder(folder, source=source, fps=fps, **options, label=driven, wanted=lambda tick: tick.person)
+    return EpisodeRecorder(folder, source=source, fps=fps, **options, label=driven, wanted=lambda tick: tick.human)
 
 
 def drives(folder: Path, *, source: str, fps: float, driver: str, teacher: str | None) -> EpisodeRecorder:

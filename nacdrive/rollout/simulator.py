@@ -16,7 +16,7 @@ import numpy as np
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.helm import ByPerson, Helm
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.roles import Driver, Saliency
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.drivers.tick import Listener, Tick
@@ -58,7 +58,7 @@ class SimulatorDriver:
         listeners: Iterable[Listener] = (),
         *,
         speed: SpeedController | None = None,
-        control: Control | None = None,
+        control: HumanControl | None = None,
         pace_s: float = 0.0,
         watched: Callable[[], bool] = lambda: False,
         neurons_every: int = 0,
@@ -182,7 +182,7 @@ class SimulatorDriver:
             speed_mps=decision.speed_mps,
             decision_ms=decision.decision_ms,
             budget_ms=gap_ms,
-            person=by_person is not None,
+            human=by_person is not None,
             policy=by_person.policy if by_person is not None else None,
             neurons=neurons,
             saliency=saliency,
@@ -231,7 +231,7 @@ def in_pieces(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
         nonlocal first, last, step
         if last is None or last.episode != tick.episode:
             first = None
-        elif last.person == tick.person and tick.t_s - last.t_s < gap_s - SLACK_S:
+        elif last.human == tick.human and tick.t_s - last.t_s < gap_s - SLACK_S:
             return
         if first is None or step == steps - 1:
             first, step = tick, 0

@@ -28,8 +28,8 @@ from nacdrive.envs.carracing.env import Renderer, make_carracing
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.notes import EpisodeBuffer, advised
+from nacdrive.rollout.old_loop import Driver, Observer, drive_episode
 from nacdrive.rollout.results import Row, Trace
-from nacdrive.rollout.rollout import Driver, Observer, drive_episode
 from nacdrive.viz.video import video
 
 DRIVES = "drives"

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Flask, Response, abort, request, send_from_directory
 
 from nacdrive.common.paths import shipped
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.web.auth import HEADERS, Guard
 from nacdrive.web.control_socket import attend_person
 from nacdrive.web.encoder import Encoder
@@ -48,7 +48,7 @@ def base_app(guard: Guard, mode: str) -> Flask:
     return app
 
 
-def live_app(stage: Stage, guard: Guard, hello: dict[str, Any], control: Control | None = None) -> Flask:
+def live_app(stage: Stage, guard: Guard, hello: dict[str, Any], control: HumanControl | None = None) -> Flask:
     """The application of a running drive: page and stream, and a way in for orders where there is a ``control``."""
     app = base_app(guard, "live")
     encoder = Encoder()

@@ -12,14 +12,14 @@ from typing import Any
 
 from simple_websocket import ConnectionClosed
 
-from nacdrive.drivers.human import KEYS, Control
+from nacdrive.drivers.human import KEYS, HumanControl
 from nacdrive.web.stream import Stage
 from nacdrive.web.stream_socket import PATIENCE_S, accept
 
 numbers = itertools.count(1)
 
 
-def attend_person(environ: dict[str, Any], stage: Stage, control: Control) -> None:
+def attend_person(environ: dict[str, Any], stage: Stage, control: HumanControl) -> None:
     """Obey one browser until it leaves or the run ends; runs in its own thread."""
     socket, who = accept(environ), next(numbers)
     try:
@@ -36,7 +36,7 @@ def attend_person(environ: dict[str, Any], stage: Stage, control: Control) -> No
         control.release(who, "the browser has gone")
 
 
-def obey(control: Control, who: int, said: str | bytes) -> bool:
+def obey(control: HumanControl, who: int, said: str | bytes) -> bool:
     """Carry out an order of browser ``who``; False if it is none."""
     try:
         order = json.loads(said)
@@ -50,11 +50,11 @@ def obey(control: Control, who: int, said: str | bytes) -> bool:
         case {"do": "reset"}:
             control.reset()
         case {"do": "take"}:
-            control.take(who)
+            control.acquire(who)
         case {"do": "back"}:
             control.release(who)
         case {"keys": list(keys)} if all(key in KEYS for key in keys):
-            control.hold(who, keys)
+            control.set_keys(who, keys)
         case _:
             return False
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.web.app import live_app
 from nacdrive.web.auth import Guard
@@ -29,7 +29,7 @@ class LiveServer(Serving):
         circuit: Mapping[str, Any] | None = None,
         choices: Sequence[str] = (),
         announce: Callable[[str], None] = print,
-        control: Control | None = None,
+        control: HumanControl | None = None,
     ) -> None:
         self._stage = Stage()
         if control is not None:

@@ -16,7 +16,7 @@ from simple_websocket import Client
 
 from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.human import SILENCE_S, Control
+from nacdrive.drivers.human import SILENCE_S, HumanControl
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.udacity import Bridge
@@ -50,10 +50,10 @@ class Bending:
 
 
 class Drive:
-    """Control, policy, bridge and an emulated simulator on the wire."""
+    """HumanControl, policy, bridge and an emulated simulator on the wire."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self.control, self.policy = Control(silence_s=4 * SILENCE_S, started_over="started over"), Bending()
+        self.control, self.policy = HumanControl(silence_s=4 * SILENCE_S, started_over="started over"), Bending()
         self.ticks: list[Tick] = []
         self.said: list[str] = []
         keeper = stack.enter_context(corrections(folder, source="udacity", fps=25))
@@ -77,8 +77,8 @@ class Drive:
 
     def person(self, *keys: str) -> None:
         """Browser 1 takes the wheel and holds ``keys``."""
-        assert self.control.take(1)
-        self.control.hold(1, keys)
+        assert self.control.acquire(1)
+        self.control.set_keys(1, keys)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def heartbeat(stack: ExitStack) -> Callable[[Drive, str], None]:
     def beating(drive: Drive, *keys: str) -> None:
         def beat() -> None:
             while not ending.wait(0.05):
-                drive.control.hold(1, keys)
+                drive.control.set_keys(1, keys)
 
         drive.person(*keys)
         thread = Thread(target=beat)
@@ -123,13 +123,13 @@ def test_keys_steer_by_degrees_and_the_speed_controller_keeps_the_pedals(drive: 
     drive.control.release(1)
     assert until(lambda: drive.told == (BEND, 1.0))
     assert until(lambda: "handed back" in drive.said)
-    person = [tick for tick in drive.ticks if tick.person]
+    person = [tick for tick in drive.ticks if tick.human]
     steering = [tick.action.steering for tick in person]
     steps = -np.diff([0.0, *steering])
     # 3 full deflections a second, and 0.2 s at most are made up for at once.
     assert steps.min() >= 0 and steps.max() <= 0.6 + 1e-6 and steering[-1] == -1.0
     assert {tick.policy.steering for tick in person if tick.policy} == {BEND}, "the policy's stands beside"
-    assert not any(tick.policy for tick in drive.ticks if not tick.person)
+    assert not any(tick.policy for tick in drive.ticks if not tick.human)
 
 
 def test_up_and_down_drive_the_pedals(drive: Drive, heartbeat: Any) -> None:
@@ -140,7 +140,7 @@ def test_up_and_down_drive_the_pedals(drive: Drive, heartbeat: Any) -> None:
 
 def test_a_take_over_is_a_correction_that_training_reads(drive: Drive, stack: ExitStack, folder: Path) -> None:
     drive.person("left", "up")
-    assert until(lambda: sum(tick.person and tick.action.steering == -1.0 for tick in drive.ticks) > 20)
+    assert until(lambda: sum(tick.human and tick.action.steering == -1.0 for tick in drive.ticks) > 20)
     drive.control.release(1)
     assert until(lambda: drive.told[0] == BEND)
     stack.close()

@@ -11,7 +11,7 @@ from nacdrive.cli.eval_udacity import evaluate_udacity
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import proportion
-from nacdrive.drivers.cruise import SpeedControl
+from nacdrive.drivers.old_cruise import SpeedControl
 from nacdrive.drivers.pure_pursuit_track import LakeDriver, to_lake
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.envs.camera_noise import CameraNoise
