@@ -1,4 +1,4 @@
-"""Predictions of a trained network for the user's own data: wear of bearings, digits in pictures, activities in recordings."""
+"""Predictions for the user's own data: wear of bearings, digits in pictures, activities in recordings."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def predict_digits(model: Model, place: Path, max_samples: int | None) -> list[P
         label = int(p.argmax())
         known = None if truth is None else str(int(truth[k]))
         answers.append(
-            Prediction(names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label)))
+            Prediction(
+                names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label))
+            )
         )
     return answers
 

@@ -46,7 +46,9 @@ def commit() -> str | None:
 
 def git(folder: Path, *arguments: str) -> str:
     """What git answers."""
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=30
+    )
     return done.stdout.strip()
 
 

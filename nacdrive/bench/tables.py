@@ -108,9 +108,7 @@ def statistics_of(by_fold: Sequence[Sequence[float]]) -> Stat:
     """Mean and deviations of numbers per fold and seed."""
     means = [fmean(numbers) for numbers in by_fold]
     within = [variance(numbers) for numbers in by_fold if len(numbers) > 1]
-    return Stat(
-        fmean(means), stdev(means) if len(means) > 1 else None, math.sqrt(fmean(within)) if within else None
-    )
+    return Stat(fmean(means), stdev(means) if len(means) > 1 else None, math.sqrt(fmean(within)) if within else None)
 
 
 def number(metric: Metric, values: Mapping[str, Stat]) -> str:

@@ -141,7 +141,10 @@ class Regression(SeriesTask):
     """One number, per sequence or per step."""
 
     measure_name = "mae"
-    metrics: tuple[Metric, ...] = (Metric("rmse", "RMSE", higher=False, digits=4), Metric("mae", "MAE", higher=False, digits=4))
+    metrics: tuple[Metric, ...] = (
+        Metric("rmse", "RMSE", higher=False, digits=4),
+        Metric("mae", "MAE", higher=False, digits=4),
+    )
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
         """Squared error where the truth is known; outputs [..., 1], ``target`` [...], NaN where unknown."""

@@ -211,7 +211,9 @@ class Fitting:
 
     def mean_state(self) -> dict[str, Tensor]:
         """State of the network with the mean of the parameters."""
-        return {name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.weights.mean}.items()}
+        return {
+            name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.weights.mean}.items()
+        }
 
     def learning_rate(self, share: float) -> float:
         """The rate after ``share`` of all epochs (0 .. 1)."""
