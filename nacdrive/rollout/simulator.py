@@ -80,6 +80,8 @@ class SimulatorDriver:
         # The policy's memory: written by decisions, read for the page.
         self._memory = Lock()
         self._events: list[str] = []
+        # When the policy was asked, and how many milliseconds it took: in between its decision is held.
+        self._asked: deque[tuple[float, float]] = deque(maxlen=BACKLOG)
         self._queue: Queue[tuple[Decision, tuple[str, ...]] | None] = Queue(BACKLOG)
         self._teller = Thread(target=self._tell, name="nacdrive-listeners", daemon=True)
 
@@ -122,7 +124,9 @@ class SimulatorDriver:
             with self._memory:
                 self._held = self._policy.step(frame, t_s, speed_mps)
             self._held_s = t_s
-            self.decision_ms.append((time.perf_counter() - began) * 1e3)
+            took_ms = (time.perf_counter() - began) * 1e3
+            self.decision_ms.append(took_ms)
+            self._asked.append((t_s, took_ms))
         return self._helm.action(self._held, orders, t_s, speed_mps)
 
     def on_event(self, text: str) -> None:
@@ -159,7 +163,8 @@ class SimulatorDriver:
     def _tick(self, decision: Decision, before: Decision | None, events: tuple[str, ...]) -> Tick:
         same = before is not None and before.drive == decision.drive
         gap_ms = (decision.t_s - before.t_s) * 1e3 if before is not None and same else None
-        looks = self._watched() and decision.safety is None and self._queue.qsize() <= BEHIND
+        took_ms = next((ms for t_s, ms in reversed(tuple(self._asked)) if t_s == decision.t_s), None)
+        looks = self._watched() and decision.safety is None and took_ms is not None and self._queue.qsize() <= BEHIND
         neurons, saliency = {}, None
         if decision.step == 0:
             self._neurons_due = self._saliency_due = 0
@@ -180,8 +185,9 @@ class SimulatorDriver:
             frame=decision.frame,
             action=decision.action,
             speed_mps=decision.speed_mps,
-            decision_ms=decision.decision_ms,
+            decision_ms=decision.decision_ms if took_ms is None else took_ms,
             budget_ms=gap_ms,
+            held=took_ms is None and decision.safety is None,
             person=by_person is not None,
             policy=by_person.policy if by_person is not None else None,
             neurons=neurons,
