@@ -1,1 +1,1 @@
-"""Things to drive: CarRacing with its fast renderer, the built-in lake track."""
+"""What is driven: CarRacing with its fast renderer, the built-in tracks, the Udacity simulator, a user's own."""

@@ -13,7 +13,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.drivers.expert_driver import ExpertDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import Camera, CameraNoise
-from nacdrive.envs.carracing.env import CarRacingSteps, make_carracing, to_action
+from nacdrive.envs.carracing.env import CarRacingEnv, make_carracing, to_action
 from nacdrive.rollout.old_loop import Frame, RealTimeClock, drive_episode
 
 
@@ -41,7 +41,7 @@ def gas(k: int) -> Action:
     return to_action(3)
 
 
-def short(frames: int = 80, repeat: int = 4) -> CarRacingSteps:
+def short(frames: int = 80, repeat: int = 4) -> CarRacingEnv:
     return make_carracing(renderer="fast", repeat=repeat, max_frames=frames)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, SupportsFloat
+from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance
 from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
@@ -25,9 +24,57 @@ TOO_FAR = 4.0
 """Metres beyond the edge at which an episode ends."""
 STUCK_S = 4.0
 """Seconds of throttle without motion at which an episode ends."""
+INTERVENTION_S = 6.0
+"""What an intervention counts, in seconds (Bojarski et al., 2016)."""
+RESTART_MPS = 3.0
+"""Speed at which a car that has left the road with all wheels is put back."""
 
 
-class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
+class Score:
+    """What evaluations count of a drive: off the road is any wheel beyond the asphalt."""
+
+    def __init__(self) -> None:
+        self.offsets: list[float] = []
+        self.steering: list[float] = []
+        self.speeds: list[float] = []
+        self.off_road_events = self.interventions = self.clean_laps = 0
+        self._spoilt = False
+
+    def note(
+        self, info: dict[str, Any], steering: float, left_road: bool, intervention: bool, finished_lap: bool
+    ) -> None:
+        """Take in one decision; ``info`` is that after it."""
+        self.offsets.append(abs(info["lane_offset_m"]))
+        self.steering.append(steering)
+        self.speeds.append(info["speed_mps"])
+        self.off_road_events += left_road
+        self.interventions += intervention
+        self._spoilt |= left_road or intervention
+        if finished_lap:
+            self.clean_laps += not self._spoilt
+            self._spoilt = False
+
+    def numbers(self, info: dict[str, Any]) -> dict[str, float]:
+        """The score; ``info`` is that after the last decision."""
+        seconds, laps = info["t_s"], info["progress"]
+        gap_s = seconds / len(self.steering)
+        changes = np.abs(np.diff(self.steering))
+        return {
+            "laps": laps,
+            "clean_laps": self.clean_laps,
+            "off_road_events": self.off_road_events,
+            "off_road_per_lap": self.off_road_events / max(laps, 1e-6),
+            "interventions": self.interventions,
+            "autonomy": 100 * max(0.0, 1 - self.interventions * INTERVENTION_S / seconds),
+            "offset_mean_m": float(np.mean(self.offsets)),
+            "offset_max_m": float(np.max(self.offsets)),
+            "jitter_per_s": float(changes.mean() / gap_s) if len(changes) else 0.0,
+            "speed_mps": float(np.mean(self.speeds)),
+            "seconds": seconds,
+        }
+
+
+class UdacityTrackEnv(DrivingEnv):
     """One car on one track; no display is needed, several fit in one process.
 
     Observation: the front camera, uint8 [160, 320, 3] RGB. Action: float32 (steering, throttle), both -1 .. 1;
@@ -35,11 +82,13 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
     The same seed and the same actions give the same frames.
 
     Reward: metres forward along the road, less 20 a second for wheels off the road (in proportion).
-    An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s (with
-    ``recover`` the car is put back instead), and truncated after ``laps`` laps or ``max_seconds``.
+    An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s, and
+    truncated after ``laps`` laps or ``max_seconds``. With ``recover`` such a car, and one with all four wheels off the
+    road, is put back on it instead: an intervention.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
+    name = "udacity-track"
 
     def __init__(
         self,
@@ -66,25 +115,24 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
             raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))
         self.repeat, self.randomize, self.laps, self.max_seconds = repeat, randomize, laps, max_seconds
         self.recover, self.render_mode = recover, render_mode
-        self.metadata = {**self.metadata, "render_fps": round(1 / (repeat * STEP_S))}
+        self.step_s = repeat * STEP_S
+        self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.car = Car(track)
         self.where = TrackPosition(self.course)
         self.eyes = Cameras(cameras)
         self.screen: Any = None
-        self.frames: dict[str, NDArray[np.uint8]] = {}
+        self.frames: dict[str, Frame] = {}
         self.steps = 0
         self._furnished = False
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """A new day and a new start, both by ``seed``.
 
         ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
         """
-        super().reset(seed=seed)
+        super(DrivingEnv, self).reset(seed=seed)
         start = float(self.np_random.uniform(0, self.course.length))
         self._furnish()
         self.steps = 0
@@ -92,11 +140,14 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         self._put_back = False
         self.interventions = 0
         self._action = (0.0, 0.0)
+        self._score = Score()
         self._place(**{"s": start, **(options or {})})
         self.where.driven = 0.0
-        return self.look(), self._info()
+        frame = self.look()
+        self._before = self._info()
+        return frame, self._before
 
-    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
+    def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Hold (steering, throttle) for ``repeat`` steps of 0.02 s and look."""
         if not self.frames:
             raise UserError("the drive has not begun: call reset() before step().")
@@ -116,8 +167,36 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         if lost and self.recover:
             self.put_back()
             lost = False
-        truncated = self.where.driven >= self.laps * self.where.length or self.t_s >= self.max_seconds
-        return self.look(), reward, lost, truncated, self._info()
+        all_laps = self.where.driven >= self.laps * self.where.length
+        truncated = all_laps or self.t_s >= self.max_seconds
+        frame, info = self.look(), self._info()
+        if self.recover and info["wheels_off"] == 1.0:
+            # After the look: the driver shall see once where it has got to.
+            self.put_back(RESTART_MPS)
+            info |= {"put_back": True, "interventions": self.interventions}
+        finished_lap = info["laps"] > self._before["laps"]
+        left_road = info["off_road"] and not self._before["off_road"]
+        if lost or truncated:
+            info["ended"] = "left the field" if lost else "laps finished" if all_laps else "time is up"
+        info["events"] = (
+            *("off road",) * left_road,
+            *("intervention: put back on the road",) * info["put_back"],
+            *("lap finished",) * finished_lap,
+        )
+        self._score.note(info, steering, left_road, lost or info["put_back"], finished_lap)
+        self._before = info
+        return frame, reward, lost, truncated, info
+
+    def metrics(self) -> dict[str, float]:
+        """Of the drive so far: laps, clean laps, times off the road, interventions, autonomy in %, ...; see ``Score``.
+
+        Empty before the first decision.
+        """
+        return self._score.numbers(self._before) if self._score.steering else {}
+
+    def episode_meta(self) -> dict[str, Any]:
+        """The track's name."""
+        return {"track": self.course.name}
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
@@ -126,7 +205,7 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         self.where.follow(self.car.position)
         self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
 
-    def look(self) -> NDArray[np.uint8]:
+    def look(self) -> Frame:
         """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
         self.eyes.follow(self.car.path)
         self.frames = self.eyes.look()
@@ -151,7 +230,7 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
 
     def place(
         self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    ) -> tuple[Frame, dict[str, Any]]:
         """Set the car anywhere (no intervention) and look: the frame and ``info`` there.
 
         Args:
@@ -180,7 +259,7 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         """Share of the four wheels that stand beyond the edge of the asphalt."""
         return float(self.where.beyond_edge(self.car.wheels()).mean())
 
-    def render(self) -> NDArray[np.uint8] | None:
+    def render(self) -> Frame | None:
         """The last frame of the front camera, uint8 [160, 320, 3]; with ``human`` it is on the screen already."""
         if not self.frames:
             raise UserError("there is nothing to render: call reset() first.")
@@ -219,6 +298,10 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
             "laps": max(0, int(self.where.driven / self.where.length)),
             "steering": steering,
             "throttle": throttle,
+            "x_m": float(self.car.position[0]),
+            "y_m": float(self.car.position[1]),
+            "heading_rad": self.car.heading,
+            "events": (),
             "put_back": self._put_back,
             "interventions": self.interventions,
         }
