@@ -101,3 +101,32 @@ class PurePursuitEpisode:
         if abs(bearing) > p.steer_from:
             return to_action(LEFT if bearing > 0 else RIGHT)
         return to_action(GAS if speed < limit else NOTHING)
+
+
+class PurePursuit:
+    """TEMPORARY."""
+
+    name = "geometric"
+    repeat = 4
+
+    def __init__(self):
+        from nacdrive.drivers.pure_pursuit_track import TrackPursuit
+
+        self._track = TrackPursuit()
+
+    def vary(self, rng):
+        from nacdrive.drivers.pure_pursuit_track import TrackPursuit
+
+        self._track = TrackPursuit(top_speed=float(rng.uniform(5.0, 13.4)))
+        return {"top_speed_mps": self._track.top_speed}
+
+    def reset(self, env):
+        from nacdrive.drivers.pure_pursuit_track import LakeDriver
+
+        if hasattr(env.unwrapped, "course"):
+            self._e = LakeDriver(env, self._track)
+        else:
+            self._e = PurePursuitExpert().new_episode(env)
+
+    def act(self, frame, info):
+        return self._e.observe(frame)

@@ -24,6 +24,8 @@ TOO_FAR = 4.0
 """Metres beyond the edge at which an episode ends."""
 STUCK_S = 4.0
 """Seconds of throttle without motion at which an episode ends."""
+ROOM_M = 1.2
+"""Metres between the middle of the car and the edge of the road at the outermost random start."""
 INTERVENTION_S = 6.0
 """What an intervention counts, in seconds (Bojarski et al., 2016)."""
 RESTART_MPS = 3.0
@@ -241,6 +243,15 @@ class UdacityTrackEnv(DrivingEnv):
         """
         self._place(s, offset, heading, speed)
         return self.look(), self._info()
+
+    def random_start(self, rng: np.random.Generator, top_speed_mps: float) -> dict[str, float]:
+        """Options of ``reset`` for a start from which a driver must recover: beside the middle, askew, at any speed."""
+        room = self.course.half_width - ROOM_M
+        return {
+            "offset": float(rng.uniform(-room, room)),
+            "heading": float(rng.uniform(-0.2, 0.2)),
+            "speed": float(rng.uniform(2.0, top_speed_mps)),
+        }
 
     def _place(self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> None:
         point, along = self.course.at(s)
