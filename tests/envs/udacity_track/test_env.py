@@ -24,7 +24,7 @@ def env() -> UdacityTrackEnv:
 
 @pytest.mark.parametrize("track", TRACKS)
 def test_gymnasiums_own_check(track: str) -> None:
-    made = gymnasium.make("nacdrive.envs.udacity_track:nacdrive/UdacityTrack-v0", track=track, render_mode="rgb_array")
+    made = gymnasium.make("nacdrive.envs:nacdrive/UdacityTrack-v0", track=track, render_mode="rgb_array")
     check_env(made.unwrapped, skip_render_check=True)  # it would open a window
     frame, _ = made.reset(seed=1)
     np.testing.assert_array_equal(made.render(), frame)

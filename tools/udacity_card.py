@@ -3,7 +3,7 @@ r"""Ship a trained policy: copy it to agents/udacity/ with its training log and 
 nacdrive record --sim udacity --episodes 56 --no-sides
 nacdrive train --task udacity --model nac-steady --data recordings/udacity-geometric DIR --window 4
 nacdrive eval --sim udacity --model runs/udacity-nac-steady/nac_steady.pt --episodes 10
-python benchmarks/udacity_card.py --run runs/udacity-nac-steady --eval runs/eval-udacity-nac_steady
+python tools/udacity_card.py --run runs/udacity-nac-steady --eval runs/eval-udacity-nac_steady
 """
 
 from __future__ import annotations

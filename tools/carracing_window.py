@@ -2,7 +2,7 @@
 
     nacdrive record --episodes 20 --out recordings/window-study
     nacdrive record --episodes 8 --seed 3002000 --out recordings/carracing-unseen
-    python benchmarks/carracing_window.py --data recordings/window-study --unseen recordings/carracing-unseen
+    python tools/carracing_window.py --data recordings/window-study --unseen recordings/carracing-unseen
 
 For each window: behaviour cloning on the recordings, then two rounds of DAgger, and after both the mean return over
 20 tracks that neither training nor the final judgement uses, beside the accuracy on unseen episodes of the expert.

@@ -1,6 +1,6 @@
 r"""Steering errors on a recorded drive: each model trained anew, in the same way, for each of five held-out parts.
 
-    OMP_NUM_THREADS=1 python benchmarks/udacity_offline.py --data DIR --out runs/udacity-offline
+    OMP_NUM_THREADS=1 python tools/udacity_offline.py --data DIR --out runs/udacity-offline
 
 DIR is a log of the simulator or a recording. Each model's rows are kept as soon as they are there; running the same
 command again goes on. Prints the table of docs/results/udacity.md.

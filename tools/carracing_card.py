@@ -3,7 +3,7 @@ r"""Ship a trained policy: copy it to agents/carracing/ with its training log an
 nacdrive train --task carracing --model nac-steady --data recordings/carracing-expert --dagger 3
 nacdrive eval --model runs/carracing-nac-steady/nac_steady.pt
 nacdrive record --episodes 8 --seed 3002000 --out recordings/carracing-unseen
-python benchmarks/carracing_card.py --run runs/carracing-nac-steady --eval runs/eval-nac_steady \
+python tools/carracing_card.py --run runs/carracing-nac-steady --eval runs/eval-nac_steady \
     --unseen recordings/carracing-unseen
 """
 
