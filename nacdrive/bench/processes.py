@@ -13,8 +13,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nacdrive.bench.cell import Cell, Result, failure, run_cell
+from nacdrive.common.parallel import sigint_blocked
 from nacdrive.common.runs import start_method
-from nacdrive.rollout.record_workers import ignore_sigint
 from nacdrive.training.fit import FitUpdate
 
 # Optimizers import torch._dynamo when the first of them is made, which takes seconds.
@@ -39,7 +39,7 @@ def run_in_processes(cells: Iterable[Cell], workers: int, on_progress: OnProgres
                 process: BaseProcess = context.Process(  # type: ignore[attr-defined]
                     target=work, args=(cell, theirs), daemon=True
                 )
-                with ignore_sigint():
+                with sigint_blocked():
                     process.start()
                 theirs.close()
                 running[ours] = cell, process

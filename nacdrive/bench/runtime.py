@@ -17,10 +17,10 @@ from nacdrive.bench.cell import first_line, kind_of
 from nacdrive.bench.config import RuntimeConfig
 from nacdrive.common.errors import unknown_name
 from nacdrive.common.files import write_json, write_text
+from nacdrive.common.parallel import sigint_blocked
 from nacdrive.common.runs import run_record, start_method
 from nacdrive.layers import build, names
 from nacdrive.models.files import check_device
-from nacdrive.rollout.record_workers import ignore_sigint
 
 Row = dict[str, Any]
 MIB = 2**20
@@ -53,7 +53,7 @@ def in_a_process(model: str, device: str, config: RuntimeConfig) -> Row:
     context = multiprocessing.get_context(start_method())
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(model, device, config, theirs))  # type: ignore[attr-defined]
-    with ignore_sigint():
+    with sigint_blocked():
         process.start()
     theirs.close()
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.drivers.ppo_file import actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.drivers.ppo_network import PolicyNet
+from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.sb3_policy import VisionExtractor
 from nacdrive.rl.vec_env import SharedMemoryVecEnv
-from nacdrive.rollout.laps import drive_laps
+from nacdrive.rollout.rollout import rollout
 from nacdrive.viz.training_curve import draw_curve
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
@@ -261,7 +263,7 @@ class TrainingCallback(BaseCallback):
         seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
         policy = self.policy()
-        returns = [lap.total for lap in drive_laps(PpoExpert(policy, repeat=self.config.repeat), seeds)]
+        returns = official_returns(PpoExpert(policy, repeat=self.config.repeat), seeds)
         found = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),
@@ -307,3 +309,12 @@ class TrainingCallback(BaseCallback):
         self.show(
             Progress(self.num_timesteps, self.config.timesteps, rate * self.config.repeat, shown, left, evaluation)
         )
+
+
+def official_returns(expert: PpoExpert, seeds: Sequence[int]) -> list[float]:
+    """Return of ``expert`` on each track of the official environment."""
+    env = make_carracing(repeat=expert.repeat, continuous=expert.continuous)
+    try:
+        return [deque(rollout(env, expert, seed), maxlen=1)[0].episode_return for seed in seeds]
+    finally:
+        env.close()

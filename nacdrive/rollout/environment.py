@@ -36,9 +36,9 @@ def step_options(spec: EnvSpec, repeat: int) -> dict[str, Any]:
     return {"repeat": repeat} if spec.frames_per_second is not None else {}
 
 
-def recover_options(spec: EnvSpec) -> dict[str, Any]:
-    """The option that puts a lost car back on the road, where the environment can."""
-    return {"recover": True} if "recover" in inspect.signature(spec.build).parameters else {}
+def option_if_known(spec: EnvSpec, name: str) -> dict[str, Any]:
+    """The option switched on, where the environment can be made with it."""
+    return {name: True} if name in inspect.signature(spec.build).parameters else {}
 
 
 def recorded_fps(spec: EnvSpec, repeat: int, options: Mapping[str, Any] | None = None) -> float:
@@ -50,6 +50,13 @@ def recorded_fps(spec: EnvSpec, repeat: int, options: Mapping[str, Any] | None =
         fps = 1 / env.step_s
         env.close()
     return int(fps) if fps == int(fps) else fps
+
+
+def action_names(spec: EnvSpec, options: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """Names of the environment's discrete actions."""
+    env = spec.make(options)
+    env.close()
+    return env.actions
 
 
 def checksum(driver: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,20 +35,18 @@ from nacdrive.rollout.environment import (
     checksum,
     file_checksum,
     make_env,
+    option_if_known,
     recorded_fps,
-    recover_options,
     step_options,
 )
 from nacdrive.rollout.metrics import EpisodeMetrics
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import EpisodeCurve, ResultsFile, Row, row_of
+from nacdrive.rollout.results import DRIVES, EpisodeCurve, ResultsFile, Row, row_of
 from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
 
 MPS_PER_MPH = 1 / 2.23693629
-DRIVES = "drives"
-"""Folder of a result that holds the filmed drives as a recording."""
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
@@ -120,10 +118,15 @@ class RolloutWorker:
         return load_policy(self.spec.model, device=self.spec.device, expect_task=self.spec.env_spec.task or None)
 
     @cached_property
+    def policy_driver(self) -> PolicyDriver:
+        """The policy that drives."""
+        return PolicyDriver(self.policy)
+
+    @cached_property
     def subject(self) -> Driver:
         """Who is evaluated."""
         if self.spec.driver is None:
-            return self._at_speed(PolicyDriver(self.policy))
+            return self._at_speed(self.policy_driver)
         return load_expert(self.spec.driver, device=self.spec.device, discrete_only=False)  # type: ignore[no-any-return]
 
     @cached_property
@@ -143,13 +146,13 @@ class RolloutWorker:
             if beside is not None and self.spec.repeat(beside) != repeat:
                 beside = None
         with ExitStack() as stack:
-            env = self._env(job, repeat, continuous=getattr(driver, "continuous", False))
+            env = self._env(job, repeat, bool(getattr(driver, "continuous", False)))
             stack.callback(env.close)
             listeners: list[Listener] = []
             probes = None
             if job.who == "policy" and self.watchers:
                 listeners += self.watchers
-                probes = Probes(getattr(driver, "neurons", None), NEURONS_EVERY)
+                probes = Probes(self.policy_driver.neurons, NEURONS_EVERY) if self.spec.driver is None else None
             buffer = EpisodeBuffer(expert_action, self.spec.env_spec.image_format)
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title
@@ -171,11 +174,11 @@ class RolloutWorker:
             return driver
         return SpeedControl(driver, SpeedController(self.spec.speed_mph * MPS_PER_MPH))
 
-    def _env(self, job: EvalJob, repeat: int, *, continuous: bool) -> DrivingEnv:
+    def _env(self, job: EvalJob, repeat: int, continuous: bool) -> DrivingEnv:
         spec, options = self.spec.env_spec, dict(self.spec.options)
-        options |= {**step_options(spec, repeat), "track": job.track or None, "continuous": continuous or None}
+        options |= {**step_options(spec, repeat), "track": job.track or None}
         # A car that has left the road is put back on it and pays for that, so that every drive is whole.
-        options |= recover_options(spec)
+        options |= option_if_known(spec, "recover") | (option_if_known(spec, "continuous") if continuous else {})
         noise = self.spec.noise if job.who == "policy" else CameraNoise()
         return make_env(spec, options, noise)
 
@@ -213,7 +216,7 @@ def drive_jobs(
     listeners: Iterable[Listener] = (),
     *,
     ray: str | None = None,
-) -> Iterator[tuple[EvalJob, Row]]:
+) -> Generator[tuple[EvalJob, Row], None, None]:
     """Drive ``jobs`` and yield each with its row as soon as it is done.
 
     ``workers`` processes; 0 drives in this process, where ``listeners`` hear every Tick of the policy.
@@ -302,6 +305,7 @@ def evaluate(
     metrics: dict[str, Any] = {
         **numbers(rows, expert_rows),
         **({"tracks": by_track(rows, spec)} if any(tracks) else {}),
+        **({"drives": [{k: v for k, v in row.items() if k != "curve"} for row in rows]} if any(tracks) else {}),
         **({"expert_tracks": by_track(expert_rows, spec)} if any(tracks) and expert_rows else {}),
         "env": spec.env_spec.title,
         "model": identity,

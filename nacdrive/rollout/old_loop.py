@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nacdrive.drivers.commands import command
 from nacdrive.drivers.human import ControlState, HumanControl
 from nacdrive.drivers.roles import Driver, Frame, Observer, Saliency, World
 from nacdrive.drivers.seat import Seat
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.camera_noise import Camera
-from nacdrive.rollout.metrics import Episode, EpisodeResult, off_road
+from nacdrive.rollout.metrics import EpisodeResult
 
 __all__ = ["Driver", "Frame", "Observer", "Saliency", "World", "drive_episode", "ending"]
 
@@ -189,3 +191,58 @@ def ending(info: Mapping[str, Any], *, terminated: bool, stopped: bool) -> str:
     if stopped:
         return "stopped safely"
     return "left the field" if terminated else "time is up"
+
+
+class Episode:
+    """Sums up an episode while it is driven."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.latencies: list[float] = []
+        self.speeds: list[float] = []
+        self.grass: list[float] = []
+        self.agreed: list[bool] = []
+        self.late = 0
+
+    def note(self, tick: Tick, info: Mapping[str, Any]) -> None:
+        """Take in one decision and what the simulator said after it."""
+        self.latencies.append(tick.decision_ms)
+        self.speeds.append(tick.speed_mps or 0.0)
+        self.grass.append(wheels_off(info))
+        self.late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
+        if tick.expert is not None and tick.expert.choice is not None:
+            self.agreed.append(tick.expert.choice == tick.action.choice)
+
+    def result(self, episode: int, seed: int, info: Mapping[str, Any], failure: str | None) -> EpisodeResult:
+        """The sum."""
+        return EpisodeResult(
+            episode=episode,
+            seed=seed,
+            episode_return=round(self.total, 6),
+            decisions=len(self.latencies),
+            simulated_s=float(info["t_s"]),
+            tiles_visited=float(info.get("tiles_visited", info.get("progress", 0))),
+            finished_lap=finished_lap(info),
+            grass_share=float(np.mean(self.grass)),
+            mean_speed_mps=float(np.mean(self.speeds)),
+            decision_ms_median=float(np.median(self.latencies)),
+            decision_ms_p99=float(np.percentile(self.latencies, 99)),
+            late_decisions=self.late,
+            expert_agreement=float(np.mean(self.agreed)) if self.agreed else None,
+            failure=failure,
+        )
+
+
+def wheels_off(info: Mapping[str, Any]) -> float:
+    """Share of the four wheels beside the road, 0 .. 1, as CarRacing (``wheels_on_grass``) or the lake says it."""
+    return float(info.get("wheels_off", info.get("wheels_on_grass", 0)))
+
+
+def off_road(info: Mapping[str, Any]) -> bool:
+    """Whether the car has left the road: the world's own word where it gives one, else all four wheels."""
+    return bool(info.get("off_road", wheels_off(info) >= 1))
+
+
+def finished_lap(info: Mapping[str, Any]) -> bool:
+    """Whether a lap was driven to its end."""
+    return bool(info.get("finished_lap", False)) or int(info.get("laps", 0)) >= 1

@@ -24,8 +24,8 @@ from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.registry import BOTH, EnvSpec
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.rollout.environment import action_repeat, checksum, make_env, option_if_known, recorded_fps, step_options
 from nacdrive.rollout.record_config import KEYBOARD, RecordConfig
-from nacdrive.rollout.environment import action_repeat, checksum, make_env, recorded_fps, recover_options, step_options
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.rollout import rollout
 
@@ -245,7 +245,8 @@ class Start:
         # The order of the draws is that of the first version: recordings stay what they were.
         vary = getattr(expert, "vary", None)
         meta = vary(rng) if vary is not None else {}
-        return cls(rng, env.unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
+        unwrapped: Any = env.unwrapped
+        return cls(rng, unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
 
 
 class EpisodeDriver:
@@ -336,9 +337,7 @@ class EpisodeDriver:
             label = executed_action if self.expert is None else expert_action
             buffer = EpisodeBuffer(label, spec.image_format, batch=REPORT_EVERY, on_frames=report)
             expert = HoldAction(self.expert, self.frames_per_decision) if self.expert is not None else None
-            ticks = rollout(
-                env, self._driver(env, start), seed, options=start.options, expert=expert, realtime=by_hand
-            )
+            ticks = rollout(env, self._driver(env, start), seed, options=start.options, expert=expert, realtime=by_hand)
             for tick in ticks:
                 buffer(tick)
                 for listener in self.listeners:
@@ -368,4 +367,4 @@ class EpisodeDriver:
         options["track"] = spec.track_of(config.track, seed) or None
         if spec.honours("sides") and not config.by_hand:
             options["sides"] = config.sides is not False
-        return options | (recover_options(spec) if config.by_hand else {})
+        return options | (option_if_known(spec, "recover") if config.by_hand else {})

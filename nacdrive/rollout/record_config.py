@@ -153,11 +153,13 @@ def env_of_task(task: str) -> EnvSpec:
     Raises:
         UserError: if there is none.
     """
-    specs = map(env_spec, ENVIRONMENTS.names())
-    found = next((spec for spec in specs if spec.task == task and not spec.realtime), None)
-    if found is None:
+    specs = [spec for spec in map(env_spec, ENVIRONMENTS.names()) if not spec.realtime]
+    for spec in specs:
+        if spec.task == task:
+            return spec
+    if ":" in task:
         raise UserError(f"no environment is known for the task '{task}': name one with --env.")
-    return found
+    raise unknown_name("task", task, dict.fromkeys(spec.task for spec in specs))
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ class EpisodeBuffer:
         on_frames: Callable[[int], object] = lambda count: None,
     ) -> None:
         self.label, self.batch, self.on_frames, self._encode = label, batch, on_frames, ENCODERS[image]
-        self.seed, self.last_step, self.total = 0, -1, 0.0
+        self.seed, self.last_step = 0, -1
+        self._unencoded = 0
         self.ended = "interrupted"
         """How the episode ended, in a phrase."""
         self._clear()
@@ -183,7 +185,7 @@ class EpisodeRecorder:
         self._fps, self._teacher = fps, teacher
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None
-        self._new_buffer = lambda: EpisodeBuffer(label, image)
+        self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
         self._buffer = self._new_buffer()
 
     def __call__(self, tick: Tick) -> None:

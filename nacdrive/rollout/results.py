@@ -13,6 +13,8 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.metrics import EpisodeResult
 
 Row = dict[str, Any]
+DRIVES = "drives"
+"""Folder of a result that holds the filmed drives as a recording."""
 CURVE_EVERY = 5
 """Decisions between two points of a row's curve of returns, ..."""
 MOST_POINTS = 400
