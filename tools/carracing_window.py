@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from carracing_card import agreement_on
-from nacdrive.rollout.workers import Course, Job, drive_jobs
 
 from nacdrive.common.statistics import summary
 from nacdrive.envs.seeds import POLICY_RECORDING
@@ -25,7 +24,7 @@ from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
 from nacdrive.rollout.results import ResultsFile
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import Watcher, round_path, teach
+from nacdrive.rollout.train_policy import round_path, train_policy
 
 FIRST_TRACK = POLICY_RECORDING.stop - 1000
 """Tracks to choose by: not recorded, not practised on, and not those of the final judgement."""

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from nacdrive.common.errors import UserError
 from nacdrive.rl.config import ExpertTrainConfig
