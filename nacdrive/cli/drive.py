@@ -351,10 +351,14 @@ def drive_realtime(
         print(text, flush=True)
 
     results: list[EpisodeResult] = []
+    summed = EpisodeMetrics()
     decided_ms: deque[float] = deque(maxlen=REMEMBERED)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
-        keepers = realtime_recorders(config, stack, driver.name, policy.pace_s if policy is not None else 0.0)
+        listeners += realtime_recorders(config, stack, driver.name, policy.pace_s if policy is not None else 0.0)
+        # What is still to be told is told after the car has been braked.
+        probes = probes_of(config, policy, page)
+        background = stack.enter_context(BackgroundListener(listeners, probes, say))
         decision_s = warm_up(policy) if policy is not None else 0.0
         limit_s = config.limit_s
         if limit_s is None and decision_s > LIMIT_S / SLACK:
@@ -373,32 +377,31 @@ def drive_realtime(
             }
         )
         stack.callback(env.close)
-        probes = probes_of(config, policy, page)
-        background = stack.enter_context(BackgroundListener(listeners, recorders=keepers, probes=probes, say=say))
-        waiting = f"Waiting for the simulator on port {env.port} (start it, choose Autonomous Mode)"
-        print(f"{waiting}; Ctrl-C ends.", flush=True)
-        stack.enter_context(status_line(env, page, waiting, config.seconds))
+        say(f"{env.status}; Ctrl-C ends.")
+        stack.enter_context(status_line(env, page, config.seconds))
         seen = NoisyCamera(env, config.noise) if config.noise.active else env
         whole = wrapped(config, driver, env, control)
-        commands = stops = 0
+        commands = drives = stops = 0
         try:
             for episode in range(config.episodes) if config.episodes is not None else count():
-                metrics = EpisodeMetrics()
                 for tick in rollout(seen, whole, episode, episode=episode, expert=expert):
-                    metrics.add(tick)
                     background(tick)
+                    summed.add(tick)
                     commands += 1
-                    decided_ms.append(tick.decision_ms)
+                    drives += tick.step == 0
+                    if not tick.held:
+                        decided_ms.append(tick.decision_ms)
                     for event in said_by_driver(tick):
                         stops += event.startswith("safety stop")
                         say(f"{event[0].upper()}{event[1:]}.")
-                results.append(metrics.result())
+                results.append(summed.result())
         except DriveInterruptedError:
             pass
         except KeyboardInterrupt:
             print()
-        stops += env.safety_stops
-    print(summary(commands, len(results), stops, decided_ms, background.lost), flush=True)
+    say(summary(commands, drives, stops + env.safety_stops, decided_ms, background.lost))
+    if background.failures:
+        raise UserError(f"part of the drive is neither kept nor shown: {background.failures[0]}")
     return results
 
 
@@ -450,7 +453,7 @@ def warm_up(policy: PolicyDriver) -> float:
 
 
 @contextmanager
-def status_line(env: Any, page: LiveServer | None, waiting: str, seconds: float | None) -> Iterator[None]:
+def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Iterator[None]:
     """Keep the page's status up to date meanwhile, and end the drive when the time is up."""
     import time
     from threading import Event, Thread
@@ -461,8 +464,7 @@ def status_line(env: Any, page: LiveServer | None, waiting: str, seconds: float 
     def watch() -> None:
         while not ended.wait(STATUS_EVERY_S):
             if page is not None:
-                stop = env.safety
-                page.status((f"Safety stop: {stop}" if stop else "") if env.connected else waiting)
+                page.status(env.status)
             if seconds is not None and time.monotonic() - began > seconds:
                 env.interrupt()
                 return
@@ -477,19 +479,26 @@ def status_line(env: Any, page: LiveServer | None, waiting: str, seconds: float 
 
 
 def recorders(
-    config: DriveConfig, stack: ExitStack, driver: str, expert: str | None, fps: float
+    config: DriveConfig, stack: ExitStack, driver: str, expert: str | None, fps: float, pace_s: float = 0.0
 ) -> list[EpisodeRecorder]:
-    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is."""
+    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is.
+
+    ``pace_s``: seconds between two decisions of the policy, where frames come at another rate than those.
+    """
     from nacdrive.rollout.recorder import corrections, drives
 
     spec = config.spec
     found = []
     if config.allow_control:
         folder = config.corrections or Path("recordings") / f"corrections-{driver}"
-        found.append(("corrections", corrections(folder, source=spec.source, fps=fps, image=spec.image_format)))
+        # At the policy's pace: it is to learn from what it would have seen.
+        rate = 1 / pace_s if pace_s else fps
+        found.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
-        options = {"driver": driver, "teacher": expert, "image": spec.image_format}
-        found.append(("drives", drives(config.record, source=spec.source, fps=fps, **options)))
+        whole = drives(
+            config.record, source=spec.source, fps=fps, driver=driver, teacher=expert, image=spec.image_format
+        )
+        found.append(("drives", whole))
     seed = None if spec.realtime else config.first_seed
     for what, recorder in found:
         stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
@@ -499,16 +508,15 @@ def recorders(
 
 def realtime_recorders(config: DriveConfig, stack: ExitStack, driver: str, pace_s: float) -> list[Listener]:
     """The same, and a film, of a simulator that sends as many pictures as it likes."""
-    from nacdrive.rollout.background import at_rate, in_pieces
+    from nacdrive.rollout.background import at_rate, split_drives
     from nacdrive.viz.video import video
 
     found: list[Listener] = []
     if config.video is not None:
         found.append(at_rate(stack.enter_context(video(config.video, driver, FILM_FPS)), FILM_FPS))
-    for recorder in recorders(config, stack, driver, None, REALTIME_FPS):
-        # Corrections at the policy's pace: it is to learn from what it would have seen.
+    for recorder in recorders(config, stack, driver, None, REALTIME_FPS, pace_s):
         paced = config.allow_control and recorder.folder != config.record
-        found.append(in_pieces(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
+        found.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
     return found
 
 

@@ -19,7 +19,7 @@ from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import DaggerRound, check_pace, collect
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
-from nacdrive.tasks import Sample, load_task
+from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 
@@ -47,7 +47,7 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     if ":" not in config.model and config.model not in names():
         raise unknown_name("model", config.model, names())
     device = check_device(config.device)
-    task = load_task(config.task)
+    task = load_driving_task(config.task)
     # What can be refused is refused before hours of work, and before a folder is made or deleted.
     expert = load_expert(config.expert) if config.dagger and config.expert is not None else None
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
@@ -117,7 +117,7 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         max_frames=config.max_frames,
     )
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
-    return load_task(config.task).load([recording])
+    return load_driving_task(config.task).load([recording])
 
 
 def fit_round(
@@ -134,7 +134,7 @@ def fit_round(
     between = 0 < round_ < config.dagger
     options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
     return fit(
-        policy.network, load_task(config.task), train, valid, options, folder,
+        policy.network, load_driving_task(config.task), train, valid, options, folder,
         round_=round_, device=device, on_step=callbacks.on_step,
     )  # fmt: skip
 
@@ -147,7 +147,7 @@ def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int)
         "round": round_,
         "best_epoch": p.best_epoch,
         "valid_loss": p.best_loss if p.best_epoch >= 0 and p.best_loss < float("inf") else None,
-        f"valid_{load_task(config.task).measure_name}": p.best_measure,
+        f"valid_{load_driving_task(config.task).measure_name}": p.best_measure,
         "train_frames": result.train_steps,
         "valid_frames": result.valid_steps,
         "episodes": episodes,
