@@ -18,7 +18,7 @@ from nacdrive.common.runs import run_record
 from nacdrive.common.statistics import summary
 from nacdrive.models import load_policy
 from nacdrive.rollout.offline_eval import Errors, cross_validate, summarised
-from nacdrive.tasks.udacity import TASK
+from nacdrive.tasks.udacity import Udacity
 from nacdrive.training.config import FitConfig
 
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "dense")
@@ -51,7 +51,7 @@ def main() -> None:
         patience=0,
     )
     vision = load_policy(options.vision, expect_task="udacity") if options.vision else None
-    samples = TASK.load([options.data])
+    samples = Udacity().load([options.data])
     options.out.mkdir(parents=True, exist_ok=True)
     results = {}
     for model in options.models:

@@ -59,6 +59,8 @@ class DriveConfig:
     """With --sim: least seconds between two decisions; if not given as in training, or 0 without a memory."""
     server: Literal["threads", "eventlet"] = "threads"
     """With --sim: what serves the connections."""
+    limit_s: float = 0.3
+    """With --sim: seconds that the policy may take for a decision before an emergency stop; more for a slow one."""
     seconds: float | None = None
     """With --sim: end after so many seconds; without it Ctrl-C ends."""
     hold: Literal["auto", "yes", "no"] = "auto"
@@ -87,6 +89,8 @@ class DriveConfig:
             raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the simulator goes no faster.")
         if self.pace is not None and not self.pace >= 0:
             raise UserError(f"--pace is {self.pace:g}: give 0 (every picture) or a number of seconds.")
+        if not 0.05 <= self.limit_s <= 5:
+            raise UserError(f"--limit-s is {self.limit_s:g}: give 0.05 to 5 seconds.")
         if self.seconds is not None and not self.seconds > 0:
             raise UserError(f"--seconds is {self.seconds:g}: give a number above 0.")
         if self.allow_control and self.headless:

@@ -43,6 +43,12 @@ class DriverWrapper:
         """Decide on one frame."""
         return self.driver.act(frame, info)
 
+    def before_decision(self) -> None:
+        """Called before every decision; may raise ``RestartEpisode``."""
+        before = getattr(self.driver, "before_decision", None)
+        if before is not None:
+            before()
+
     @property
     def finished(self) -> bool:
         """Whether the episode shall end, such as after a safety stop."""

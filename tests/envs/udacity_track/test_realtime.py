@@ -16,11 +16,12 @@ from nacdrive.cli.main import dispatch
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.pure_pursuit import PurePursuit
-from nacdrive.envs.udacity.server import Bridge
+from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 from nacdrive.envs.udacity_track.simulator import Keys, UdacitySimulator
 from nacdrive.envs.udacity_track.window import Window
+from tests.helpers import udacity_loop as loop
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str)
         seen.append((frame.shape, speed_mps))
         return driver.act()
 
-    with Bridge(decide, port=0) as bridge:
-        drive = UdacitySimulator(env, "127.0.0.1", bridge.port, culture, say=said.append)
+    with loop.drive(UdacityEnv(port=0), decide) as driven:
+        drive = UdacitySimulator(env, "127.0.0.1", driven.env.port, culture, say=said.append)
         drive_until(drive, 25.0)
     assert env.track_position.driven >= 25 and drive.off_road == 0 and env.interventions == 0
     assert len(seen) > 10 and seen[-1][0] == (160, 320, 3) and seen[-1][1] > 3

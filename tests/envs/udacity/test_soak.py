@@ -7,13 +7,12 @@ import time
 import pytest
 import socketio
 
-from nacdrive.envs.udacity import Bridge
 from tests.helpers.udacity_simulators import Simulator, steer_by_speed, until
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.soak)])
-def test_nobody_is_dropped(bridge, seconds: int) -> None:
-    server: Bridge = bridge(steer_by_speed)
+def test_nobody_is_dropped(driven, seconds: int) -> None:
+    server = driven(steer_by_speed).env
     with (
         Simulator(server.port, "de-DE", frame_s=0.02) as car,
         socketio.SimpleClient() as polling,
@@ -35,5 +34,5 @@ def test_nobody_is_dropped(bridge, seconds: int) -> None:
             assert until(lambda before=steers: car.client.steers > before, 5), "the car is driven all the time"
         assert car.client.connections == 1 and car.client.lost == 0 and not gone
         # Every command but those of the last instant was carried out.
-        assert server.steers - car.client.steers <= 2
+        assert server.commands - car.client.steers <= 2
         print(f"{seconds} s: {car.client.steers} commands, {asked} calls, no drop")

@@ -1,4 +1,4 @@
-"""Whatever is reported, and by whomever: the bridge lives, keeps answering the simulator, and says little."""
+"""Whatever is reported, and by whomever: the server lives, keeps answering the simulator, and says little."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity.client import PATH
 from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
 from nacdrive.envs.udacity.websocket_sharp import WebSocketSharp
+from tests.helpers.udacity_loop import drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, steer_by_speed, until
 
 IMAGE = base64.b64encode(PICTURE).decode()
@@ -96,21 +97,21 @@ packets = st.one_of(
 
 
 class Healthy:
-    """A bridge with a simulator that must be driven all the time."""
+    """An environment with a simulator that must be driven all the time."""
 
-    def __init__(self, bridge: Bridge, car: Simulator, lines: list[str]) -> None:
-        self.bridge, self.car, self.lines = bridge, car, lines
+    def __init__(self, env: UdacityEnv, car: Simulator, lines: list[str]) -> None:
+        self.env, self.car, self.lines = env, car, lines
 
 
 @pytest.fixture(scope="module")
 def healthy() -> Iterator[Healthy]:
     lines: list[str] = []
     with (
-        Bridge(steer_by_speed, port=0, on_event=lines.append) as bridge,
-        Simulator(bridge.port) as car,
+        drive(UdacityEnv(port=0, on_event=lines.append), steer_by_speed) as loop,
+        Simulator(loop.env.port) as car,
     ):
         assert car.drives()
-        yield Healthy(bridge, car, lines)
+        yield Healthy(loop.env, car, lines)
         assert car.drives() and car.client.connections == 1 and car.client.lost == 0
 
 
@@ -130,7 +131,7 @@ def rough(port: int, packets: list[str]) -> None:
 @given(said=st.lists(packets, max_size=6))
 def test_a_rough_client_harms_nobody(healthy: Healthy, said: list[str]) -> None:
     # It opens as a modern client, so that the simulator stays the one that is driven.
-    rough(healthy.bridge.port, ["40", *said])
+    rough(healthy.env.port, ["40", *said])
     assert healthy.car.drives(2) and not any("Fault" in line for line in healthy.lines)
 
 
@@ -150,7 +151,7 @@ def test_said_at_most_once_a_second_of_each_kind(healthy: Healthy) -> None:
     healthy.car.picture = b"no picture"
     sent = healthy.car.client.steers
     for _ in range(100):
-        rough(healthy.bridge.port, ["40", '42["x"]', "42["])
+        rough(healthy.env.port, ["40", '42["x"]', "42["])
         healthy.car.picture = PICTURE if healthy.car.picture == b"no picture" else b"no picture"
     healthy.car.picture = PICTURE
     seconds = time.monotonic() - began

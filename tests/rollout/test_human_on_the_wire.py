@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simple_websocket import Client
 
 from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.human import SILENCE_S, HumanControl
-from nacdrive.drivers.speed_control import SpeedController
+from nacdrive.drivers.human import SILENCE_S, HumanControl, HumanOverride
+from nacdrive.drivers.safety_stop import SafetyStop
+from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.base import DrivingEnv, Info
+from nacdrive.envs.udacity import UdacityEnv
+from nacdrive.rollout.background import BackgroundListener, split_drives
 from nacdrive.rollout.recorder import corrections
-from nacdrive.rollout.simulator import SimulatorDriver, in_pieces
 from nacdrive.tasks.udacity import Udacity
+from tests.helpers.udacity_loop import Loop
 from tests.helpers.udacity_simulators import Simulator, until
 
 BEND = 0.3
@@ -32,42 +32,36 @@ BEND = 0.3
 class Bending:
     """A policy that steers to the right; counts its resets, and fails when told to."""
 
+    name = "bending"
+
     def __init__(self) -> None:
         self.resets, self.failing = 0, False
         self.times: list[float] = []
 
-    def reset(self) -> None:
+    def reset(self, env: DrivingEnv) -> None:
         self.resets += 1
 
-    def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
-        self.times.append(t_s)
+    def act(self, frame: Any, info: Info) -> Action:
+        self.times.append(info["t_s"])
         if self.failing:
             raise RuntimeError("out of memory")
         return Action(BEND, 0.0, 0.0)
 
-    def neurons(self) -> dict[str, Any]:
-        return {}
-
 
 class Drive:
-    """HumanControl, policy, bridge and an emulated simulator on the wire."""
+    """Control, policy, environment and an emulated simulator on the wire."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.control, self.policy = HumanControl(silence_s=4 * SILENCE_S, started_over="started over"), Bending()
         self.ticks: list[Tick] = []
-        self.said: list[str] = []
         keeper = stack.enter_context(corrections(folder, source="udacity", fps=25))
-        driver = SimulatorDriver(
-            self.policy,
-            [self.ticks.append, in_pieces(keeper, 1000, 0.04)],
-            speed=SpeedController(9.0),
-            control=self.control,
-            say=self.said.append,
+        driver = SafetyStop(HumanOverride(SpeedControl(self.policy, SpeedController(9.0)), self.control))
+        listener = stack.enter_context(
+            BackgroundListener([self.ticks.append, split_drives(keeper, 1000, 0.04)], say=pytest.fail)
         )
-        stack.enter_context(driver)
-        options = {"on_event": driver.on_event, "on_decision": driver.on_decision, "begin": driver.begin}
-        self.bridge = stack.enter_context(Bridge(driver.decide, port=0, **options))
-        self.car = stack.enter_context(Simulator(self.bridge.port))
+        self.loop = stack.enter_context(Loop(UdacityEnv(port=0), driver, [listener]))
+        self.said = self.loop.events
+        self.car = stack.enter_context(Simulator(self.loop.env.port))
         assert self.car.drives()
 
     @property
@@ -161,8 +155,8 @@ def test_a_pause_brakes_straight_while_the_policys_clock_goes_on(drive: Drive) -
     assert until(lambda: drive.told == (0.0, -1.0))
     began = drive.policy.times[-1]
     assert drive.car.drives() and drive.told == (0.0, -1.0) and drive.policy.times[-1] > began
-    assert drive.policy.resets == 2 and drive.bridge.safety is None
-    assert not drive.ticks[-1].person, "standing still is no correction"
+    assert drive.policy.resets == 1 and drive.loop.env.safety is None
+    assert not drive.ticks[-1].human, "standing still is no correction"
     drive.control.release(1)
     drive.control.resume()
     assert until(lambda: drive.told[0] == BEND)
@@ -189,43 +183,7 @@ def test_the_safety_stop_has_the_last_word_over_a_person(drive: Drive, heartbeat
     heartbeat(drive, "left", "up")
     assert until(lambda: drive.told == (-1.0, 1.0))
     drive.policy.failing = True
-    assert until(lambda: drive.told == (0.0, -1.0)) and "out of memory" in str(drive.bridge.safety)
-    assert until(lambda: not drive.ticks[-1].person)
+    assert until(lambda: drive.told == (0.0, -1.0)) and any("out of memory" in event for event in drive.said)
+    assert until(lambda: not drive.ticks[-1].human)
     drive.policy.failing = False
     assert until(lambda: drive.told[0] == -1.0), "the person drives again"
-
-
-def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from test_simulator_drive import small_policy
-
-    from nacdrive.cli.drive import DriveConfig, run
-
-    port, page = free_port(), free_port()
-    model, kept = str(small_policy(tmp_path / "small.pt")), tmp_path / "kept"
-    options = {"port": port, "page_port": page, "seconds": 5.0, "saliency_every": 0, "corrections": kept}
-    config = DriveConfig(sim="udacity", model=model, allow_control=True, record=tmp_path / "whole", **options)
-    command = Thread(target=run, args=(config,))
-    command.start()
-    with Simulator(port, frame_s=0.02) as car:
-        assert car.drives()
-        person = Client(f"ws://127.0.0.1:{page}/control", headers={"Origin": "http://127.0.0.1"})
-        person.send('{"do": "take"}')
-        for _ in range(15):
-            person.send('{"keys": ["right"]}')
-            time.sleep(0.1)
-        assert car.commands[-1][0] == 1.0
-        person.send('{"do": "reset"}')
-        person.close()
-        command.join(60)
-    assert not command.is_alive()
-    said = capsys.readouterr().out
-    assert "the browser has gone" in said and said.count("started over: the policy has forgotten the drive") == 1
-    assert "corrections added to" in said and "1 drives added to" in said
-    assert Recording.open(kept, source="udacity").load(0).label[-1] == 1.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -17,7 +17,8 @@ from contextlib import ExitStack
 import socketio
 from tests.helpers.udacity_simulators import PICTURE, Simulator, until
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity import UdacityEnv
+from tests.helpers.udacity_loop import drive
 
 lines, slow = [], []
 def decide(frame, t_s, speed_mps):
@@ -25,23 +26,24 @@ def decide(frame, t_s, speed_mps):
     return Action(0.25, 0.5, 0.0)
 
 with ExitStack() as stack:
-    bridge = stack.enter_context(Bridge(decide, port=0, engine="eventlet", on_event=lines.append))
-    car = stack.enter_context(Simulator(bridge.port))
+    env = UdacityEnv(port=0, engine="eventlet", on_event=lines.append)
+    stack.enter_context(drive(env, decide))
+    car = stack.enter_context(Simulator(env.port))
     car.speed_mph = 20.0
     assert car.drives() and car.commands[-1] == (0.25, 0.5)
     for transports in (["polling", "websocket"], ["websocket"]):
         with socketio.SimpleClient() as client:
-            client.connect(f"http://127.0.0.1:{bridge.port}", transports=transports)
+            client.connect(f"http://127.0.0.1:{env.port}", transports=transports)
             # A decision that takes long holds up nobody, and the car is braked meanwhile.
             slow.append(0.8)
-            assert until(lambda: bridge.safety), lines
+            assert until(lambda: env.safety), lines
             began = time.monotonic()
             for _ in range(10):
                 assert client.call("status", timeout=10)["simulator"] is True
             slow.clear()
             assert until(lambda: car.commands[-1] == (0.25, 0.5))
     assert any("still at work" in line for line in lines), lines
-    german = stack.enter_context(Simulator(bridge.port, "de-DE"))
+    german = stack.enter_context(Simulator(env.port, "de-DE"))
     assert german.drives() and german.commands[-1] == (0.25, 0.5) and german.client.lost == 0
     assert until(lambda: car.commands[-1] == (0.0, -1.0)), "the older one is braked"
     german.picture = b"no picture"
@@ -50,7 +52,8 @@ with ExitStack() as stack:
     german.client._link.abort()
     assert until(lambda: german.client.connections == 2) and german.drives()
     assert not any("Fault" in line for line in lines), lines
-with Bridge(decide, port=bridge.port, engine="eventlet") as again:
+again = UdacityEnv(port=env.port, engine="eventlet")
+with drive(again, decide):
     with Simulator(again.port) as car:
         assert car.drives()
 print("all well")

@@ -1,4 +1,4 @@
-"""Modern Socket.IO clients, old ones and strangers on the simulator's port, while a simulator drives."""
+"""Modern Socket.IO clients, old ones and strangers on the simulator's port, while a simulator is driven."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ socket.on('connect', () => {
 
 
 @pytest.mark.parametrize("transports", [["polling", "websocket"], ["polling"], ["websocket"]], ids="-".join)
-def test_python_clients_are_served_beside_a_simulator(bridge, simulator, lines, transports: list[str]) -> None:
-    server = bridge()
+def test_python_clients_are_served_beside_a_simulator(driven, simulator, lines, transports: list[str]) -> None:
+    server = driven()
     car = simulator(server)
     assert car.drives()
     gone = []
     with socketio.SimpleClient() as client:
-        client.connect(f"http://127.0.0.1:{server.port}", transports=transports)
+        client.connect(f"http://127.0.0.1:{server.env.port}", transports=transports)
         client.client.on("disconnect", lambda *_: gone.append(1))
         for _ in range(30):
             assert client.call("status", timeout=10)["simulator"] is True
@@ -49,15 +49,15 @@ def test_python_clients_are_served_beside_a_simulator(bridge, simulator, lines, 
     assert car.drives() and car.client.connections == 1 and car.client.lost == 0
 
 
-def test_a_client_that_reports_as_the_simulator_does_is_driven(bridge, simulator) -> None:
-    server = bridge()
+def test_a_client_that_reports_as_the_simulator_does_is_driven(driven, simulator) -> None:
+    server = driven()
     from base64 import b64encode
 
-    from bridge_simulators import PICTURE
+    from tests.helpers.udacity_simulators import PICTURE
 
     report = {"steering_angle": "0.0", "throttle": "0.0", "speed": "10", "image": b64encode(PICTURE).decode()}
     with socketio.SimpleClient() as client:
-        client.connect(f"http://127.0.0.1:{server.port}")
+        client.connect(f"http://127.0.0.1:{server.env.port}")
         # On a busy machine an answer may be the watchdog's or the safety stop's.
         driven = 0
         for _ in range(50):
@@ -70,15 +70,15 @@ def test_a_client_that_reports_as_the_simulator_does_is_driven(bridge, simulator
         assert simulator(server).drives()
 
 
-def test_a_client_that_was_sent_away_is_not_taken_for_the_simulator(bridge) -> None:
-    server = bridge()
+def test_a_client_that_was_sent_away_is_not_taken_for_the_simulator(driven) -> None:
+    server = driven()
     with socketio.SimpleClient() as client:
-        client.connect(f"http://127.0.0.1:{server.port}")
-        (sid,) = server._sio.manager.get_participants("/", None)
-        server._sio.disconnect(sid[0])
+        client.connect(f"http://127.0.0.1:{server.env.port}")
+        (sid,) = server.env._server._sio.manager.get_participants("/", None)
+        server.env._server._sio.disconnect(sid[0])
         client.client.eio.send('2["telemetry",{}]')
         time.sleep(0.2)
-        assert not server.connected
+        assert not server.env.connected
 
 
 @pytest.fixture(scope="module")
@@ -110,18 +110,18 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["4-polling-websocket", "4-websocket", "2-websocket"],
 )
 def test_node_clients_are_served_beside_a_simulator(
-    bridge, simulator, node_modules: Path, version: str, transports: list[str]
+    driven, simulator, node_modules: Path, version: str, transports: list[str]
 ) -> None:
-    server = bridge()
+    server = driven()
     car = simulator(server)
     assert car.drives()
-    found = ask_with_node(node_modules / version, server.port, transports)
+    found = ask_with_node(node_modules / version, server.env.port, transports)
     assert found == {"answered": 50, "disconnected": 0, "simulator": True}
     assert car.drives() and car.client.connections == 1
 
 
-def test_an_old_node_client_that_polls_is_told_what_to_do(bridge, lines, node_modules: Path) -> None:
-    found = ask_with_node(node_modules / "2", bridge().port, ["polling"])
+def test_an_old_node_client_that_polls_is_told_what_to_do(driven, lines, node_modules: Path) -> None:
+    found = ask_with_node(node_modules / "2", driven().env.port, ["polling"])
     assert "error" in found and lines.told("transports: ['websocket']")
 
 
@@ -134,28 +134,28 @@ def ask_with_node(place: Path, port: int, transports: list[str]) -> dict[str, ob
     return found
 
 
-def test_a_browser_is_told_where_it_is(bridge, lines) -> None:
-    server = bridge()
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as answer:
+def test_a_browser_is_told_where_it_is(driven, lines) -> None:
+    server = driven()
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/", timeout=10) as answer:
         assert "Autonomous Mode" in answer.read().decode()
     assert lines.told("Not the simulator, but Python-urllib")
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/other", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/other", timeout=10)
 
 
-def test_another_sites_page_is_refused(bridge) -> None:
+def test_another_sites_page_is_refused(driven) -> None:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{bridge().port}/socket.io/?EIO=4&transport=polling",
+        f"http://127.0.0.1:{driven().env.port}/socket.io/?EIO=4&transport=polling",
         headers={"Origin": "http://evil.example"},
     )
-    with pytest.raises(urllib.error.HTTPError, match="400"):
+    with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(request, timeout=10)
 
 
-def test_a_plain_websocket_is_named(bridge, lines) -> None:
-    with socket.create_connection(("127.0.0.1", bridge().port)) as raw:
+def test_a_plain_websocket_is_named(driven, lines) -> None:
+    with socket.create_connection(("127.0.0.1", driven().env.port)) as raw:
         raw.sendall(
-            b"GET /workspace HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"GET /workspace HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
         assert b"404" in raw.recv(100)
