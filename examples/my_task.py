@@ -4,6 +4,8 @@ nacdrive bench table --tasks my_task:MyTask --models my_layer:MyLayer gru --budg
 """
 
 import torch
+
+from nacdrive.tasks.base import Size
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Classification
 
@@ -15,6 +17,8 @@ class MyTask(Classification):
     read = "last"  # one answer per sequence, at its last step
     data_folders = ()  # it needs no data from outside
     meta = {"classes": ["slow", "quick"]}
+    settings = {"batch": 16, "learning_rate": 5e-3}
+    sizes = {"smoke": Size(epochs=6), "cpu": Size(epochs=20), "full": Size()}
     note = "Made-up data: chance is 50 %."
 
     def load(self, folders):
@@ -27,5 +31,5 @@ class MyTask(Classification):
         quick = number % 2
         t = (torch.rand(40, generator=random) * 0.2).cumsum(dim=0)
         phase = torch.rand(1, generator=random)
-        x = torch.sin(2 * torch.pi * (0.5 * (1 + quick) * t + phase)) + 0.2 * torch.randn(40, generator=random)
+        x = torch.sin(2 * torch.pi * (0.5 * (1 + quick) * t + phase)) + 0.1 * torch.randn(40, generator=random)
         return Sample(f"oscillation {number}", {"x": x[:, None], "t": t}, {"target": torch.tensor(quick)})
