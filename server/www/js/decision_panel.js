@@ -1,18 +1,10 @@
 // What the policy decides: the verb, the meters, the probabilities, the numbers. The expert stands beside every one.
 
+import { $, fixed, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
 
-const $ = (id) => document.getElementById(id);
-const known = Number.isFinite;
-const percent = (p) => (known(p) ? `${Math.round(p * 100)} %` : "–");
 const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
-const fixed = (v, digits) => (known(v) ? v.toFixed(digits) : "–");
-
-// Text nodes are touched only when the text changes, so that nothing is laid out without need.
-export function put(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
 
 function meter(id, centred) {
   const element = $(id);
@@ -42,7 +34,7 @@ export function verb(row) {
   return row.throttle > 0.05 ? "Accelerates" : "Coasts";
 }
 
-export class DoesView {
+export class DecisionPanel {
   constructor() {
     this.wheel = new Wheel($("wheel"));
     this.meters = { steering: meter("steering", true), throttle: meter("throttle"), brake: meter("brake") };
@@ -50,6 +42,16 @@ export class DoesView {
     this.card = $("verb").closest(".card");
     this.names = [];
     this.rows = [];
+    this.describe({});
+  }
+
+  // driver: who drove, where what is decided here did not drive (a replay with a model); expert: name of the expert.
+  describe({ driver = null, expert = null }) {
+    this.driver = driver;
+    this.expert = expert;
+    const whose = driver ? ` of ${driver}` : "";
+    $("speed-name").firstChild.data = `speed${whose} `;
+    this.whose = whose;
   }
 
   setChoices(names) {
@@ -63,14 +65,16 @@ export class DoesView {
     this.wheel.set(row.steering, row.expert_steering, row.policy_steering, row.person === 1);
     for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`], row[`policy_${name}`]);
     this.card.dataset.person = row.person ? "yes" : "no";
-    put($("does-note"), !row.person ? "what it decides now" : known(row.policy_steering) ? "a person drives, the policy beside" : "a person drives");
+    put($("does-note"), this.driver ? `what it would decide; ${this.driver} drove` : !row.person ? "what it decides now" : known(row.policy_steering) ? "a person drives, the policy beside" : "a person drives");
     put($("verb"), verb(row));
     this.showChoices(row, parts);
     this.showExpert(row);
     put($("speed"), fixed(row.speed_mps, 1));
     const offset = known(row.lane_offset_m);
-    put($("return-name"), offset ? "lane offset m" : "return");
+    put($("return-name"), `${offset ? "lane offset m" : "return"}${this.whose}`);
     put($("return"), offset ? signed(row.lane_offset_m) : fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
+    put($("progress"), percent(row.progress));
+    $("progress").parentElement.hidden = !known(row.progress);
     put($("missed"), fixed(row.missed, 0));
     $("missed").classList.toggle("bad", row.missed > 0);
     this.showLatency(row);
@@ -138,8 +142,10 @@ export class DoesView {
       ? row.choice === row.expert_choice
       : Math.abs(row.steering - row.expert_steering) < 0.1);
     const expert = { steering: row.expert_steering, throttle: row.expert_throttle, brake: row.expert_brake };
-    put($("agree"), !rides ? "no expert rides along" : same ? "the expert agrees" : `expert: ${verb(expert).toLowerCase()}`);
-    $("agree").parentElement.dataset.agree = !rides || same ? "yes" : "no";
+    const itself = !this.driver && this.expert;
+    put($("agree"), itself ? "the expert itself drives" : !rides ? "no expert rides along" : same ? "the expert agrees" : `expert: ${verb(expert).toLowerCase()}`);
+    $("agree").parentElement.dataset.agree = !rides || same || itself ? "yes" : "no";
+    $("agree").parentElement.dataset.expert = rides ? "yes" : "no";
   }
 
   // The budget line stands at four fifths of the track, whatever the budget is.

@@ -1,54 +1,40 @@
 // The bar for a person: pause, start over, take the wheel with keys or fingers, hand back. Only where the drive allows it.
 
-import { put } from "./does_view.js";
+import { button, put } from "./dom.js";
 
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
 const GLYPHS = { left: "◀", right: "▶", up: "▲", down: "▼" };
 const NAMES = { left: "Steer left", right: "Steer right", up: "Accelerate", down: "Brake" };
-// Said so often while at the wheel: the server lets go of it after half a second of silence.
+// The keys are sent so often while a person drives: after half a second of silence the server hands back.
 const HEARTBEAT_MS = 100;
 const RETRY_MS = 1000;
+const NOBODY = { paused: false, person: null, needs_person: false };
 
-function button(text, key, act) {
-  const element = document.createElement("button");
-  element.type = "button";
-  const label = document.createElement("span");
-  label.textContent = text;
-  element.append(label);
-  if (key) {
-    const hint = document.createElement("kbd");
-    hint.textContent = key;
-    element.append(hint);
-  }
-  element.addEventListener("click", act);
-  return element;
-}
-
-export class Helm {
+export class ControlBar {
   // onState() is called when something has changed that the page shows elsewhere too.
   constructor(root, onState) {
     this.root = root;
     this.onState = onState;
-    this.state = { paused: false, person: null, needs_person: false };
+    this.state = NOBODY;
     this.me = null;
     // From the wish for the wheel on, for the answer may take a moment.
     this.wanted = false;
     this.held = new Set();
-    this.pause = button("Pause", "space", () => this.order(this.state.paused ? "resume" : "pause"));
-    this.reset = button("Start over", "", () => this.order("reset"));
-    this.take = button("Take the wheel", "W", () => this.order(this.mine ? "back" : "take"));
+    this.pause = button("Pause", () => this.command(this.state.paused ? "resume" : "pause"), { key: "space" });
+    this.reset = button("Start over", () => this.command("reset"));
+    this.take = button("Take the wheel", () => this.command(this.mine ? "back" : "take"), { key: "W" });
     this.take.className = "take";
-    this.say = document.createElement("span");
-    this.say.className = "say";
-    this.say.setAttribute("role", "status");
+    this.sentenceLine = document.createElement("span");
+    this.sentenceLine.className = "say";
+    this.sentenceLine.setAttribute("role", "status");
     this.pad = this.makePad();
-    root.append(this.take, this.pause, this.reset, this.say, this.pad);
+    root.append(this.take, this.pause, this.reset, this.sentenceLine, this.pad);
     document.addEventListener("keydown", (press) => this.key(press), true);
-    document.addEventListener("keyup", (press) => this.lift(ARROWS[press.key]), true);
-    addEventListener("blur", () => this.release());
+    document.addEventListener("keyup", (press) => this.keyUp(ARROWS[press.key]), true);
+    addEventListener("blur", () => this.releaseKeys());
     // Nobody steers by a page that is not seen.
-    document.addEventListener("visibilitychange", () => document.hidden && this.mine && this.order("back"));
-    setInterval(() => this.wanted && this.beat(), HEARTBEAT_MS);
+    document.addEventListener("visibilitychange", () => document.hidden && this.mine && this.command("back"));
+    setInterval(() => this.wanted && this.sendKeys(), HEARTBEAT_MS);
     this.show(this.state);
   }
 
@@ -56,8 +42,10 @@ export class Helm {
     return this.me !== null && this.state.person === this.me;
   }
 
+  // A drive begins, in which people may have control or not: nothing of the one before holds.
   allow(on) {
     this.root.hidden = !on;
+    this.show(NOBODY);
     if (on && !this.socket) this.connect();
   }
 
@@ -71,24 +59,24 @@ export class Helm {
     socket.onclose = () => {
       this.socket = null;
       this.me = null;
-      this.release();
+      this.releaseKeys();
       this.show(this.state);
       setTimeout(() => !this.root.hidden && !this.socket && this.connect(), RETRY_MS);
     };
   }
 
-  tell(message) {
+  send(message) {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
   }
 
-  order(what) {
-    this.tell({ do: what });
+  command(what) {
+    this.send({ do: what });
     if (what === "take") this.wanted = true;
     if (what === "back") this.wanted = false;
   }
 
-  beat() {
-    this.tell({ keys: [...this.held] });
+  sendKeys() {
+    this.send({ keys: [...this.held] });
   }
 
   show(state) {
@@ -102,9 +90,10 @@ export class Helm {
     put(this.take.firstChild, mine ? "Hand back" : "Take the wheel");
     if (this.take.lastChild !== this.take.firstChild) put(this.take.lastChild, mine ? "esc" : "W");
     this.take.disabled = this.me === null || (!mine && state.person !== null);
-    this.pause.disabled = this.reset.disabled = this.me === null;
+    // Who does not drive leaves the one who does alone.
+    this.pause.disabled = this.reset.disabled = this.me === null || (!mine && state.person !== null);
     this.pad.hidden = !mine;
-    put(this.say, this.sentence());
+    put(this.sentenceLine, this.sentence());
     this.paintPad();
     this.onState();
   }
@@ -113,8 +102,8 @@ export class Helm {
     const { state } = this;
     if (this.me === null) return "connecting the controls …";
     if (this.mine) return "You drive: arrow keys or the buttons. What you do is recorded.";
-    if (state.person !== null) return "Another person has the wheel.";
-    return state.needs_person ? "Nobody is at the wheel; the car waits for you." : "The policy drives.";
+    if (state.person !== null) return "Another person drives.";
+    return state.needs_person ? "Nobody drives; the car waits for you." : "The policy drives.";
   }
 
   key(press) {
@@ -122,7 +111,7 @@ export class Helm {
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
     const arrow = ARROWS[press.key];
     if (arrow && !this.mine) return;
-    const act = arrow ? () => this.press(arrow) : {
+    const act = arrow ? () => this.keyDown(arrow) : {
       " ": press.target.tagName === "BUTTON" || press.target.type === "checkbox" ? null : () => this.pause.click(),
       w: () => !this.mine && this.take.click(),
       Escape: this.mine ? () => this.take.click() : null,
@@ -133,23 +122,23 @@ export class Helm {
     if (!press.repeat) act();
   }
 
-  press(key) {
+  keyDown(key) {
     if (!this.mine || this.held.has(key)) return;
     this.held.add(key);
-    this.beat();
+    this.sendKeys();
     this.paintPad();
   }
 
-  lift(key) {
+  keyUp(key) {
     if (!this.held.delete(key)) return;
-    this.beat();
+    this.sendKeys();
     this.paintPad();
   }
 
-  release() {
+  releaseKeys() {
     if (!this.held.size) return;
     this.held.clear();
-    this.beat();
+    this.sendKeys();
     this.paintPad();
   }
 
@@ -158,14 +147,13 @@ export class Helm {
     pad.className = "pad";
     pad.hidden = true;
     this.keys = Object.fromEntries(Object.keys(GLYPHS).map((key) => {
-      const element = button(GLYPHS[key], "", () => {});
-      element.setAttribute("aria-label", NAMES[key]);
+      const element = button(GLYPHS[key], () => {}, { name: NAMES[key] });
       element.addEventListener("pointerdown", (touch) => {
         touch.preventDefault();
         element.setPointerCapture(touch.pointerId);
-        this.press(key);
+        this.keyDown(key);
       });
-      for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) element.addEventListener(end, () => this.lift(key));
+      for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) element.addEventListener(end, () => this.keyUp(key));
       element.addEventListener("contextmenu", (menu) => menu.preventDefault());
       return [key, element];
     }));

@@ -4,7 +4,7 @@ import { colours } from "./theme.js";
 
 const BOXES = ".card, .track, .fill, .pill, .choice .mark, .agree .mark, .needle, .heads [aria-pressed=true]";
 
-export function snapshot() {
+export function drawPage() {
   const scale = devicePixelRatio || 1;
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(document.documentElement.clientWidth * scale);
@@ -74,7 +74,7 @@ function paintText(c, node) {
 }
 
 export function savePng() {
-  snapshot().toBlob((blob) => save(blob, `nacdrive-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.png`));
+  drawPage().toBlob((blob) => save(blob, `nacdrive-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.png`));
 }
 
 function save(blob, name) {

@@ -1,11 +1,10 @@
 // One line of a strip chart, and the extremes of what is in view.
 
+import { known } from "./dom.js";
 import { colours } from "./theme.js";
 
-const known = Number.isFinite;
-
 // Smallest, largest and last known value of a column between two times.
-export function limit(ring, t0, t1) {
+export function extent(ring, t0, t1) {
   const first = ring.from(t0);
   const end = ring.from(t1 + 1e-6);
   const fold = (name, better) => {
@@ -32,7 +31,7 @@ export function limit(ring, t0, t1) {
   return scope;
 }
 
-export function trace(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
+export function drawLine(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
   const sign = series.sign ?? 1;
   const first = Math.max(0, ring.from(t0) - 1);
   const end = Math.min(ring.length, ring.from(t1 + 1e-6) + 1);
@@ -59,6 +58,8 @@ export function trace(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
     const px = x(ring.at(i, "clock_s"));
     const fresh = ring.at(i, "episode") !== episode;
     episode = ring.at(i, "episode");
+    // Of a sparse series, what is not known is passed over: the line goes on at the next value.
+    if (series.sparse && !known(v) && !fresh) continue;
     if (!known(v) || fresh) {
       shade();
       open = false;

@@ -1,6 +1,6 @@
 // The last rows of numbers, one typed array per column: the same memory after an hour as at the start.
 
-export class Ring {
+export class RingBuffer {
   constructor(columns, capacity) {
     this.columns = columns;
     this.capacity = capacity;

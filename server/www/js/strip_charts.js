@@ -1,19 +1,19 @@
 // Strip charts on one shared time axis, with one reading line through all of them.
 
 import { Surface, font, rem } from "./canvas.js";
+import { known } from "./dom.js";
 import { colours } from "./theme.js";
-import { trace, limit } from "./trace.js";
+import { drawLine, extent } from "./line.js";
 
-const known = Number.isFinite;
 const digits = (n) => (v) => (known(v) ? v.toFixed(n) : "–");
 const side = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${Math.abs(v).toFixed(2)} ${v < 0 ? "L" : "R"}`);
 
 const RETURN = { name: "return", range: (s) => [Math.min(0, s.min("episode_return")), Math.max(10, s.max("episode_return") * 1.1)], text: (r) => digits(0)(r.episode_return),
-  series: [{ column: "episode_return", colour: "policy", main: true }] };
+  series: [{ column: "episode_return", colour: "driven", main: true }] };
 // Where the world says how far from the middle of the road the car is, this tells more than the return.
 const OFFSET = { name: "lane offset", unit: "m", zero: true, text: (r) => (known(r.lane_offset_m) ? `${Math.abs(r.lane_offset_m).toFixed(2)} ${r.lane_offset_m < 0 ? "L" : "R"}` : "–"),
   range: (s) => { const side = Math.max(1.5, 1.1 * s.max("lane_offset_m"), -1.1 * s.min("lane_offset_m")); return [-side, side]; },
-  series: [{ column: "lane_offset_m", colour: "policy", main: true }] };
+  series: [{ column: "lane_offset_m", colour: "driven", main: true }] };
 
 const STRIPS = [
   { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => side(r.steering),
@@ -22,11 +22,11 @@ const STRIPS = [
     text: (r) => (r.brake > 0 ? `brake ${digits(2)(r.brake)}` : known(r.throttle) ? `gas ${digits(2)(r.throttle)}` : "–"),
     series: [{ column: "throttle", colour: "go", step: true, fill: true }, { column: "brake", colour: "stop", step: true, fill: true, sign: -1 }] },
   { name: "speed", unit: "m/s", range: (s) => [0, Math.max(10, s.max("speed_mps") * 1.1)], text: (r) => digits(1)(r.speed_mps),
-    series: [{ column: "speed_mps", colour: "policy", main: true }] },
+    series: [{ column: "speed_mps", colour: "driven", main: true }] },
   RETURN,
   { name: "decision", unit: "ms", line: "budget_ms", text: (r) => `${digits(1)(r.decision_ms)} ms`,
     range: (s) => [0, decisionTop(s.max("decision_ms"), s.last("budget_ms"))],
-    series: [{ column: "decision_ms", colour: "policy", main: true, late: true }] },
+    series: [{ column: "decision_ms", colour: "policy", main: true, late: true, sparse: true }] },
 ];
 
 // The budget stays in view, and one very late decision does not squash the others: it is cut off at the top.
@@ -36,12 +36,14 @@ function decisionTop(slowest, budget) {
 
 const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "lane_offset_m", "episode_return", "decision_ms", "budget_ms"];
 
-export class Strips {
+export class StripCharts {
   constructor(canvas) {
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
     this.view = null;
     this.reading = NaN;
     this.onSeek = null;
+    // Colour of what came of the driving, where somebody else drove than decides here.
+    this.driven = "policy";
     canvas.addEventListener("pointermove", (e) => this.read(this.timeAt(e.offsetX)));
     canvas.addEventListener("pointerleave", () => this.read(NaN));
     canvas.addEventListener("blur", () => this.read(NaN));
@@ -62,7 +64,7 @@ export class Strips {
   }
 
   key(press) {
-    if (this.onSeek || !this.view || !["ArrowLeft", "ArrowRight", "Escape"].includes(press.key)) return;
+    if (!this.view || !this.view.live || !["ArrowLeft", "ArrowRight", "Escape"].includes(press.key)) return;
     press.preventDefault();
     if (press.key === "Escape") return this.read(NaN);
     const from = known(this.reading) ? this.reading : this.view.t1;
@@ -116,19 +118,22 @@ export class Strips {
     c.textAlign = "left";
     c.textBaseline = "middle";
     const middle = (top + bottom) / 2;
-    c.fillText(strip.name, 0, middle);
+    // Where a strip is too low for two lines, one line says it all; the ends of the axis go last.
+    const low = bottom - top < 2.3 * u;
+    const name = low && strip.unit ? `${strip.name} ${strip.unit}` : strip.name;
+    c.fillText(name, 0, middle);
+    this.nameWidth = c.measureText(name).width;
     c.font = font(0.76);
     c.fillStyle = colours.dim;
-    if (strip.unit) c.fillText(strip.unit, 0, middle + 1.05 * u);
+    if (strip.unit && !low) c.fillText(strip.unit, 0, middle + 1.05 * u);
     c.textAlign = "right";
     const view = this.view;
     if (!view) return;
-    const scope = limit(view.ring, view.t0, view.t1);
-    const [lo, hi] = strip.range(view.other ? scope.with(limit(view.other, view.t0, view.t1)) : scope);
+    const scope = extent(view.ring, view.t0, view.t1);
+    const [lo, hi] = strip.range(view.other ? scope.with(extent(view.other, view.t0, view.t1)) : scope);
     const y = (v) => bottom - ((v - lo) / (hi - lo)) * (bottom - top);
     const ends = strip.ends ?? [hi.toFixed(0), lo.toFixed(0)];
-    c.fillText(ends[0], this.left - 0.4 * u, top + 0.4 * u);
-    c.fillText(ends[1], this.left - 0.4 * u, bottom - 0.4 * u);
+    this.ends(c, ends, top, bottom, u);
     c.save();
     c.beginPath();
     c.rect(this.left, top - 3, this.right - this.left + 2, bottom - top + 6);
@@ -143,11 +148,20 @@ export class Strips {
     }
     if (strip.line) this.budget(c, scope.last(strip.line), y);
     for (const series of strip.series) {
-      if (view.other && series.main) trace(c, view.other, { ...series, colour: "other" }, view, x, y, u);
-      trace(c, view.ring, series, view, x, y, u, top);
+      if (view.other && series.main) drawLine(c, view.other, { ...series, colour: "other" }, view, x, y, u);
+      drawLine(c, view.ring, series.colour === "driven" ? { ...series, colour: this.driven } : series, view, x, y, u, top);
     }
     c.restore();
     this.value(c, strip, middle, u);
+  }
+
+  // The ends of a strip's axis, where they run into nothing: not into each other, nor into the name beside them.
+  ends(c, [upper, lower], top, bottom, u) {
+    const beside = Math.max(c.measureText(upper).width, c.measureText(lower).width);
+    const free = this.left - 0.4 * u - beside > this.nameWidth + 0.4 * u;
+    if (bottom - top < (free ? 1.7 : 3) * u) return;
+    c.fillText(upper, this.left - 0.4 * u, top + 0.4 * u);
+    c.fillText(lower, this.left - 0.4 * u, bottom - 0.4 * u);
   }
 
   budget(c, value, y) {
