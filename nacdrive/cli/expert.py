@@ -10,40 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError
+from nacdrive.rl.config import ExpertTrainConfig
 
 if TYPE_CHECKING:
     from nacdrive.rl.train import Progress
     from nacdrive.rollout.laps import Lap
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
-
-    env: str = "carracing"
-    """What to drive."""
-    actions: Literal["discrete", "continuous"] = "discrete"
-    """The five actions, or steering and pedal."""
-    timesteps: int | None = None
-    """Decisions in all, each held for 4 frames; the recipe's number unless given."""
-    seed: int = 0
-    """Seed of the weights, the sampling and the tracks."""
-    n_envs: int = 16
-    """Environments that are driven side by side."""
-    workers: int = 2
-    """Processes that drive them; changes the speed alone."""
-    eval_every: int = 204_800
-    """Decisions between two evaluations on the official environment."""
-    eval_episodes: int = 10
-    """Tracks of each of them."""
-    device: str = "cpu"
-    """Where the network learns: cpu or cuda."""
-    out: Path | None = None
-    """Folder of the run; runs/expert-seedN unless given."""
-    resume: bool = False
-    """Continue the run in the folder from its last checkpoint, exactly."""
-    overwrite: bool = False
-    """Delete what the folder holds and start anew."""
 
 
 @dataclass(frozen=True)
@@ -95,26 +66,14 @@ def checked_device(name: str) -> str:
     return name
 
 
-def run_train(config: TrainConfig) -> int:
+def run_train(config: ExpertTrainConfig) -> int:
     """Train, with a line of progress."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from nacdrive.rl.config import PpoConfig
     from nacdrive.rl.train import train
 
-    given: dict[str, Any] = {} if config.timesteps is None else {"timesteps": config.timesteps}
-    settings = PpoConfig(
-        env=config.env,
-        actions=config.actions,
-        seed=config.seed,
-        n_envs=config.n_envs,
-        workers=config.workers,
-        eval_every=config.eval_every,
-        eval_episodes=config.eval_episodes,
-        device=checked_device(config.device),
-        **given,
-    )
-    out = config.out or Path("runs") / f"expert-seed{config.seed}"
+    checked_device(config.device)
+    settings, out = config.settings, config.folder
     columns = (BarColumn(), TextColumn("{task.percentage:.0f} %"), TextColumn("{task.description}"))
     try:
         with Progress(*columns) as bar:
@@ -128,7 +87,7 @@ def run_train(config: TrainConfig) -> int:
             best = train(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
     except KeyboardInterrupt:
         print(
-            f"\nnacdrive: stopped; what was learnt until the last checkpoint (one every two minutes) is kept in {out}: "
+            f"\nnacdrive: stopped; what was learnt until the last checkpoint is kept in {out}: "
             "the same command with --resume goes on.",
             file=sys.stderr,
         )
@@ -235,7 +194,7 @@ def run_export(config: ExportConfig) -> None:
 
 
 VERBS = {
-    "train": (TrainConfig, run_train),
+    "train": (ExpertTrainConfig, run_train),
     "eval": (EvalConfig, run_eval),
     "export": (ExportConfig, run_export),
 }

@@ -60,6 +60,11 @@ class DriverWrapper:
         reason: str | None = getattr(self.driver, "failure", None)
         return reason
 
+    @property
+    def held(self) -> bool:
+        """Whether the driver's decision before was repeated: it was not asked for this frame."""
+        return bool(getattr(self.driver, "held", False))
+
     def take_events(self) -> tuple[str, ...]:
         """What there is to say since the last decision; said once."""
         take = getattr(self.driver, "take_events", None)

@@ -16,6 +16,8 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 KEYS = ("left", "right", "up", "down")
 PEDAL_KEYS = {"up", "down"}
+KEYBOARD = "keyboard"
+"""A person, where a recording names its driver."""
 SILENCE_S = 0.5
 """A person of whom nothing was heard for so long has let go of the wheel: the browser froze or the network is gone."""
 LOOK_S = 0.2
@@ -229,11 +231,13 @@ class HumanOverride(DriverWrapper):
         """The driver's action, or the person's with the driver's beside it."""
         own = None if self._alone else self.driver.act(frame, info)
         keys, t_s = self._wanted.keys, float(info["t_s"])
+        failed = getattr(self.driver, "failure", None) is not None
+        if keys is None or self._wanted.paused:
+            self._keyboard = None
         if self._wanted.paused:
-            self._keyboard = None
             return nearest_action(self._env, HOLD_BRAKE)
-        if keys is None and own is not None:
-            self._keyboard = None
+        # Where time passes by itself the safety stop has the last word, over people too.
+        if own is not None and (keys is None or (failed and self._env.realtime)):
             return own
         self._keyboard = self._keyboard or Keyboard()
         action = self._keyboard.action(keys or (), t_s, self._env)
@@ -241,7 +245,6 @@ class HumanOverride(DriverWrapper):
             # The pedals stay the speed controller's while no key for them is held.
             action = replace(action, throttle=own.throttle, brake=own.brake)
         # After the driver has failed there is nothing that it would do.
-        failed = getattr(self.driver, "failure", None) is not None
         return replace(action, human=True, policy=None if failed else own)
 
     def take_events(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_jpeg
-from nacdrive.drivers.pure_pursuit_track import LakeDriver, TrackPursuit
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.drivers.roles import Driver
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.udacity_track import make_udacity_track
@@ -93,7 +93,9 @@ class LakeEpisode:
         listeners: tuple[Listener, ...] = (),
     ) -> None:
         self.env, self.drive, self.seed, self.rng, self.pupil, self.listeners = env, drive, seed, rng, pupil, listeners
-        self.teacher = LakeDriver(env, TrackPursuit(top_speed=float(rng.uniform(5.0, 13.4))))
+        self.teacher = PurePursuit()
+        self.top_speed = self.teacher.vary(rng)["top_speed_mps"]
+        self.teacher.reset(env)
         self.kicks = Kicks(drive.noise, REPEAT * 0.02, rng)
         self.images: dict[str, list[bytes]] = {"center": []}
         self.rows: list[tuple[float, ...]] = []
@@ -101,11 +103,11 @@ class LakeEpisode:
 
     def run(self, source: str, driver: str, on_frames: Callable[[int], None]) -> Episode:
         """Drive to the end."""
-        room = self.env.course.half_width - ROOM
+        room = self.env.track.half_width - ROOM
         start = {
             "offset": float(self.rng.uniform(-room, room)),
             "heading": float(self.rng.uniform(-0.2, 0.2)),
-            "speed": float(self.rng.uniform(2.0, self.teacher.pursuit.top_speed)),
+            "speed": float(self.rng.uniform(2.0, self.top_speed)),
         }
         frame, info = self.env.reset(seed=self.seed, options=start)
         if self.pupil is not None:
@@ -128,7 +130,7 @@ class LakeEpisode:
 
     def decide(self, frame: NDArray[np.uint8], info: dict[str, Any]) -> tuple[NDArray[np.float32], tuple[float, ...]]:
         """The command, and the row of this frame without its reward."""
-        right = self.teacher.step()
+        right = self.teacher.act()
         t_s, speed = float(info["t_s"]), float(info["speed_mps"])
         steering = right.steering
         if self.pupil is not None:
@@ -183,7 +185,7 @@ class LakeEpisode:
             source=source,
             driver=driver,
             episode_return=total,
-            meta={"track": self.env.course.name, "top_speed_mps": self.teacher.pursuit.top_speed, "ended": ended},
+            meta={"track": self.env.track.name, "top_speed_mps": self.top_speed, "ended": ended},
             expert_steering=label,
             side_frames={side: self.images[side] for side in SIDES if side in self.images},
         )

@@ -84,7 +84,8 @@ def load(expert: str | Path, device: str) -> Expert:
     """The expert of that name or file; continuous ones included."""
     from nacdrive.drivers import load_expert
 
-    return load_expert(expert, device=device, discrete_only=False)
+    found: Expert = load_expert(expert, device=device, discrete_only=False)
+    return found
 
 
 def one_lap(expert: str | Path, seed: int, renderer: Renderer, device: str) -> Lap:

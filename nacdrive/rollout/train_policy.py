@@ -18,7 +18,7 @@ from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import Practice, practise
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
-from nacdrive.tasks import Sample, load_task
+from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 
@@ -46,7 +46,7 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
     if config.model not in names():
         raise unknown_name("model", config.model, names())
     device = check_device(config.device)
-    task = load_task(config.task)
+    task = load_driving_task(config.task)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
@@ -96,7 +96,7 @@ def drive_round(config: TrainConfig, folder: Path, round_: int, watcher: Watcher
         max_frames=config.max_frames,
     )
     practise(practice, recording, config.parallel, lambda episode: watcher.on_episode(round_, episode))
-    return load_task(config.task).load([recording])
+    return load_driving_task(config.task).load([recording])
 
 
 def learn_round(
@@ -113,7 +113,7 @@ def learn_round(
     between = 0 < round_ < config.dagger
     options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
     return fit(
-        policy.network, load_task(config.task), train, valid, options, folder,
+        policy.network, load_driving_task(config.task), train, valid, options, folder,
         round_=round_, device=device, on_step=watcher.on_step,
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int)
         "round": round_,
         "best_epoch": p.best_epoch,
         "valid_loss": p.best_loss if p.best_epoch >= 0 and p.best_loss < float("inf") else None,
-        f"valid_{load_task(config.task).measure_name}": p.best_measure,
+        f"valid_{load_driving_task(config.task).measure_name}": p.best_measure,
         "train_frames": result.train_steps,
         "valid_frames": result.valid_steps,
         "episodes": episodes,
