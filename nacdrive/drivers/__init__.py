@@ -66,9 +66,9 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
     """
     name, path = str(path_or_name), Path(path_or_name).expanduser()
     if name == "geometric":
-        from nacdrive.drivers.pure_pursuit import PurePursuitExpert
+        from nacdrive.drivers.pure_pursuit import PurePursuit
 
-        return PurePursuitExpert()
+        return PurePursuit()
     if name == "ppo" and not path.is_file():
         path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
     elif not path.is_file():

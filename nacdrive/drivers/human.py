@@ -16,6 +16,8 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 KEYS = ("left", "right", "up", "down")
 PEDAL_KEYS = {"up", "down"}
+KEYBOARD = "keyboard"
+"""A person, where a recording names its driver."""
 SILENCE_S = 0.5
 """A person of whom nothing was heard for so long has let go of the wheel: the browser froze or the network is gone."""
 LOOK_S = 0.2

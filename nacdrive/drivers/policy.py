@@ -34,6 +34,8 @@ class PolicyDriver:
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
         self._memory = Lock()
+        self.held = False
+        """Whether the decision before was repeated."""
         self._held, self._held_s = IDLE, -math.inf
 
     def reset(self, env: DrivingEnv) -> None:
@@ -45,7 +47,8 @@ class PolicyDriver:
     def act(self, frame: Frame, info: Info) -> Action:
         """Decide on one frame; between two decisions ``pace_s`` apart the last one again."""
         t_s = float(info["t_s"])
-        if self.pace_s == 0.0 or t_s - self._held_s >= self.pace_s - SLACK_S:
+        self.held = self.pace_s > 0.0 and t_s - self._held_s < self.pace_s - SLACK_S
+        if not self.held:
             with self._memory:
                 self._held = self.policy.step(frame, t_s, info.get("speed_mps"))
             self._held_s = t_s

@@ -37,17 +37,19 @@ class Tick:
     lane_offset_m: float | None = None
     """Metres from the middle of the road at the frame's time, right is positive; None where the world does not say."""
     x_m: float | None = None
-    """East of the world's origin, in metres, at the frame's time; None where the world does not say."""
+    """Place of the car at the frame's time, metres to the east; None where the world does not say."""
     y_m: float | None = None
-    """North of it."""
+    """The same, metres to the north."""
     heading_rad: float | None = None
     """Direction of the car, counter-clockwise from east."""
     progress: float | None = None
-    """Laps driven at the frame's time, as a fraction."""
+    """Laps driven, as a fraction (of CarRacing: the share of the tiles); None where the world does not say."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
     """Time between decisions in the simulator: a later decision is a missed tick."""
+    held: bool = False
+    """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
     human: bool = False
     """Whether a person is at the wheel."""
     policy: Action | None = None
@@ -55,7 +57,8 @@ class Tick:
     expert: Action | None = None
     """What the expert would have done, where one rides along."""
     neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """Named neuron states of the sequence layer (phi, omega, weights, ...); empty where not asked for."""
+    """Named neuron states of the sequence layer (phi, omega, weights, ...), and ``frame_t_s``: when the frames of the
+    window were taken. Empty where not asked for."""
     saliency: NDArray[np.float32] | None = None
     """Where the policy looked, [height, width] in 0 .. 1; None where not asked for."""
     events: tuple[str, ...] = ()

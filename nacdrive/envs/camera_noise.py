@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
@@ -30,14 +31,14 @@ class CameraNoise:
     """Factor on all pixels, clipped to white: 0.5 is dusk, 1.5 is glare, 1 changes nothing."""
 
     def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise UserError(f"--noise {self.noise} is negative: give a share of full scale, such as 0.1.")
+        if not 0 <= self.noise < math.inf:
+            raise UserError(f"--noise {self.noise} is no strength: give a share of full scale, such as 0.1.")
         if not 0 <= self.blackout <= 1:
             raise UserError(f"--blackout {self.blackout} is no probability: give a number from 0 to 1.")
         if self.delay_steps < 0:
             raise UserError(f"--delay-steps {self.delay_steps} is negative: give a number of decisions, such as 2.")
-        if self.brightness < 0:
-            raise UserError(f"--brightness {self.brightness} is negative: give a factor, such as 0.7.")
+        if not 0 <= self.brightness < math.inf:
+            raise UserError(f"--brightness {self.brightness} is no factor: give a factor, such as 0.7.")
 
     @property
     def active(self) -> bool:

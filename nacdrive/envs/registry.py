@@ -52,6 +52,9 @@ class EnvSpec:
     """Frames for which an action is held, if nobody says otherwise."""
     speed_mph: float | None = None
     """Speed that a controller holds, in miles per hour, if nobody says otherwise; None: the policy has the pedals."""
+    steering_noise: float | None = None
+    """Strength of the disturbances of the wheel in recordings, if nobody says otherwise; episodes then begin anywhere
+    on the road (``random_start`` of the environment). None: recordings are of undisturbed drives."""
     image_format: Literal["png", "jpeg"] = "png"
     """Of the frames in recordings."""
     options: frozenset[str] = SEEDED
@@ -232,6 +235,7 @@ UDACITY_TRACK = EnvSpec(
     frames_per_second=50.0,
     repeat=4,
     speed_mph=20.0,
+    steering_noise=1.0,
     image_format="jpeg",
     options=SEEDED | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data"},
     recording_folder=Path("recordings/udacity-geometric"),

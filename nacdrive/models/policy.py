@@ -115,14 +115,16 @@ class Policy:
         """Named neuron states of the last decision; empty before the first, and for layers without any.
 
         Of NAC: ``phi``, ``omega``, ``t``, ``logits``, ``weights`` [heads, keys], ``q`` [heads, d_head], ``k``, ``v``
-        [heads, keys, d_head], ``inter`` and ``command`` [heads, keys, neurons]; keys in the order of time.
+        [heads, keys, d_head], ``inter`` and ``command`` [heads, keys, neurons]; keys in the order of time. Beside them
+        ``frame_t_s`` [keys]: when the frames of the window were taken.
         """
         if not self._recent:
             return {}
         x = torch.cat([features for _, _, features in self._recent]).unsqueeze(0)
         t = torch.tensor([[t_s for _, t_s, _ in self._recent]], device=self.device)
         states = self.network.sequence.neuron_states(x, t)
-        return {key: value.float().cpu().numpy() for key, value in states.items()}
+        found = {key: value.float().cpu().numpy() for key, value in states.items()}
+        return {**found, "frame_t_s": t[0].float().cpu().numpy()} if found else {}
 
     def circuit(self) -> dict[str, Any] | None:
         """The wiring of the sequence layer as plain JSON; None for layers without one."""

@@ -151,6 +151,7 @@ def _episode(
             progress=info.get("progress"),
             decision_ms=decision_ms,
             budget_ms=(next_t_s - t_s) * 1e3,
+            held=bool(getattr(driver, "held", False)) and failure is None,
             human=action.human,
             policy=action.policy,
             expert=advice,

@@ -10,9 +10,9 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.human import KEYBOARD
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.carracing.env import to_action
-from nacdrive.rollout.record_config import KEYBOARD
 
 
 def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:

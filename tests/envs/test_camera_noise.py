@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.carracing.env import make_carracing
 
+NAN = math.nan
 GREY = np.full((96, 96, 3), 128, np.uint8)
 
 
@@ -52,7 +55,13 @@ def test_same_seed_same_disturbance_whatever_went_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"noise": -0.1}, {"blackout": 1.1}, {"blackout": -1}, {"delay_steps": -1}, {"brightness": -1}]
+    "setting",
+    [
+        *({"noise": value} for value in (-0.1, NAN, math.inf)),
+        *({"blackout": value} for value in (1.1, -1, NAN)),
+        *({"brightness": value} for value in (-1, NAN, math.inf)),
+        {"delay_steps": -1},
+    ],
 )
 def test_senseless_settings_are_refused(setting: dict[str, float]) -> None:
     with pytest.raises(UserError, match="give a"):

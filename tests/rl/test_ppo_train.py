@@ -151,7 +151,7 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_pat
     folder = tmp_path / "run"
     with pytest.raises(StopError):
         train(tiny(), folder, show=stop_at(256))
-    (folder / CHECKPOINT).unlink()
+    (folder / CHECKPOINT).unlink(missing_ok=True)
     assert (folder / "run.json").exists()
     with pytest.raises(UserError, match="resume with the same settings"):
         train(tiny(gamma=0.5), folder, resume=True)

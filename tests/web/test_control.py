@@ -17,11 +17,11 @@ from nacdrive.envs.carracing.env import to_action
 from nacdrive.web import LiveServer
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
-from tests.web.test_guard import UPGRADE, ask
+from tests.web.test_auth import UPGRADE, ask
 from tests.web.test_page import shows, text, until
 from tests.web.test_stream import rows_until
 
-READY = "document.querySelector('#helm .take')?.disabled === false"
+READY = "document.querySelector('#controls .take')?.disabled === false"
 NO_ORDERS = [
     "", "pause", "[]", "{}", '{"do": "fly"}', '{"do": ["take"]}', '{"keys": "left"}', '{"keys": ["jump"]}',
     b"\xff\xfe", '{"keys": [{}]}', "[" * 200, '{"keys": ["left"' + "," * 300,
@@ -113,7 +113,7 @@ def test_without_the_flag_a_hand_made_client_is_refused_and_the_page_has_no_cont
     page = open_page(server.url)
     server.publish(make_tick(1))
     shows(page, make_tick(1))
-    assert not page.is_visible("#helm")
+    assert not page.is_visible("#controls")
     assert text(page, "#state") == "Live"
 
 
@@ -187,10 +187,10 @@ def test_pause_resume_and_start_over_by_key_and_button(
         stood = len(loop.keys)
         page.wait_for_timeout(300)
         assert len(loop.keys) <= stood + 1
-        page.click("#helm >> text=Resume")
+        page.click("#controls >> text=Resume")
         until(page, "document.getElementById('state').textContent === 'Live'")
         until(page, "Number(document.getElementById('step').textContent) > 8")
-        page.click("#helm >> text=Start over")
+        page.click("#controls >> text=Start over")
         until(page, "Number(document.getElementById('step').textContent) < 8")
         until(page, "[...document.querySelectorAll('#events li')].some((e) => e.textContent.includes('started over'))")
         assert page.faults == []
@@ -210,7 +210,7 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         page.keyboard.press("w")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         until(other, "document.getElementById('state').textContent === 'A person drives'")
-        assert other.is_disabled("#helm .take") and not other.is_visible(".pad")
+        assert other.is_disabled("#controls .take") and not other.is_visible(".pad")
         page.keyboard.down("ArrowLeft")
         holds(lambda: loop.keys[-1] == {"left"})
         until(page, "document.getElementById('verb').textContent === 'Steers left'")
@@ -230,7 +230,7 @@ def test_fingers_drive_on_a_phone(steered: LiveServer, control: HumanControl, op
     with Loop(steered, control) as loop:
         page = open_page(steered.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
         until(page, READY)
-        page.tap("#helm .take")
+        page.tap("#controls .take")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         box = page.locator(".pad [aria-label='Steer left']").bounding_box()
@@ -270,7 +270,7 @@ def test_a_drive_without_a_driver_says_that_it_waits(open_page: Callable[..., An
         page = open_page(server.url)
         until(page, "document.getElementById('curtain').textContent.includes('waits for you')")
         until(page, READY)
-        page.click("#helm .take")
+        page.click("#controls .take")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         page.wait_for_selector("#curtain", state="hidden")
         holds(lambda: bool(loop.keys) and loop.keys[-1] is not None)

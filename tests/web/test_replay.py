@@ -118,9 +118,9 @@ def test_few_episodes_are_kept_in_memory() -> None:
     run = ReplaySource(
         "x", [EpisodeLabel(i, 1, 0.0, "ppo") for i in range(20)], lambda i: loads.append(i) or [make_tick(0)]
     )  # type: ignore[func-returns-value]
-    shelf = EpisodeCache([run])
+    cache = EpisodeCache([run])
     for i in [*range(20), 19, 0]:
-        shelf.ticks(0, i)
+        cache.ticks(0, i)
     assert loads == [*range(20), 0]
 
 

@@ -13,10 +13,8 @@ from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance
 from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
-from nacdrive.envs.udacity_track.hood import bonnet
-from nacdrive.envs.udacity_track.scene import build_scene
-from nacdrive.envs.udacity_track.track import course
-from nacdrive.envs.udacity_track.track_position import TrackPosition
+from nacdrive.envs.udacity_track.scene import build_hood, build_scene
+from nacdrive.envs.udacity_track.track import TrackPosition, load_track
 
 OFF_ROAD_PENALTY = 20.0
 """Taken from the reward per second with all wheels off the road."""
@@ -24,6 +22,8 @@ TOO_FAR = 4.0
 """Metres beyond the edge at which an episode ends."""
 STUCK_S = 4.0
 """Seconds of throttle without motion at which an episode ends."""
+ROOM_M = 1.2
+"""Metres between the middle of the car and the edge of the road at the outermost random start."""
 INTERVENTION_S = 6.0
 """What an intervention counts, in seconds (Bojarski et al., 2016)."""
 RESTART_MPS = 3.0
@@ -103,13 +103,13 @@ class UdacityTrackEnv(DrivingEnv):
         render_mode: str | None = None,
     ) -> None:
         """See ``make_udacity_track``."""
-        self.course = course(track)
+        self.track = load_track(track)
         for name in cameras:
             if name not in CAMERAS:
                 raise unknown_name("camera", name, CAMERAS)
         if "center" not in cameras or len(set(cameras)) != len(cameras):
             raise UserError(f"cameras are {cameras}: name 'center', and each of the others at most once.")
-        if repeat < 1 or laps <= 0 or max_seconds <= 0:
+        if repeat < 1 or not laps > 0 or not max_seconds > 0:
             raise UserError(f"repeat ({repeat}), laps ({laps}) and max_seconds ({max_seconds}) must be above 0.")
         if render_mode not in (None, "rgb_array", "human"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))
@@ -120,9 +120,9 @@ class UdacityTrackEnv(DrivingEnv):
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.car = Car(track)
-        self.where = TrackPosition(self.course)
-        self.eyes = Cameras(cameras)
-        self.screen: Any = None
+        self.track_position = TrackPosition(self.track)
+        self.cameras = Cameras(cameras)
+        self.window: Any = None
         self.frames: dict[str, Frame] = {}
         self.steps = 0
         self._furnished = False
@@ -133,7 +133,7 @@ class UdacityTrackEnv(DrivingEnv):
         ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
         """
         super(DrivingEnv, self).reset(seed=seed)
-        start = float(self.np_random.uniform(0, self.course.length))
+        start = float(self.np_random.uniform(0, self.track.length))
         self._furnish()
         self.steps = 0
         self._stuck_s = 0.0
@@ -142,7 +142,7 @@ class UdacityTrackEnv(DrivingEnv):
         self._action = (0.0, 0.0)
         self._score = Score()
         self._place(**{"s": start, **(options or {})})
-        self.where.driven = 0.0
+        self.track_position.driven = 0.0
         frame = self.look()
         self._before = self._info()
         return frame, self._before
@@ -155,7 +155,7 @@ class UdacityTrackEnv(DrivingEnv):
         if not (math.isfinite(steering) and math.isfinite(throttle)):
             raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
         self._action = steering, throttle
-        before, lost, reward = self.where.driven, False, 0.0
+        before, lost, reward = self.track_position.driven, False, 0.0
         self._put_back = False
         for _ in range(self.repeat):
             self.advance(steering, throttle)
@@ -163,11 +163,11 @@ class UdacityTrackEnv(DrivingEnv):
             lost = self.is_lost()
             if lost:
                 break
-        reward += self.where.driven - before
+        reward += self.track_position.driven - before
         if lost and self.recover:
             self.put_back()
             lost = False
-        all_laps = self.where.driven >= self.laps * self.where.length
+        all_laps = self.track_position.driven >= self.laps * self.track_position.length
         truncated = all_laps or self.t_s >= self.max_seconds
         frame, info = self.look(), self._info()
         if self.recover and info["wheels_off"] == 1.0:
@@ -196,35 +196,35 @@ class UdacityTrackEnv(DrivingEnv):
 
     def episode_meta(self) -> dict[str, Any]:
         """The track's name."""
-        return {"track": self.course.name}
+        return {"track": self.track.name}
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
         self.car.step(steering, throttle)
         self.steps += 1
-        self.where.follow(self.car.position)
+        self.track_position.follow(self.car.position)
         self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
 
     def look(self) -> Frame:
         """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
-        self.eyes.follow(self.car.path)
-        self.frames = self.eyes.look()
+        self.cameras.follow(self.car.path)
+        self.frames = self.cameras.look()
         if self.render_mode == "human":
-            from nacdrive.envs.udacity_track.window import Screen
+            from nacdrive.envs.udacity_track.window import Window
 
-            self.screen = self.screen or Screen(pace_s=self.repeat * STEP_S)
-            self.screen.show(self.frames["center"])
+            self.window = self.window or Window(pace_s=self.repeat * STEP_S)
+            self.window.show(self.frames["center"])
         return self.frames["center"]
 
     def is_lost(self) -> bool:
         """Whether the car cannot go on by itself: far off the road, in the water, overturned or stuck."""
-        too_far = abs(self.where.offset) > self.course.half_width + TOO_FAR
-        drowned = self.car.position[2] < self.course.water_level
+        too_far = abs(self.track_position.offset) > self.track.half_width + TOO_FAR
+        drowned = self.car.position[2] < self.track.water_level
         return too_far or drowned or not self.car.upright or self._stuck_s > STUCK_S
 
     def put_back(self, speed: float = 0.0) -> None:
         """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
-        self._place(s=self.where.s, speed=speed)
+        self._place(s=self.track_position.s, speed=speed)
         self._put_back = True
         self.interventions += 1
 
@@ -242,12 +242,21 @@ class UdacityTrackEnv(DrivingEnv):
         self._place(s, offset, heading, speed)
         return self.look(), self._info()
 
+    def random_start(self, rng: np.random.Generator, top_speed_mps: float) -> dict[str, float]:
+        """Options of ``reset`` for a start from which a driver must recover: beside the middle, askew, at any speed."""
+        room = self.track.half_width - ROOM_M
+        return {
+            "offset": float(rng.uniform(-room, room)),
+            "heading": float(rng.uniform(-0.2, 0.2)),
+            "speed": float(rng.uniform(2.0, top_speed_mps)),
+        }
+
     def _place(self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> None:
-        point, along = self.course.at(s)
+        point, along = self.track.at(s)
         point[:2] += offset * np.array((math.sin(along), -math.cos(along)))
-        rise = self.course.at(s + 2)[0][2] - self.course.at(s - 2)[0][2]
+        rise = self.track.at(s + 2)[0][2] - self.track.at(s - 2)[0][2]
         self.car.place(point, along - heading, speed, pitch=math.atan(rise / 4) * math.cos(heading))
-        self.where.find(self.car.position)
+        self.track_position.find(self.car.position)
         self._stuck_s = 0.0
 
     @property
@@ -257,7 +266,7 @@ class UdacityTrackEnv(DrivingEnv):
 
     def wheels_off(self) -> float:
         """Share of the four wheels that stand beyond the edge of the asphalt."""
-        return float(self.where.beyond_edge(self.car.wheels()).mean())
+        return float(self.track_position.beyond_edge(self.car.wheels()).mean())
 
     def render(self) -> Frame | None:
         """The last frame of the front camera, uint8 [160, 320, 3]; with ``human`` it is on the screen already."""
@@ -267,18 +276,18 @@ class UdacityTrackEnv(DrivingEnv):
 
     def close(self) -> None:
         """Free the pictures and the window."""
-        if self.screen is not None:
-            self.screen.close()
-            self.screen = None
-        self.eyes.close()
+        if self.window is not None:
+            self.window.close()
+            self.window = None
+        self.cameras.close()
 
     def _furnish(self) -> None:
         """Build the day's scene around the cameras; without randomness the one there is stays."""
         if self._furnished and not self.randomize:
             return
-        look = random_appearance(self.np_random) if self.randomize else standard_appearance()
-        scene, sky = build_scene(self.course, look)
-        self.eyes.enter(scene, sky, bonnet(look))
+        appearance = random_appearance(self.np_random) if self.randomize else standard_appearance()
+        scene, sky = build_scene(self.track, appearance)
+        self.cameras.enter(scene, sky, build_hood(appearance))
         self._furnished = True
 
     def _info(self) -> dict[str, Any]:
@@ -287,15 +296,15 @@ class UdacityTrackEnv(DrivingEnv):
         info: dict[str, Any] = {
             "t_s": self.t_s,
             "speed_mps": self.car.speed,
-            "s_m": self.where.s,
-            "lane_offset_m": self.where.offset,
-            "road_half_width_m": self.course.half_width,
-            "heading_error": self.where.heading_error(self.car.heading),
-            "curvature": self.where.curvature(),
+            "s_m": self.track_position.s,
+            "lane_offset_m": self.track_position.offset,
+            "road_half_width_m": self.track.half_width,
+            "heading_error": self.track_position.heading_error(self.car.heading),
+            "curvature": self.track_position.curvature(),
             "off_road": wheels_off > 0,
             "wheels_off": wheels_off,
-            "progress": self.where.driven / self.where.length,
-            "laps": max(0, int(self.where.driven / self.where.length)),
+            "progress": self.track_position.driven / self.track_position.length,
+            "laps": max(0, int(self.track_position.driven / self.track_position.length)),
             "steering": steering,
             "throttle": throttle,
             "x_m": float(self.car.position[0]),

@@ -32,7 +32,7 @@ def test_gymnasiums_own_check(track: str) -> None:
 
 
 def test_no_panda_before_an_environment_is_made() -> None:
-    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit_track"
+    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit"
     code = f"import sys, {names}; sys.exit('panda3d' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -104,7 +104,7 @@ def test_heading_to_the_right_turns_the_road_to_the_left(env: UdacityTrackEnv) -
 
 def test_wheels_beyond_the_edge_are_counted(env: UdacityTrackEnv) -> None:
     env.reset(seed=0)
-    half = env.course.half_width
+    half = env.track.half_width
     shares = [env.place(60.0, offset)[1]["wheels_off"] for offset in (0.0, half - 0.9, half, -half, half + 1)]
     assert shares == [0, 0, 0.5, 0.5, 1]
     assert env.place(60.0, half)[1]["off_road"] and not env.place(60.0, half - 0.9)[1]["off_road"]
@@ -114,7 +114,7 @@ def test_leaving_the_road_costs_and_ends_or_is_mended() -> None:
     for recover in (False, True):
         made = make_udacity_track(recover=recover, max_seconds=30)
         made.reset(seed=0)
-        made.place(60.0, made.course.half_width + 2, heading=0.8, speed=10.0)
+        made.place(60.0, made.track.half_width + 2, heading=0.8, speed=10.0)
         rewards, terminated, info = [], False, {}
         for _ in range(20):
             _, reward, terminated, _, info = made.step(GAS)
@@ -131,7 +131,7 @@ def test_leaving_the_road_costs_and_ends_or_is_mended() -> None:
 
 def test_info_tells_where_the_car_is(env: UdacityTrackEnv) -> None:
     env.reset(seed=0)
-    point, along = env.course.at(60.0)
+    point, along = env.track.at(60.0)
     _, info = env.place(60.0, heading=0.1)
     assert (info["x_m"], info["y_m"]) == pytest.approx(point[:2], abs=1e-3)
     assert np.cos(info["heading_rad"] - along + 0.1) == pytest.approx(1)
@@ -141,7 +141,7 @@ def test_a_car_with_all_wheels_off_the_road_is_put_back_and_pays_for_it() -> Non
     made = make_udacity_track(recover=True)
     made.reset(seed=0)
     assert made.metrics() == {}
-    made.place(60.0, made.course.half_width - 0.5, heading=0.8, speed=8.0)
+    made.place(60.0, made.track.half_width - 0.5, heading=0.8, speed=8.0)
     events: list[str] = []
     while "intervention: put back on the road" not in events:
         _, _, terminated, _, info = made.step(Action(0.0, 0.3, 0.0))
@@ -158,7 +158,7 @@ def test_a_car_with_all_wheels_off_the_road_is_put_back_and_pays_for_it() -> Non
 def test_without_recovery_leaving_the_field_is_the_end_and_counts_as_an_intervention() -> None:
     made = make_udacity_track()
     made.reset(seed=0)
-    made.place(60.0, made.course.half_width + 2, heading=0.8, speed=10.0)
+    made.place(60.0, made.track.half_width + 2, heading=0.8, speed=10.0)
     terminated = False
     while not terminated:
         _, _, terminated, _, info = made.step(GAS)
@@ -197,6 +197,9 @@ def test_mistakes_are_named() -> None:
         make_udacity_track("lakes")
     with pytest.raises(UserError, match="unknown camera"):
         make_udacity_track(cameras=("center", "rear"))
+    for wrong in ({"laps": float("nan")}, {"max_seconds": -1.0}, {"repeat": 0}):
+        with pytest.raises(UserError, match="must be above 0"):
+            make_udacity_track(**wrong)
     made = make_udacity_track()
     with pytest.raises(UserError, match="call reset"):
         made.step(GAS)
