@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from nacdrive.common.errors import UserError
 from nacdrive.models.files import VERSION, check_device, read_model_file, write_tensors
 from nacdrive.models.series import SeriesConfig, SeriesNetwork
@@ -20,6 +22,7 @@ def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> Non
         "version": VERSION,
         "config": json.dumps(network.config.to_json()),
         "meta": json.dumps(meta),
+        "time": "seconds",
         "tensors": {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()},
     }
     write_tensors(path, content)
@@ -41,10 +44,21 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
         if config.protocol != "sequence":
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
-        network.load_state_dict(content["tensors"])
+        network.load_state_dict(in_seconds(content["tensors"], config, content.get("time")))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         first = str(error).splitlines()[0]
         raise UserError(
             f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew."
         ) from error
     return network.to(check_device(device)).eval(), meta
+
+
+def in_seconds(tensors: dict[str, Tensor], config: SeriesConfig, unit: str | None) -> dict[str, Tensor]:
+    """``tensors`` of a network that is given seconds.
+
+    Older files are of networks that were given typical gaps, so that the layer's own unit of time was 1.
+    """
+    name = "sequence.nac.time_scale"
+    if unit == "seconds" or config.gap_s is None or name not in tensors:
+        return tensors
+    return {**tensors, name: tensors[name] * config.gap_s}
