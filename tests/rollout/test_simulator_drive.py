@@ -63,12 +63,13 @@ def test_listeners_are_told_in_order_and_with_events() -> None:
             driver.on_decision(decision(step, step * 0.02))
         # Neurons are read while the listeners are not behind.
         assert until(lambda: len(told) == 20)
+        driver.decide(FRAME, 0.4, 5.0)
         driver.on_decision(decision(20, 0.4))
         assert until(lambda: len(told) == 21)
     assert [one.step for one in told] == list(range(21)) and driver.lost == 0
     assert told[0].events == ("started", "The simulator has connected.") and told[1].events == ()
     assert told[0].budget_ms is None and told[1].budget_ms == pytest.approx(20.0)
-    assert told[-1].neurons["phi"] == [20.0]
+    assert told[-1].neurons["phi"] == [21.0]
     assert "21 commands in 1 drives" in driver.summary()
 
 
@@ -214,3 +215,15 @@ def test_the_port_is_the_pages_without_a_simulator_and_the_simulators_with_one()
     assert DriveConfig().page == 8090 and DriveConfig(port=1234).page == 1234
     assert DriveConfig(port=1234, page_port=0).page == 0
     assert DriveConfig(sim="udacity", port=1234).page == 8090
+
+
+def test_decisions_that_are_held_between_two_of_the_policy_are_marked() -> None:
+    told: list[Tick] = []
+    driver = SimulatorDriver(Counting(), [told.append], pace_s=0.08, watched=lambda: True, neurons_every=1, say=print)
+    with driver:
+        driver.begin()
+        for step in range(9):
+            driver.decide(FRAME, step * 0.04, 5.0)
+            driver.on_decision(decision(step, step * 0.04))
+    assert [one.held for one in told] == [step % 2 == 1 for step in range(9)]
+    assert all(not one.neurons for one in told if one.held), "neurons belong to a decision of the policy"
