@@ -15,8 +15,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.drivers.ppo_file import load_policy
 from nacdrive.drivers.ppo_network import PolicyNet
 from nacdrive.drivers.ppo_preprocess import SIDE, STACK, FrameStack
+from nacdrive.envs.base import DrivingEnv, Info
 from nacdrive.envs.carracing.env import to_action
-from nacdrive.rl.training_env import pedals
 
 
 class PpoExpert:
@@ -40,11 +40,11 @@ class PpoExpert:
         net, about = load_policy(path, device)
         return cls(net, repeat=int(about["repeat"]), device=device)
 
-    def reset(self) -> None:
+    def reset(self, env: DrivingEnv | None = None) -> None:
         """Forget the episode."""
         self._own = PpoEpisode(self)
 
-    def act(self, frame: NDArray[np.uint8]) -> Action:
+    def act(self, frame: NDArray[np.uint8], info: Info | None = None) -> Action:
         """Decide on a frame uint8 [96, 96, 3]; the three before it are remembered."""
         return self._own.observe(frame)
 
@@ -69,9 +69,15 @@ class PpoExpert:
         return [steering_and_pedal(row) if self.continuous else to_action(int(row.argmax()), row) for row in scores]
 
 
+def split_pedal(action: Any) -> NDArray[np.float64]:
+    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero."""
+    steering, pedal = (float(np.clip(value, -1, 1)) for value in action)
+    return np.array([steering, max(pedal, 0.0), max(-pedal, 0.0)])
+
+
 def steering_and_pedal(row: NDArray[np.float32]) -> Action:
     """The continuous expert's (steering, pedal) in nacdrive's units; the pedal brakes below zero."""
-    steering, gas, brake = pedals(row).tolist()
+    steering, gas, brake = split_pedal(row).tolist()
     return Action(steering, gas, brake)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path
+from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.drivers.ppo_network import PolicyNet
 
 KIND = "nacdrive ppo policy"
@@ -36,10 +35,7 @@ def sb3_name(name: str) -> str:
 
 def save_policy(path: Path, net: PolicyNet, about: dict[str, Any]) -> None:
     """Write the policy and what is known about it (JSON), atomically."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()}
-    content = {"kind": KIND, "version": VERSION, "about": json.dumps(about), "tensors": tensors}
-    with atomic_path(path) as partial:
-        torch.save(content, partial)
+    write_tensor_file(path, KIND, VERSION, {"about": json.dumps(about)}, net.state_dict())
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, Any]]:
@@ -48,22 +44,15 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, A
     Raises:
         UserError: if the file is missing, damaged, another kind of file or of another environment.
     """
-    if not path.is_file():
-        raise UserError(f"{path} does not exist: train an expert with 'nacdrive expert train', or check the path.")
+    advice = "train an expert with 'nacdrive expert train', or export it anew with 'nacdrive expert export'"
+    content = read_tensor_file(path, KIND, VERSION, device=device, advice=advice)
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is no exported policy, or it is damaged.") from error
-    if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise UserError(f"{path} is no exported policy of 'nacdrive expert': make one with 'nacdrive expert export'.")
-    if content["version"] != VERSION:
-        raise UserError(f"{path} has format {content['version']}, this nacdrive reads {VERSION}: use the newer one.")
-    about = json.loads(content["about"])
-    if about["env"] != "CarRacing-v3":
-        raise UserError(f"{path} was trained on {about['env']}, not on CarRacing-v3.")
-    net = PolicyNet(outputs=2 if about["actions"] == "continuous" else 5)
-    try:
+        about = json_object(content, "about")
+        if about["env"] != "CarRacing-v3":
+            raise UserError(f"{path} was trained on {about['env']}, not on CarRacing-v3.")
+        net = PolicyNet(outputs=2 if about["actions"] == "continuous" else 5)
         net.load_state_dict(content["tensors"])
-    except RuntimeError as error:
-        raise UserError(f"{path} holds tensors that do not fit the expert's network: it is damaged.") from error
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} does not fit the expert's network ({first}): {advice}.") from error
     return net.to(device).to(memory_format=torch.channels_last).eval(), about  # type: ignore[call-overload]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.envs.base import Info
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Tick:
     """Time between decisions in the simulator: a later decision is a missed tick."""
     held: bool = False
     """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
-    person: bool = False
+    human: bool = False
     """Whether a person is at the wheel."""
     policy: Action | None = None
     """What the policy would have done, where a person drives in its stead."""
@@ -64,6 +65,12 @@ class Tick:
     """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
     done: bool = False
     """True at the last step of an episode."""
+    failure: str | None = None
+    """Why a safety stop drives; None while it does not."""
+    info: Info = field(default_factory=lambda: Info())
+    """All that the environment said with the frame."""
+    next_info: Info = field(default_factory=lambda: Info())
+    """What it said after the decision was carried out."""
 
 
 Listener = Callable[[Tick], None]

@@ -1,17 +1,15 @@
-"""Model files: tensors and a plain-JSON config, nothing executable; every damage told in one sentence."""
+"""Model files of driving policies: tensors and a plain-JSON config."""
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path
+from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.policy import Policy
@@ -29,26 +27,10 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
         meta: plain JSON about its training; the policy's own if not given.
     """
     content = {
-        "kind": KIND,
-        "version": VERSION,
         "config": json.dumps(policy.config.to_json()),
         "meta": json.dumps(policy.meta if meta is None else meta),
-        "tensors": {name: value.detach().cpu().contiguous() for name, value in policy.network.state_dict().items()},
     }
-    write_tensors(Path(path), content)
-
-
-def write_tensors(path: Path, content: dict[str, Any]) -> None:
-    """Write what ``torch.load(weights_only=True)`` can read, atomically.
-
-    Raises:
-        UserError: if the disk is full; what ``path`` held before is kept.
-    """
-    # By way of memory: torch's own writer hides behind a RuntimeError that the disk is full.
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    with atomic_path(path) as partial:
-        partial.write_bytes(buffer.getvalue())
+    write_tensor_file(Path(path), KIND, VERSION, content, policy.network.state_dict())
 
 
 def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> Policy:
@@ -59,46 +41,23 @@ def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | Non
             ``expect_task``; or if there is no such device.
     """
     path = Path(path)
-    content = read_model_file(path)
+    content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:
-        config = PolicyConfig.from_json(json.loads(content["config"]))
-        meta = json.loads(content["meta"])
+        config = PolicyConfig.from_json(json_object(content, "config"))
+        meta = json_object(content, "meta")
         if expect_task is not None and config.task != expect_task:
             raise UserError(f"{path} was trained for '{config.task}', not for '{expect_task}': give another --model.")
         network = DrivingNetwork(config)
         network.load_state_dict(content["tensors"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
-        raise UserError(
-            f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew."
-        ) from error
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
+        raise wrong_content(path, error) from error
     return Policy(network.to(check_device(device)), path.stem, meta)
 
 
-def read_model_file(path: Path, kind: str = KIND) -> dict[str, Any]:
-    """The checked outer layer of a model file of ``kind``.
-
-    Raises:
-        UserError: if it is missing, truncated, foreign or of a newer version.
-    """
-    if not path.is_file():
-        raise UserError(f"there is no model file {path}: check the path, or train one with 'nacdrive train'.")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as a model file: it is truncated or of another kind; train or copy it anew."
-        ) from error
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        told = content.get("kind") if isinstance(content, dict) else None
-        found = f"it is a {told}" if told else "it was written by another program"
-        raise UserError(f"{path} is no {kind.removeprefix('nacdrive ')} of nacdrive: {found}.")
-    if content.get("version") != VERSION:
-        raise UserError(
-            f"{path} has version {content.get('version')}, and this nacdrive reads version {VERSION}: "
-            "train it anew or install the matching nacdrive."
-        )
-    return content
+def wrong_content(path: Path, error: Exception) -> UserError:
+    """What to say of a sound file that holds no sound network."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return UserError(f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew.")
 
 
 def check_device(name: str) -> torch.device:

@@ -81,7 +81,8 @@ class Policy:
             speed_mps: not used by this network.
 
         Returns:
-            The action chosen; or the steering, with throttle and brake left at 0 to whoever holds the speed.
+            The action chosen; or the steering, with the pedal of a network that gives one; if not, throttle and brake
+            are left at 0 to whoever holds the speed.
 
         Raises:
             ValueError: if the frame has another shape than those the policy was trained on.
@@ -96,7 +97,8 @@ class Policy:
         self._recent.append((frame, t_s, features))
         self._scores = logits
         if self.config.continuous:
-            return Action(float(np.clip(logits[0], -1.0, 1.0)), 0.0, 0.0)
+            steering, pedal = (*np.clip(logits, -1.0, 1.0).tolist(), 0.0)[:2]
+            return Action(steering, max(0.0, pedal), max(0.0, -pedal))
         choice = int(logits.argmax())
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)

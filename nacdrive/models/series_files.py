@@ -1,4 +1,4 @@
-"""Model files of networks for series: tensors and plain JSON, in the form of the policies' files."""
+"""Model files of networks for series: tensors and a plain-JSON config."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.models.files import VERSION, check_device, read_model_file, write_tensors
+from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
+from nacdrive.models.files import check_device, wrong_content
 from nacdrive.models.series import SeriesConfig, SeriesNetwork
 
 KIND = "nacdrive series model"
+VERSION = 1
 
 
 def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
     """Write ``network`` and ``meta``, plain JSON about its training, to ``path`` atomically."""
-    content = {
-        "kind": KIND,
-        "version": VERSION,
-        "config": json.dumps(network.config.to_json()),
-        "meta": json.dumps(meta),
-        "tensors": {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()},
-    }
-    write_tensors(path, content)
+    content = {"config": json.dumps(network.config.to_json()), "meta": json.dumps(meta)}
+    write_tensor_file(path, KIND, VERSION, content, network.state_dict())
 
 
 def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNetwork, dict[str, Any]]:
@@ -32,19 +28,16 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
         UserError: if the file is missing, damaged, foreign, or made for another task or by the ``paper`` protocol,
             whose networks take rows scaled with what they are tested on; or if there is no such device.
     """
-    content = read_model_file(path, KIND)
+    content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:
-        config = SeriesConfig.from_json(json.loads(content["config"]))
-        meta = json.loads(content["meta"])
+        config = SeriesConfig.from_json(json_object(content, "config"))
+        meta = json_object(content, "meta")
         if config.task != task:
             raise UserError(f"{path} was trained for '{config.task}', not for '{task}': give another --model.")
         if config.protocol != "sequence":
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
         network.load_state_dict(content["tensors"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
-        raise UserError(
-            f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew."
-        ) from error
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
+        raise wrong_content(path, error) from error
     return network.to(check_device(device)).eval(), meta

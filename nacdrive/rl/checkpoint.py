@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from stable_baselines3 import PPO
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path
+from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.rl.vec_env import SharedMemoryVecEnv
 
 KIND = "nacdrive ppo checkpoint"
@@ -29,8 +28,6 @@ def write_checkpoint(
     """Write the run's whole state between two updates, atomically: a full disk leaves the previous one in place."""
     numpy_state: Any = np.random.get_state(legacy=True)
     state = {
-        "kind": KIND,
-        "version": VERSION,
         "config": config,
         "decisions": model.num_timesteps,
         "updates": model._n_updates,
@@ -44,8 +41,7 @@ def write_checkpoint(
         "episodes": [dict(episode) for episode in model.ep_info_buffer or ()],
         "laps": laps.state(),
     }
-    with atomic_path(path) as partial:
-        torch.save(state, partial)
+    write_tensor_file(path, KIND, VERSION, state)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -56,15 +52,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist: there is no checkpoint to resume from; start without --resume.")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is no checkpoint of a PPO training, or it is damaged.") from error
-    if not isinstance(state, dict) or state.get("kind") != KIND:
-        raise UserError(f"{path} is no checkpoint of a PPO training.")
-    if state["version"] != VERSION:
-        raise UserError(f"{path} was written by another version of nacdrive (format {state['version']}).")
-    return state
+    return read_tensor_file(path, KIND, VERSION, advice="start anew with --overwrite")
 
 
 def restore(model: PPO, laps: SharedMemoryVecEnv, state: dict[str, Any]) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.models.files import write_tensors
+from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1
+ADVICE = "train anew with --overwrite"
 OLD_NAMES = {"best_accuracy": "best_measure"}
 """Numbers of ``Progress`` that older checkpoints know by another name."""
 
@@ -62,15 +61,13 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint atomically."""
     content = {
-        "kind": KIND,
-        "version": VERSION,
         "progress": asdict(progress),
         "network": network.state_dict(),
         "optimizer": optimizer.state_dict(),
         "mean": weights.mean,
         "best": weights.best,
     }
-    write_tensors(path, content)
+    write_tensor_file(path, KIND, VERSION, content)
 
 
 def load_checkpoint(
@@ -81,16 +78,12 @@ def load_checkpoint(
     Raises:
         UserError: if the file is damaged or belongs to another network.
     """
+    content = read_tensor_file(path, KIND, VERSION, device=device, advice=ADVICE)
     try:
-        content: Any = torch.load(path, map_location=device, weights_only=True)
-        if content["kind"] != KIND or content["version"] != VERSION:
-            raise ValueError(f"it is a '{content['kind']}' of version {content['version']}")
         network.load_state_dict(content["network"])
         optimizer.load_state_dict(content["optimizer"])
         progress = {OLD_NAMES.get(name, name): value for name, value in content["progress"].items()}
         return Progress(**progress), Weights(content["mean"], content["best"])
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(
-            f"{path} is no checkpoint that can be resumed ({first}): train anew with --overwrite."
-        ) from error
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} belongs to another network ({first}): {ADVICE}.") from error

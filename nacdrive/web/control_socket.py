@@ -12,14 +12,14 @@ from typing import Any
 
 from simple_websocket import ConnectionClosed
 
-from nacdrive.drivers.human import KEYS, Control
+from nacdrive.drivers.human import KEYS, HumanControl
 from nacdrive.web.stream import StreamState
 from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
 
 numbers = itertools.count(1)
 
 
-def serve_controller(environ: dict[str, Any], state: StreamState, control: Control) -> None:
+def serve_controller(environ: dict[str, Any], state: StreamState, control: HumanControl) -> None:
     """Carry out what one browser wants until it leaves or the run ends; runs in its own thread."""
     socket, who = accept(environ), next(numbers)
     try:
@@ -36,7 +36,7 @@ def serve_controller(environ: dict[str, Any], state: StreamState, control: Contr
         control.release(who, "the browser has gone")
 
 
-def handle_command(control: Control, who: int, text: str | bytes) -> bool:
+def handle_command(control: HumanControl, who: int, text: str | bytes) -> bool:
     """Carry out a command of browser ``who``; False if it is none."""
     try:
         command = json.loads(text)
@@ -50,11 +50,11 @@ def handle_command(control: Control, who: int, text: str | bytes) -> bool:
         case {"do": "reset"}:
             control.reset()
         case {"do": "take"}:
-            control.take(who)
+            control.acquire(who)
         case {"do": "back"}:
             control.release(who)
         case {"keys": list(keys)} if all(key in KEYS for key in keys):
-            control.hold(who, keys)
+            control.set_keys(who, keys)
         case _:
             return False
     return True

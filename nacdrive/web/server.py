@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Flask, Response, abort, request
 
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.web.auth import AccessControl
 from nacdrive.web.control_socket import serve_controller
@@ -47,7 +47,7 @@ class LiveServer(HttpServer):
         circuit: Mapping[str, Any] | None = None,
         choices: Sequence[str] = (),
         announce: Callable[[str], None] = print,
-        control: Control | None = None,
+        control: HumanControl | None = None,
         network_input: Mapping[str, Any] | None = None,
     ) -> None:
         self._state = StreamState()
@@ -93,7 +93,9 @@ class LiveServer(HttpServer):
         super().stop()
 
 
-def live_app(state: StreamState, access: AccessControl, hello: dict[str, Any], control: Control | None = None) -> Flask:
+def live_app(
+    state: StreamState, access: AccessControl, hello: dict[str, Any], control: HumanControl | None = None
+) -> Flask:
     """The application of a running drive: page and stream, and a way in for commands where there is a ``control``."""
     app = base_app(access, "live")
     encoder = Encoder()

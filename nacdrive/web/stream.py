@@ -246,7 +246,7 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         tick.step,
         *decision(tick.action),
         *decision(tick.expert),
-        int(tick.person),
+        int(tick.human),
         *decision(tick.policy),
         finite(tick.reward),
         finite(tick.episode_return),

@@ -13,7 +13,6 @@ from nacdrive.bench import paper
 from nacdrive.bench.cell import kind_of, run_cell
 from nacdrive.bench.config import TableConfig
 from nacdrive.bench.grid import compute, finished, left_out, plan, rest_of_smoke
-from nacdrive.bench.processes import run_in_processes
 from nacdrive.bench.tables import entries, write_tables
 from nacdrive.common.errors import UserError
 
@@ -24,13 +23,14 @@ QUIET = (lambda cell, news: None, lambda cell, result: None)
 @pytest.fixture
 def config(tmp_path):
     return TableConfig(
-        tasks=("emnist",), models=("lstm", "gru"), folds=2, most=40, data=tmp_path, out=tmp_path / "out", workers=2
-    )
+        tasks=("emnist",), models=("lstm", "gru"), folds=2, most=40, references=False,
+        data=tmp_path, out=tmp_path / "out", workers=2,
+    )  # fmt: skip
 
 
 def test_a_grid_is_computed_once_and_then_only_read(config):
     grid = plan(config)
-    assert [cell.key for cell in grid.cells] == ["emnist/lstm/0", "emnist/lstm/1", "emnist/gru/0", "emnist/gru/1"]
+    assert [cell.key for cell in grid.cells] == ["emnist/lstm/0", "emnist/gru/0", "emnist/lstm/1", "emnist/gru/1"]
     results = compute(grid, config, *QUIET)
     assert all(row["status"] == "done" for row in results.values())
     again = dataclasses.replace(config, resume=True, models=("lstm",))
@@ -55,14 +55,14 @@ def test_the_same_seed_gives_the_same_number(config):
 
 def test_a_failed_cell_is_reported_and_stops_nothing(config):
     grid = plan(config)
-    broken = dataclasses.replace(grid.cells[0], places={"emnist": config.folder / "nowhere"})
-    cells = [broken, *grid.cells[2:]]
+    broken = dataclasses.replace(grid.cells[0], data_dirs={"emnist": config.folder / "nowhere"})
+    cells = [broken, grid.cells[1], grid.cells[3]]
     results = compute(dataclasses.replace(grid, cells=cells), config, *QUIET)
     bad = results["emnist/lstm/0"]
     assert (bad["status"], bad["kind"]) == ("failed", "error")
     assert "lacks train-images" in bad["reason"]
     write_tables(config.folder, list(results.values()), config, "command")
-    assert "1 of 1 folds failed: error" in (config.folder / "table.md").read_text()
+    assert "1 of 1 trainings failed: error" in (config.folder / "table.md").read_text()
     # It is tried again when the run is resumed.
     again = dataclasses.replace(config, resume=True)
     assert compute(plan(again), again, *QUIET)["emnist/lstm/0"]["status"] == "done"
@@ -71,10 +71,10 @@ def test_a_failed_cell_is_reported_and_stops_nothing(config):
 def test_a_process_that_dies_is_a_failed_cell(config):
     grid = plan(config)
     # Ends the process when the cell's data are read: an exit without a word.
-    fatal = dataclasses.replace(grid.cells[0], places=Suicide())
-    rows = {cell.key: row for cell, row in run_in_processes([fatal, grid.cells[1]], 1, QUIET[0])}
+    fatal = dataclasses.replace(grid.cells[0], data_dirs=Suicide())
+    rows = compute(dataclasses.replace(grid, cells=[fatal, grid.cells[1]]), config, *QUIET)
     assert "exit code 3" in rows["emnist/lstm/0"]["reason"]
-    assert rows["emnist/lstm/1"]["status"] == "done"
+    assert rows["emnist/gru/0"]["status"] == "done"
 
 
 class Suicide(dict):
@@ -174,7 +174,7 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     config = dataclasses.replace(config, models=("gru",), ray="local")
     grid = plan(config)
-    broken = dataclasses.replace(grid.cells[1], places={"emnist": config.folder / "nowhere"})
+    broken = dataclasses.replace(grid.cells[1], data_dirs={"emnist": config.folder / "nowhere"})
     results = compute(dataclasses.replace(grid, cells=[grid.cells[0], broken]), config, *QUIET)
     assert results["emnist/gru/0"]["status"] == "done"
     assert "lacks train-images" in results["emnist/gru/1"]["reason"]
@@ -183,7 +183,9 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
 
 @pytest.mark.slow
 def test_a_policy_of_the_bench_drives_the_tracks_it_is_asked_to(tmp_path):
-    config = TableConfig(tasks=("carracing",), models=("dense",), most=60, drive=1, data=tmp_path, out=tmp_path / "out")
+    config = TableConfig(
+        tasks=("carracing",), models=("dense",), most=60, drive=1, references=False, data=tmp_path, out=tmp_path / "out"
+    )
     (result,) = compute(plan(config), config, *QUIET).values()
     assert result["status"] == "done", result
     scores = result["scores"]["carracing"]

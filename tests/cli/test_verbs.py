@@ -78,7 +78,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("drive --model other.pt", "other.pt was trained for 'udacity', not for 'carracing'"),
         ("drive --env karracing", "unknown environment 'karracing': did you mean 'carracing'?"),
         ("drive --model good.pt --expert pppo", "unknown expert 'pppo': did you mean 'ppo'?"),
-        ("drive --model good.pt --expert text.pt", "text.pt is no exported policy"),
+        ("drive --model good.pt --expert text.pt", "text.pt cannot be read as a ppo policy"),
         ("drive --model good.pt --expert none --headless --video a.avi", "videos are written as .mp4"),
         ("drive --model good.pt --expert none --device abacus", "there is no device 'abacus'"),
         ("drive --model good.pt --episodes 0", "--episodes is 0"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacdrive.common.statistics import fraction, summary
+from nacdrive.common.statistics import fraction, paired_difference, proportion, summary
 
 
 def test_interval_covers_the_true_mean_about_as_often_as_it_says() -> None:
@@ -38,3 +38,36 @@ def test_fraction_is_a_ratio_of_means_and_pairs_tracks() -> None:
     assert fraction([1.0, 1.0], [-5.0, 1.0]) is None
     with pytest.raises(ValueError, match="same tracks"):
         fraction([1.0], [1.0, 2.0])
+
+
+def test_numbers_stay_as_published() -> None:
+    """The resampling is part of every published interval: scipy's own bootstrap draws otherwise."""
+    found = summary([910.0, 870.5, 933.25, 12.0, 899.0])
+    assert found["interval95"] == [366.7125000000008, 917.1]
+    ratio = fraction([910.0, 870.5, 933.25, 12.0, 899.0], [920.0, 860.0, 930.0, 905.0, 890.0])
+    assert ratio is not None and ratio["interval95"] == [0.4073868993255268, 1.0095372460496614]
+
+
+def test_resamples_whose_expert_mean_is_not_positive_say_nothing_of_a_ratio() -> None:
+    # Resamples of the first track alone would give a ratio of -10 with a negative mean below the line.
+    found = fraction([100.0, 100.0, 100.0], [-10.0, 400.0, 500.0])
+    assert found is not None and found["interval95"][0] > 0
+
+
+def test_a_paired_difference_is_surer_than_two_means() -> None:
+    easy_and_hard = np.random.default_rng(1).uniform(0, 900, 30)
+    found = paired_difference(list(easy_and_hard + 5), list(easy_and_hard))
+    assert found["value"] == pytest.approx(5) and found["interval95"] == pytest.approx([5, 5])
+    low, high = paired_difference([1.0, 2.0, 6.0], [0.0, 3.0, 2.0])["interval95"]
+    assert low < 4 / 3 < high
+    assert paired_difference([3.0], [1.0]) == {"value": 2.0, "interval95": None}
+    with pytest.raises(ValueError, match="same tracks"):
+        paired_difference([1.0], [])
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (3, 7), (1, 1), (498, 500)])
+def test_a_share_has_wilsons_interval(successes: int, trials: int) -> None:
+    z, share = 1.959963984540054, successes / trials
+    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
+    assert proportion(successes, trials) == pytest.approx([max(0, centre - half), min(1, centre + half)], abs=1e-12)

@@ -88,6 +88,11 @@ def test_a_saved_policy_drives_as_before(tmp_path):
         np.testing.assert_array_equal(loaded.step(frame, i * 0.08).logits, policy.step(frame, i * 0.08).logits)
 
 
+def save_without_checksum(content, path):
+    """As files were before they held one; with it, every change is refused before the content is looked at."""
+    torch.save({key: value for key, value in content.items() if key != "sha256"}, path)
+
+
 def damaged(path, kind):
     content = path.read_bytes()
     if kind == "truncated":
@@ -105,17 +110,37 @@ def damaged(path, kind):
     elif kind == "tensor missing":
         stored = torch.load(path, weights_only=True)
         stored["tensors"].popitem()
-        torch.save(stored, path)
+        save_without_checksum(stored, path)
     elif kind == "other config":
         stored = torch.load(path, weights_only=True)
-        torch.save({**stored, "config": json.dumps({**json.loads(stored["config"]), "wheels": 6})}, path)
+        config = {**json.loads(stored["config"]), "wheels": 6}
+        save_without_checksum({**stored, "config": json.dumps(config)}, path)
+    elif kind in ("meta a list", "meta missing", "no config"):
+        stored = torch.load(path, weights_only=True)
+        stored |= {"meta a list": {"meta": "[]"}, "meta missing": {"meta": None}, "no config": {"config": "3"}}[kind]
+        save_without_checksum(stored, path)
+    elif kind == "not finite":
+        stored = torch.load(path, weights_only=True)
+        next(iter(stored["tensors"].values())).view(-1)[0] = float("nan")
+        save_without_checksum(stored, path)
+    elif kind == "weight changed":
+        stored = torch.load(path, weights_only=True)
+        next(iter(stored["tensors"].values())).view(-1)[0] += 1e-6
+        torch.save(stored, path)
+    elif kind == "bit flipped":
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        path.write_bytes(flipped)
     elif kind == "missing":
         path.unlink()
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["truncated", "empty", "text", "foreign", "pickle", "old", "tensor missing", "other config", "missing"],
+    [
+        *("truncated", "empty", "text", "foreign", "pickle", "old", "tensor missing", "other config", "missing"),
+        *("meta a list", "meta missing", "no config", "not finite", "weight changed", "bit flipped"),
+    ],
 )
 def test_a_bad_model_file_is_told_in_one_sentence(tmp_path, kind):
     path = tmp_path / "nac_steady.pt"

@@ -11,8 +11,8 @@ from nacdrive.cli.eval_udacity import evaluate_udacity
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import proportion
-from nacdrive.drivers.cruise import SpeedControl
-from nacdrive.drivers.pure_pursuit_track import LakeDriver, to_lake
+from nacdrive.drivers.old_cruise import SpeedControl
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.udacity_track import make_udacity_track
@@ -32,9 +32,9 @@ def referee():
 
 def test_a_driver_who_stays_in_the_middle_has_a_clean_sheet(referee):
     referee.reset(seed=4_000_000)
-    driver, done = LakeDriver(referee.env), False
+    driver, done = PurePursuit().new_episode(referee.env), False
     while not done:
-        *_, lost, late, info = referee.step(to_lake(driver.step()))
+        *_, lost, late, info = referee.step(driver.act())
         done = lost or late
     row = referee.row()
     assert (row["off_road_events"], row["interventions"], row["autonomy"]) == (0, 0, 100.0)

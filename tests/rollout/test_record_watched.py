@@ -12,7 +12,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.human import Control
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
@@ -43,19 +43,19 @@ def test_a_watched_recording_is_the_same_and_its_ticks_tell_it(tmp_path: Path, m
 @pytest.mark.parametrize("env", ["carracing", "udacity"])
 def test_a_person_drives_and_records_with_the_keyboard(tmp_path: Path, env: str) -> None:
     by_hand = {"env": env, "expert": "keyboard", "watch": True, "allow_control": True, "track": "lake"}
-    control, ticks = Control(needs_person=True, silence_s=30), []
+    control, ticks = HumanControl(needs_person=True, silence_s=30), []
     asked = config(tmp_path / "r", max_frames=100, **by_hand)
     recording = threading.Thread(
         target=record_episodes, args=(asked,), kwargs={"listeners": [ticks.append], "control": control}
     )
     recording.start()
-    control.take(1)
+    control.acquire(1)
     while recording.is_alive():
-        control.hold(1, ["up"] if len(ticks) < 15 else ["up", "right"])
+        control.set_keys(1, ["up"] if len(ticks) < 15 else ["up", "right"])
         time.sleep(0.02)
     episode = Recording.open(tmp_path / "r").load(0)
     assert (episode.source, episode.driver, len(episode)) == (env, "keyboard", 25)
-    assert all(tick.person for tick in ticks)
+    assert all(tick.human for tick in ticks)
     assert episode.speed_mps[0] < 0.5 < episode.speed_mps[14]
     assert not episode.steering[:15].any() and episode.steering[20:].max() == 1
     if env == "carracing":

@@ -12,7 +12,7 @@ from nacdrive.rollout.dagger import Practice, practise
 from nacdrive.rollout.offline_eval import cross_validate, errors, predict
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.tasks import Sample
-from nacdrive.tasks.udacity import TASK
+from nacdrive.tasks.udacity import Udacity
 from nacdrive.training.config import FitConfig
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
@@ -60,7 +60,7 @@ def test_practice_is_labelled_by_the_geometric_driver(tmp_path):
 
 
 def test_errors_by_blocks_are_of_networks_that_did_not_see_them(log):
-    samples = [Sample(s.name, {name: x[::4] for name, x in s.fields.items()}) for s in TASK.load([log])]
+    samples = [Sample(s.name, {name: x[::4] for name, x in s.fields.items()}) for s in Udacity().load([log])]
     config = FitConfig(epochs=1, batch=8, patience=0, augment=False)
     with pytest.raises(Exception, match="cannot be cut into 5 parts"):
         cross_validate(samples, "dense", 1, config, sides=False)
@@ -76,7 +76,7 @@ def test_errors_by_blocks_are_of_networks_that_did_not_see_them(log):
 
 
 def test_a_drive_predicted_in_pieces_is_the_drive_predicted_at_once(log):
-    policy, sample = udacity_policy(window=3), TASK.load([log])[0]
+    policy, sample = udacity_policy(window=3), Udacity().load([log])[0]
     pieces = predict(policy, sample, piece=50)
     np.testing.assert_allclose(pieces, predict(policy, sample, piece=1000), atol=1e-5)
     target = sample.fields["target"]

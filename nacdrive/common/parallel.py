@@ -1,0 +1,533 @@
+"""The one process pool: jobs done here, in processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Protocol, TypeVar
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.runs import start_method
+
+J = TypeVar("J")
+R = TypeVar("R")
+Initializer = Callable[..., object]
+OnMessage = Callable[[Any, Any], object]
+OnLost = Callable[[Any, int | None], Any]
+
+END_S = 5.0
+"""A worker gets so long to end by itself before it is ended."""
+POLL_S = 0.5
+"""Ray is asked for messages this often."""
+PROBE_S = 5.0
+"""A Ray cluster's port must answer within this time."""
+ONE_THREAD = {
+    name: "1"
+    for name in (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "OPENCV_FOR_THREADS_NUM",
+    )
+}
+"""Workers share the cores: a second thread in each makes all of them slower."""
+
+
+def _ignore(message: Any) -> None:
+    """Nobody listens."""
+
+
+_send: Callable[[Any], object] = _ignore
+
+
+def report(message: Any) -> None:
+    """Send progress of the job under way to ``run_jobs(on_message=...)``; outside of a job it does nothing."""
+    _send(message)
+
+
+def run_jobs(
+    function: Callable[[J], R],
+    jobs: Iterable[J],
+    *,
+    workers: int,
+    initializer: Initializer | None = None,
+    initargs: tuple[Any, ...] = (),
+    on_message: OnMessage | None = None,
+    ray: str | None = None,
+    on_lost: OnLost | None = None,
+    max_tasks_per_child: int | None = None,
+    preload: Sequence[str] = (),
+    gpus: float = 0,
+) -> Generator[tuple[J, R], None, None]:
+    """Yield each job with ``function(job)`` as soon as it is done, in the order in which they are finished.
+
+    Workers have one thread each, ignore Ctrl-C (this process decides what it means) and end when this process ends, by
+    SIGKILL too. Leaving the iterator early ends them at once, in the middle of their jobs.
+
+    Args:
+        function: Done with each job; importable by name, as all that travels to a process.
+        jobs: May be endless: a job is taken only when a worker is idle, so at most ``workers`` are under way. An
+            iterator that has no job now is asked again after each result.
+        workers: Processes; 0 does the jobs one after the other in this process. On Ray: actors, at most one per core
+            of the cluster; 0 for one per core.
+        initializer: Called once in each worker, before its first job.
+        initargs: Its arguments.
+        on_message: Called here as ``on_message(job, message)`` for each ``report(message)`` of a job.
+        ray: Address of a Ray cluster; ``local`` starts one on this machine.
+        on_lost: Called as ``on_lost(job, exit_code)`` when a worker died; what it returns stands for the result, and
+            another worker takes its place. Without it that is an error.
+        max_tasks_per_child: Jobs after which a fresh process takes a worker's place; None for no limit. Not for Ray.
+        preload: Modules that new processes find imported, where the system can fork them safely.
+        gpus: GPUs that a worker needs on Ray.
+
+    Raises:
+        UserError: if a worker died, Ray is not installed or there is no cluster; or what a job raised.
+        Exception: what a job raised, with the worker's traceback as its cause.
+    """
+    setup = (function, initializer, initargs)
+    if ray:
+        yield from _run_on_ray(setup, iter(jobs), workers, on_message, on_lost, ray, gpus)
+    elif workers == 0:
+        yield from _run_here(setup, iter(jobs), on_message)
+    else:
+        yield from _run_in_processes(setup, iter(jobs), workers, on_message, on_lost, max_tasks_per_child, preload)
+
+
+Setup = tuple[Callable[[Any], Any], Initializer | None, tuple[Any, ...]]
+
+
+def _run_here(setup: Setup, jobs: Iterator[Any], on_message: OnMessage | None) -> Iterator[tuple[Any, Any]]:
+    function, initializer, initargs = setup
+    if initializer is not None:
+        initializer(*initargs)
+    for job in jobs:
+        with _reporting(partial(on_message, job) if on_message is not None else _ignore):
+            result = function(job)
+        yield job, result
+
+
+@contextmanager
+def _reporting(send: Callable[[Any], object]) -> Iterator[None]:
+    """``report`` sends by ``send`` inside."""
+    global _send
+    before, _send = _send, send
+    try:
+        yield
+    finally:
+        _send = before
+
+
+# ----------------------------------------------------------------------------------------------- processes
+
+
+@dataclass
+class _Worker:
+    """One process and what it is doing."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: Any = None
+    busy: bool = False
+    done: int = 0
+    """Jobs so far."""
+
+    def end(self) -> None:
+        """End it at once."""
+        self.pipe.close()
+        self.process.terminate()
+
+    def join(self) -> int | None:
+        """Wait until it has gone; its exit code."""
+        self.process.join(END_S)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+        return self.process.exitcode
+
+
+def _run_in_processes(
+    setup: Setup,
+    jobs: Iterator[Any],
+    count: int,
+    on_message: OnMessage | None,
+    on_lost: OnLost | None,
+    max_tasks: int | None,
+    preload: Sequence[str],
+) -> Iterator[tuple[Any, Any]]:
+    """The jobs in ``count`` processes, which are started as there are jobs for them."""
+    packed = bytes(ForkingPickler.dumps(setup))
+    workers: list[_Worker] = []
+
+    def refill() -> None:
+        """Give jobs to idle workers, and start more while there are jobs and too few workers."""
+        while (idle := next((w for w in workers if not w.busy), None)) or len(workers) < count:
+            try:
+                job = next(jobs)
+            except StopIteration:
+                return
+            if idle is None:
+                idle = _start(packed, preload)
+                workers.append(idle)
+            idle.job, idle.busy = job, True
+            # If it has died, the other end of the pipe says so soon.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                idle.pipe.send(job)
+
+    try:
+        refill()
+        while busy := {worker.pipe: worker for worker in workers if worker.busy}:
+            for pipe in wait(list(busy)):
+                assert isinstance(pipe, Connection)
+                worker = busy[pipe]
+                try:
+                    kind, value = pipe.recv()
+                except (EOFError, ConnectionResetError):
+                    workers.remove(worker)
+                    kind, value = "result", _lost(worker.job, worker.join(), on_lost)
+                if kind == "message":
+                    if on_message is not None:
+                        on_message(worker.job, value)
+                    continue
+                if kind == "error":
+                    raise _unpacked(value)
+                job, worker.job, worker.busy, worker.done = worker.job, None, False, worker.done + 1
+                if worker.done == max_tasks and worker in workers:
+                    workers.remove(worker)
+                    pipe.close()
+                    worker.join()
+                refill()
+                yield job, value
+                refill()
+        for worker in workers:
+            worker.pipe.close()
+        for worker in workers:
+            worker.join()
+        workers.clear()
+    finally:
+        for worker in workers:
+            worker.end()
+        for worker in workers:
+            worker.join()
+
+
+def _lost(job: Any, exit_code: int | None, on_lost: OnLost | None) -> Any:
+    """The result of a job whose worker has died."""
+    if on_lost is not None:
+        return on_lost(job, exit_code)
+    raise UserError(
+        f"a worker process died (exit code {exit_code}), probably for lack of memory: what is complete is kept; "
+        "run the same command again (with --resume where there is that option) and with fewer --workers."
+    )
+
+
+def _start(packed: bytes, preload: Sequence[str]) -> _Worker:
+    """A process that waits for jobs."""
+    context = multiprocessing.get_context(start_method())
+    ours, theirs = context.Pipe()
+    process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+        target=_work, args=(theirs,), daemon=True
+    )
+    try:
+        if start_method() == "forkserver":
+            _start_forkserver(preload)
+            # Ctrl-C may come while the server still imports; what it forks has SIGINT blocked, as the server itself.
+            process.start()
+        else:
+            with sigint_blocked():
+                process.start()
+        ours.send_bytes(packed)
+    except (BrokenPipeError, ConnectionResetError):
+        # It has died already, which the first wait for it finds out.
+        pass
+    except BaseException:
+        ours.close()
+        if process.pid is not None:
+            process.terminate()
+        raise
+    finally:
+        theirs.close()
+    return _Worker(process, ours)
+
+
+def _start_forkserver(preload: Sequence[str]) -> None:
+    """Start the process that forks the workers, with SIGINT blocked from its first instruction on."""
+    from multiprocessing import forkserver
+
+    if preload:
+        # Counts only before the server's start.
+        forkserver.set_forkserver_preload(list(preload))
+    with sigint_blocked():
+        forkserver.ensure_running()
+
+
+@contextmanager
+def sigint_blocked() -> Iterator[None]:
+    """Processes started inside have SIGINT blocked from their first instruction on; one that comes is not lost here."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    # Its start unblocks SIGINT, so it must have been before.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def prepare_worker() -> None:
+    """Make this process a worker: deaf to Ctrl-C and to a closed terminal, one thread, gone when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_exit_with_parent, name="exit with parent", daemon=True).start()
+    _limit_threads()
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _limit_threads() -> None:
+    """One thread in each library that starts threads; what has been imported already must be told by itself."""
+    os.environ |= ONE_THREAD
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(1)
+
+
+def _work(pipe: Connection) -> None:
+    """Body of a worker: jobs come in, messages, results and errors go out."""
+    prepare_worker()
+    function: Callable[[Any], Any] | None = None
+
+    def do(job: Any) -> bytes:
+        nonlocal function
+        if function is None:
+            # Only now, for it imports the modules of the function and must not import them with many threads.
+            function, initializer, initargs = pickle.loads(packed)
+            _limit_threads()
+            if initializer is not None:
+                initializer(*initargs)
+        with _reporting(lambda message: pipe.send(("message", message))):
+            return bytes(ForkingPickler.dumps(("result", function(job))))
+
+    # The other end has gone or has closed the pipe: there is nobody to work for.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        packed = pipe.recv_bytes()
+        while True:
+            job = pipe.recv()
+            try:
+                answer = do(job)
+            except Exception as error:
+                answer = bytes(ForkingPickler.dumps(("error", _packed(error))))
+            pipe.send_bytes(answer)
+
+
+class RemoteTraceback(Exception):  # noqa: N818
+    """Where in a worker an error came up: the cause of the error that is raised here."""
+
+    def __str__(self) -> str:
+        return f"\n\nin a worker process:\n{self.args[0]}"
+
+
+def _packed(error: Exception) -> tuple[bytes, str]:
+    """An error and its traceback, so that they can travel."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        packed = pickle.dumps(error)
+        pickle.loads(packed)
+    except Exception:
+        packed = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return packed, text
+
+
+def _unpacked(packed: tuple[bytes, str]) -> Exception:
+    error: Exception = pickle.loads(packed[0])
+    error.__cause__ = RemoteTraceback(packed[1])
+    return error
+
+
+# ----------------------------------------------------------------------------------------------- Ray
+
+
+class _RayWorker:
+    """An actor on the cluster. Messages are fetched while a job runs: it has a second thread for that."""
+
+    def __init__(self, packed: bytes, path: list[str]) -> None:
+        sys.path += [folder for folder in path if folder not in sys.path]
+        os.environ |= ONE_THREAD
+        self._packed = packed
+        self._function: Callable[[Any], Any] | None = None
+        self._messages: list[Any] = []
+
+    def run(self, job: Any) -> tuple[str, Any]:
+        """Do one job; prepares itself before the first."""
+        try:
+            if self._function is None:
+                function, initializer, initargs = pickle.loads(self._packed)
+                _limit_threads()
+                if initializer is not None:
+                    initializer(*initargs)
+                self._function = function
+            with _reporting(self._messages.append):
+                return "result", self._function(job)
+        except Exception as error:
+            return "error", _packed(error)
+
+    def messages(self) -> list[Any]:
+        """What has been reported since the last time."""
+        found, self._messages[:] = list(self._messages), []
+        return found
+
+
+class _RayModule(Protocol):
+    """What is used of the package ray, which may not be installed."""
+
+    exceptions: Any
+    cloudpickle: Any
+
+    def is_initialized(self) -> bool: ...
+    def init(self, **options: Any) -> Any: ...
+    def shutdown(self) -> None: ...
+    def remote(self, **options: Any) -> Any: ...
+    def get(self, reference: Any, **options: Any) -> Any: ...
+    def wait(self, references: list[Any], **options: Any) -> tuple[list[Any], list[Any]]: ...
+    def kill(self, actor: Any) -> None: ...
+    def cluster_resources(self) -> dict[str, float]: ...
+
+
+def connect_ray(address: str) -> tuple[_RayModule, bool]:
+    """The package ray, connected to the cluster at ``address``, and whether it is this call that connected it.
+
+    Raises:
+        UserError: if Ray is not installed, or there is no cluster.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
+    # Ray itself tries for minutes where nobody answers.
+    _probe(address)
+    ray: _RayModule = importlib.import_module("ray")
+    if ray.is_initialized():
+        return ray, False
+    try:
+        ray.init(address=address, log_to_driver=False, include_dashboard=None if address != "local" else False)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise _no_cluster(address, error) from error
+    return ray, True
+
+
+def _probe(address: str) -> None:
+    """Try whether anybody listens at ``address``, where it names a host and a port."""
+    if address in ("local", "auto"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"--ray '{address}' is no address: give HOST:PORT, ray://HOST:PORT, auto or local.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()
+    except OSError as error:
+        raise _no_cluster(address, error) from error
+
+
+def _no_cluster(address: str, error: Exception) -> UserError:
+    why = (str(error).splitlines() or [type(error).__name__])[0]
+    return UserError(f"there is no Ray cluster at {address} ({why}): start one, or give --ray local.")
+
+
+def _run_on_ray(
+    setup: Setup,
+    jobs: Iterator[Any],
+    count: int,
+    on_message: OnMessage | None,
+    on_lost: OnLost | None,
+    address: str,
+    gpus: float,
+) -> Iterator[tuple[Any, Any]]:
+    """The jobs on a cluster; files must lie under the same paths on every node."""
+    ray, connected = connect_ray(address)
+    actors: list[Any] = []
+    idle: list[Any] = []
+    running: dict[Any, tuple[Any, Any]] = {}
+    try:
+        packed = ray.cloudpickle.dumps(setup)
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        # What is lost is told; Ray must not begin it again behind our back.
+        actor_class = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=2)(
+            _RayWorker
+        )
+        limit = min(count or cores, cores)
+
+        def refill() -> None:
+            while idle or len(actors) < limit:
+                try:
+                    job = next(jobs)
+                except StopIteration:
+                    # An actor that waits for its core may have it.
+                    for actor in idle:
+                        actors.remove(actor)
+                        ray.kill(actor)
+                    idle.clear()
+                    return
+                if idle:
+                    actor = idle.pop()
+                else:
+                    actor = actor_class.remote(packed, list(sys.path))
+                    actors.append(actor)
+                running[actor.run.remote(job)] = actor, job
+
+        def pass_on_messages() -> None:
+            if on_message is None:
+                return
+            for actor, job in list(running.values()):
+                # Not yet placed, or dead: the result says so.
+                with suppress(ray.exceptions.RayError):
+                    for message in ray.get(actor.messages.remote(), timeout=POLL_S):
+                        on_message(job, message)
+
+        refill()
+        while running:
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S if on_message else None)
+            pass_on_messages()
+            for reference in ready:
+                actor, job = running.pop(reference)
+                try:
+                    kind, value = ray.get(reference)
+                    idle.append(actor)
+                except ray.exceptions.RayError:
+                    actors.remove(actor)
+                    kind, value = "result", _lost(job, None, on_lost)
+                if kind == "error":
+                    raise _unpacked(value)
+                refill()
+                yield job, value
+                refill()
+    finally:
+        if connected:
+            ray.shutdown()
+        else:
+            for actor in actors:
+                ray.kill(actor)

@@ -1,0 +1,144 @@
+"""The one reader and writer of ``.pt`` files: whole or absent, nothing executable, damage found before use."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path
+
+CHECKSUM = "sha256"
+"""Where a file keeps the checksum of all else that it holds."""
+TENSORS = "tensors"
+"""Where a file keeps a network's weights."""
+
+
+def write_tensor_file(
+    path: Path, kind: str, version: int, content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write what ``read_tensor_file`` can read, atomically.
+
+    Args:
+        path: The ``.pt`` file.
+        kind: Names the format, such as ``nacdrive policy``.
+        version: Of the format.
+        content: Plain values, lists, dicts and tensors.
+        tensors: A network's weights by name; stored on the CPU under ``tensors``.
+
+    Raises:
+        UserError: if the disk is full; what ``path`` held before is kept.
+    """
+    stored: dict[str, Any] = {"kind": kind, "version": version, **content}
+    if tensors is not None:
+        stored[TENSORS] = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    stored[CHECKSUM] = checksum(stored)
+    # By way of memory: torch's own writer hides behind a RuntimeError that the disk is full.
+    buffer = io.BytesIO()
+    torch.save(stored, buffer)
+    with atomic_path(path) as partial:
+        partial.write_bytes(buffer.getbuffer())
+
+
+def read_tensor_file(
+    path: Path,
+    kind: str,
+    version: int,
+    *,
+    device: str | torch.device = "cpu",
+    name: str = "",
+    advice: str = "train or copy it anew",
+) -> dict[str, Any]:
+    """What was written with ``write_tensor_file``; older files, which hold no checksum, by their zip archive's CRCs.
+
+    Args:
+        path: The ``.pt`` file.
+        kind: The format that is wanted.
+        version: Of that format.
+        device: Where the tensors go.
+        name: What the file is called in errors; the last words of ``kind`` if not given.
+        advice: What to do about a damaged file, for the error.
+
+    Raises:
+        UserError: if the file is missing, truncated, changed, of another kind or version, or a weight in it is not a
+            finite number.
+    """
+    what = kind.removeprefix("nacdrive ")
+    name = name or what
+    if not path.is_file():
+        raise UserError(f"there is no {name} {path}: check the path.")
+    data = path.read_bytes()
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            broken = archive.testzip()
+        content: Any = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except Exception as error:
+        # A damaged file can make zipfile, pickle and torch raise almost anything.
+        raise UserError(f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}.") from error
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        told = content.get("kind") if isinstance(content, dict) else None
+        found = f"it is a {told}" if isinstance(told, str) else "it was written by another program"
+        raise UserError(f"{path} is no {what} of nacdrive: {found}.")
+    if content.get("version") != version:
+        raise UserError(
+            f"{path} has version {content.get('version')}, and this nacdrive reads version {version}: "
+            "train it anew or install the matching nacdrive."
+        )
+    expected = content.pop(CHECKSUM, None)
+    if broken is not None or (expected is not None and checksum(content) != expected):
+        raise UserError(f"{path} is damaged (its checksum does not match): {advice}.")
+    weights = content.get(TENSORS, {})
+    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise UserError(f"{path} is damaged (its weights are no tensors): {advice}.")
+    for key, value in weights.items():
+        if not value.isfinite().all():
+            raise UserError(f"{path} holds weights that are not finite numbers (in {key}): {advice}.")
+    return content
+
+
+def json_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The JSON object that ``content`` holds as text under ``key``.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    text = content.get(key)
+    value = json.loads(text) if isinstance(text, str) else None
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} is no JSON object")
+    return value
+
+
+def checksum(value: Any) -> str:
+    """SHA-256 of ``value``: names, types and shapes as well as numbers."""
+    digest = hashlib.sha256()
+    _update(digest, value)
+    return digest.hexdigest()
+
+
+def _update(digest: Any, value: Any) -> None:
+    if isinstance(value, Tensor):
+        digest.update(f"tensor {value.dtype} {tuple(value.shape)}:".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    elif isinstance(value, Mapping):
+        digest.update(f"dict {len(value)}:".encode())
+        for key, item in value.items():
+            _update(digest, key)
+            _update(digest, item)
+    elif isinstance(value, (list, tuple)):
+        digest.update(f"list {len(value)}:".encode())
+        for item in value:
+            _update(digest, item)
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        text = repr(value).encode("utf-8", "surrogatepass")
+        digest.update(f"{type(value).__name__} {len(text)}:".encode() + text)
+    else:
+        raise TypeError(f"a tensor file cannot hold a {type(value).__name__}")
