@@ -75,7 +75,7 @@ class Loop(threading.Thread):
                 if orders.keys is not None:
                     choice = 2 if "left" in orders.keys else 3 if "up" in orders.keys else 0
                     own = make_tick(step).action
-                    by_person |= {"action": to_action(choice), "policy": own, "person": True}
+                    by_person |= {"action": to_action(choice), "policy": own, "human": True}
                 self.server.publish(make_tick(step, **by_person))
                 step = 0 if orders.reset else step + 1
             self.ending.wait(1 / self.hz)
