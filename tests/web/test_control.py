@@ -299,7 +299,7 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
 
 
 def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Callable[..., Any]) -> None:
-    control = Control(silence_s=60)
+    control = HumanControl(silence_s=60)
     first = LiveServer(port=0, control=control, choices=CHOICES)
     page = open_page(first.start())
     first.publish(make_tick(0, circuit=False))
@@ -314,7 +314,7 @@ def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Cal
 
 
 def test_who_only_watches_cannot_stop_the_person_who_drives(
-    steered: LiveServer, control: Control, open_page: Callable[..., Any]
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
 ) -> None:
     with Loop(steered, control):
         page, other = open_page(steered.url), open_page(steered.url)
