@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from nacdrive.rollout.lake_drive import drive_lake
 
 from nacdrive.common.paths import find_model
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.models import load_policy
-from nacdrive.rollout.lake_drive import drive_lake
 from nacdrive.rollout.record_config import LakeDrive
 
 

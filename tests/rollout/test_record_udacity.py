@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from nacdrive.rollout.lake_drive import Kicks, drive_lake
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import read_log
-from nacdrive.rollout.lake_drive import Kicks, drive_lake
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import LakeDrive, RecordConfig
 
