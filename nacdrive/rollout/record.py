@@ -12,7 +12,7 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import report, run_jobs
+from nacdrive.common.parallel import check_ray, report, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
@@ -98,6 +98,7 @@ def record_episodes(
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
             tracks reach ``config.min_return``.
     """
+    check_ray(config.ray)
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
         config.folder,

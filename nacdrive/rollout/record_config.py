@@ -144,22 +144,13 @@ def drivable(name: str) -> EnvSpec:
         UserError: for an unknown name.
     """
     spec = env_spec(name)
-    return env_of_task(spec.task) if spec.realtime else spec
+    return (env_of_task(spec.task) or spec) if spec.realtime else spec
 
 
-def env_of_task(task: str) -> EnvSpec:
-    """The environment in which policies of ``task`` are recorded and practise.
-
-    Raises:
-        UserError: if there is none.
-    """
-    specs = [spec for spec in map(env_spec, ENVIRONMENTS.names()) if not spec.realtime]
-    for spec in specs:
-        if spec.task == task:
-            return spec
-    if ":" in task:
-        raise UserError(f"no environment is known for the task '{task}': name one with --env.")
-    raise unknown_name("task", task, dict.fromkeys(spec.task for spec in specs))
+def env_of_task(task: str) -> EnvSpec | None:
+    """The environment in which policies of ``task`` are recorded and drive for DAgger; None if there is none."""
+    specs = map(env_spec, ENVIRONMENTS.names())
+    return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) -> None:
