@@ -21,19 +21,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import numpy as np
 import torch
 from PIL import Image
 
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv
 from nacdrive.envs.udacity.client import Telemetry, UdacityClient
 from nacdrive.models import PolicyConfig
 from nacdrive.models.policy import Policy
@@ -169,7 +169,7 @@ def policy(window: int) -> Policy:
 
 
 def serve(engine: str, window: int, in_flight: int) -> None:
-    """Be a bridge until standard input is closed; prints its port, then what decisions took."""
+    """Drive whatever connects until standard input is closed; prints its port, then what decisions took."""
     torch.set_num_threads(1)
     network = policy(window) if window else None
     took: list[float] = []
@@ -178,16 +178,20 @@ def serve(engine: str, window: int, in_flight: int) -> None:
             network.step(np.zeros((160, 320, 3), np.uint8), step * FRAME_S)
         network.reset()
 
-    def decide(frame: np.ndarray, t_s: float, speed_mps: float) -> Action:
-        began = time.perf_counter()
-        if network is not None:
-            network.step(frame, t_s, speed_mps)
-        took.append(time.perf_counter() - began)
-        return Action(round(speed_mps / 0.44704 * 1e4) / NUMBERS, 0.2, 0.0)
-
-    with Bridge(decide, port=0, engine=engine, in_flight=in_flight) as bridge:
-        print(bridge.port, flush=True)
-        sys.stdin.read()
+    with UdacityEnv(port=0, engine=engine, in_flight=in_flight) as env:
+        print(env.port, flush=True)
+        Thread(target=lambda: (sys.stdin.read(), env.interrupt()), daemon=True).start()
+        with suppress(DriveInterruptedError):
+            while True:
+                ended = False
+                frame, info = env.reset()
+                while not ended:
+                    began = time.perf_counter()
+                    if network is not None:
+                        network.step(frame, info["t_s"], info["speed_mps"])
+                    took.append(time.perf_counter() - began)
+                    action = Action(round(info["speed_mps"] / 0.44704 * 1e4) / NUMBERS, 0.2, 0.0)
+                    frame, _, _, ended, info = env.step(action)
     print(json.dumps({"decision_ms": float(np.median(took) * 1e3), "cpu_s": time.process_time()}), flush=True)
 
 

@@ -18,7 +18,7 @@ import tyro
 
 from nacdrive.common.runs import package_versions
 from nacdrive.common.statistics import proportion
-from nacdrive.drivers.pure_pursuit_track import LakeDriver, to_lake
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 from nacdrive.envs.udacity_track.track import TRACKS
@@ -51,18 +51,19 @@ def seconds(work: Callable[[], None], rounds: int) -> float:
 def speeds(track: str, config: Config) -> str:
     """A row of the table of speeds."""
     env, three = make_udacity_track(track), make_udacity_track(track, cameras=("center", "left", "right"))
-    places = np.linspace(0, env.course.length, config.frames)
+    places = np.linspace(0, env.track.length, config.frames)
     cost = {}
     for name, made in (("one camera", env), ("three cameras", three)):
         made.reset(seed=0)
         cost[name] = seconds(lambda made=made: views(made, places), config.rounds) / config.frames
     env.reset(seed=0)
-    driver = LakeDriver(env)
+    driver = PurePursuit()
+    driver.reset(env)
     env.place(0.0, speed=10.0)
     cost["physics"] = seconds(lambda: steps(env, driver, config.frames), config.rounds) / config.frames
     env.place(0.0, speed=10.0)
     count = config.frames // env.repeat
-    cost["env.step"] = seconds(lambda: [env.step(to_lake(driver.step())) for _ in range(count)] and None, 3) / count
+    cost["env.step"] = seconds(lambda: [env.step(driver.act()) for _ in range(count)] and None, 3) / count
     cost["reset"] = seconds(lambda: [env.reset(seed=seed) for seed in range(5)] and None, 2) / 5
     env.close()
     three.close()
@@ -75,16 +76,16 @@ def speeds(track: str, config: Config) -> str:
 def views(env: UdacityTrackEnv, places: np.ndarray) -> None:
     """Pictures along the lap, the car set down at each place without a world of its own."""
     for s in places:
-        point, heading = env.course.at(s)
+        point, heading = env.track.at(s)
         env.car.path.set_pos(*point)
         env.car.path.set_h(np.degrees(heading) - 90)
         env.look()
 
 
-def steps(env: UdacityTrackEnv, driver: LakeDriver, count: int) -> None:
+def steps(env: UdacityTrackEnv, driver: PurePursuit, count: int) -> None:
     """Steps of 0.02 s along the road, without a picture."""
     for _ in range(count // env.repeat):
-        action = driver.step()
+        action = driver.act()
         for _ in range(env.repeat):
             env.advance(action.steering, action.throttle - action.brake)
 
@@ -95,20 +96,21 @@ def laps(track: str, config: Config) -> str:
     clean, offsets, times = 0, [], []
     for seed in range(config.seeds):
         env.reset(seed=seed)
-        driver, kept = LakeDriver(env), True
-        while kept and env.where.driven < config.laps * env.where.length:
-            action = driver.step()
+        driver, kept = PurePursuit(), True
+        driver.reset(env)
+        while kept and env.track_position.driven < config.laps * env.track_position.length:
+            action = driver.act()
             for _ in range(env.repeat):
                 env.advance(action.steering, action.throttle - action.brake)
                 kept = kept and env.wheels_off() == 0 and not env.is_lost()
-            offsets.append(abs(env.where.offset))
+            offsets.append(abs(env.track_position.offset))
         clean += kept
         times.append(env.t_s / config.laps)
     env.close()
     low, high = proportion(clean, config.seeds)
     return (
         f"| {track} | {clean} of {config.seeds} ({low:.0%} to {high:.0%}) | {np.mean(offsets):.2f} "
-        f"| {max(offsets):.2f} | {np.mean(times):.1f} | {env.where.length / np.mean(times):.1f} |"
+        f"| {max(offsets):.2f} | {np.mean(times):.1f} | {env.track_position.length / np.mean(times):.1f} |"
     )
 
 

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+import signal
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from nacdrive.bench.budgets import Size
 from nacdrive.bench.closed_loop import drive
+from nacdrive.bench.machine import machine_state
 from nacdrive.common.errors import UserError
+from nacdrive.common.parallel import report
 from nacdrive.common.runs import plain, run_record, seed_everything
+from nacdrive.datasets.synthetic import is_synthetic
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
 from nacdrive.tasks.bearings import Bearings
-from nacdrive.tasks.problem import Fold, Problem, ProtocolName, load_problem
-from nacdrive.tasks.synthetic_marker import is_made_up
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.predict import outputs
 from nacdrive.viz.wear import HOURS, plot_wear
 
 Result = dict[str, Any]
-DRIVEN = ("carracing", "udacity")
-"""Tasks with a closed loop."""
 OnStep = Callable[[FitUpdate], None]
+REFERENCES = "references"
+"""In the place of a model: what the test part gives without any, such as a constant."""
+REPORT_S = 0.5
+"""Shortest time between two reports of a cell under way."""
+SEED_STEP = 1000
+"""Between the seeds of two trainings on the same fold, so that none is that of another fold."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """What is computed; plain data, so that it can travel to another process or machine."""
 
-    problem: str
+    task: str
     """Task that trains."""
     tasks: tuple[str, ...]
     """Tasks that its model is tested on."""
     model: str
-    """Sequence layer."""
+    """Sequence layer, or ``REFERENCES``."""
     fold: int
     """Which fold, from 0."""
     folds: int
@@ -46,16 +55,41 @@ class Cell:
     size: Size
     """Epochs and data."""
     seed: int
+    """Seeds the split."""
     device: str
-    places: dict[str, Path]
+    data_dirs: dict[str, Path]
     """Folder of each task's data."""
     folder: Path
     """Where its checkpoint and model file lie."""
+    repeat: int = 0
+    """Which training on this fold, from 0; each has a seed of its own for weights and batches."""
 
     @property
     def key(self) -> str:
         """Names the cell within a run."""
-        return f"{self.problem}/{self.model}/{self.fold}"
+        return f"{self.task}/{self.model}/{self.fold}" + (f"/{self.repeat}" if self.repeat else "")
+
+    @property
+    def fit_seed(self) -> int:
+        """Seeds weights and batches."""
+        return self.seed + self.fold + SEED_STEP * self.repeat
+
+
+def compute_cell(cell: Cell) -> Result:
+    """``run_cell`` in a worker process: reports to ``run_jobs`` how far it is."""
+    # What there is to say of the data has been said when the grid was planned.
+    warnings.simplefilter("ignore", UserWarning)
+    report({"state": "reading"})
+    last = 0.0
+
+    def on_step(update: FitUpdate) -> None:
+        nonlocal last
+        if time.monotonic() - last > REPORT_S:
+            last = time.monotonic()
+            done, total = update.steps * update.progress.epoch + update.progress.step, update.steps * update.epochs
+            report({"state": "training", "done": done, "total": total, "loss": update.train_loss})
+
+    return run_cell(cell, on_step)
 
 
 def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
@@ -70,13 +104,14 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
         result = {**identity(cell), "status": "done", **train_and_test(cell, on_step)}
     except Exception as error:
         result = failure(cell, kind_of(error), first_line(error))
-    return {**result, "wall_s": round(time.perf_counter() - began, 2), "record": run_record(cell)}
+    record = {**run_record(cell), **machine_state(cell.device)}
+    return {**result, "wall_s": round(time.perf_counter() - began, 2), "record": record}
 
 
 def identity(cell: Cell) -> Result:
     """What every result says of its cell."""
-    names = {"key": cell.key, "problem": cell.problem, "model": cell.model, "fold": cell.fold}
-    made_up = [task for task, place in cell.places.items() if is_made_up(place)]
+    names = {"key": cell.key, "task": cell.task, "model": cell.model, "fold": cell.fold, "repeat": cell.repeat}
+    made_up = [task for task, folder in cell.data_dirs.items() if is_synthetic(folder)]
     return {**names, "asked": list(cell.tasks), "made_up": made_up}
 
 
@@ -85,8 +120,20 @@ def failure(cell: Cell, kind: str, reason: str) -> Result:
     return {**identity(cell), "status": "failed", "kind": kind, "reason": reason}
 
 
+def process_failure(cell: Cell, exit_code: int | None) -> Result:
+    """The result of a cell whose process ended without one."""
+    return failure(cell, *lost_process(exit_code))
+
+
+def lost_process(exit_code: int | None) -> tuple[str, str]:
+    """Kind and reason of the failure of a process that ended without a result."""
+    if exit_code == -signal.SIGKILL:
+        return "memory", "its process was killed, most likely because memory ran out"
+    return "error", f"its process ended with exit code {exit_code} and no result"
+
+
 def kind_of(error: Exception) -> str:
-    """What sort of failure an exception tells of."""
+    """What sort of failure an exception is."""
     text = str(error)
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate memory" in text:
         return "memory"
@@ -97,8 +144,8 @@ def kind_of(error: Exception) -> str:
 def first_line(error: Exception) -> str:
     """A failure in one line."""
     lines = str(error).splitlines()
-    told = lines[0] if lines else ""
-    return told if isinstance(error, UserError) else f"{type(error).__name__}: {told}"
+    first = lines[0] if lines else ""
+    return first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
 
 
 def train_and_test(cell: Cell, on_step: OnStep) -> Result:
@@ -110,59 +157,75 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     """
     if cell.device == "cpu":
         torch.set_num_threads(1)
-    problem = load_problem(cell.problem, cell.protocol)
-    fold = problem.folds(cell.places, cell.folds, cell.seed, cell.size.most)[cell.fold]
-    seed_everything(cell.seed + cell.fold)
-    network = problem.network(cell.model, fold.train)
-    config = fit_config(problem, cell)
-    fitted = fit(network, problem, fold.train, fold.valid, config, cell.folder, device=cell.device, on_step=on_step)
-    began = time.perf_counter()
-    scores = {task: test(problem, task, network, fold, cell) for task in cell.tasks if task in fold.tests}
-    result: Result = {
+    task = load_task(cell.task, cell.protocol)
+    fold = task.folds(cell.data_dirs, cell.folds, cell.seed, cell.size)[cell.fold]
+    tested = {name: samples for name, samples in fold.tests.items() if name in cell.tasks}
+    shape = {
         "fold_name": fold.name,
+        "train_sequences": len(fold.train),
+        "test_sequences": {name: len(samples) for name, samples in tested.items()},
+    }
+    if cell.model == REFERENCES:
+        return {**shape, "scores": {}, "references": reference_scores(task, fold, cell)}
+    seed_everything(cell.fit_seed)
+    network = task.network(cell.model, fold.train)
+    config = fit_config(task, cell)
+    fitted = fit(network, task, fold.train, fold.valid, config, cell.folder, device=cell.device, on_step=on_step)
+    began = time.perf_counter()
+    scores = {name: test(task, name, network, fold, cell) for name in tested}
+    result: Result = {
+        **shape,
         "scores": scores,
         "parameters": sum(p.numel() for p in network.parameters()),
         "train_s": round(fitted.progress.seconds, 2),
         "test_s": round(time.perf_counter() - began, 2),
         "epochs": fitted.progress.epoch,
         "best_epoch": fitted.progress.best_epoch,
-        "train_sequences": len(fold.train),
-        "test_sequences": {task: len(samples) for task, samples in fold.tests.items()},
         "fit": plain(config),
     }
     model = cell.folder / "model.pt"
-    problem.save(network, model, about(cell, fold, fitted, result))
-    if cell.size.drive and cell.problem in DRIVEN and model.exists():
-        scores[cell.problem] |= drive(cell.problem, model, cell.size.drive, cell.folder / "drives", cell.device)
+    task.save(network, model, model_meta(cell, fold, fitted, result))
+    if cell.size.drive and task.environment is not None and model.exists():
+        scores[cell.task] |= drive(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
 
 
-def fit_config(problem: Problem, cell: Cell) -> FitConfig:
+def reference_scores(task: Task, fold: Fold, cell: Cell) -> dict[str, dict[str, dict[str, float]]]:
+    """Scores of what is no model: name -> task -> metric."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for tested in cell.tasks:
+        samples = fold.tests[tested]
+        for name, answers in task.references(tested, fold.train, samples).items():
+            found.setdefault(name, {})[tested] = dict(task.score(tested, answers, samples))
+    return found
+
+
+def fit_config(task: Task, cell: Cell) -> FitConfig:
     """The task's own settings, within the budget."""
-    settings = dict(problem.settings)
+    settings = dict(task.settings)
     if cell.size.epochs is not None:
-        settings["epochs"] = min(cell.size.epochs, settings["epochs"])
-    return FitConfig(**settings, seed=cell.seed + cell.fold)
+        settings["epochs"] = min(cell.size.epochs, settings.get("epochs", FitConfig.epochs))
+    return FitConfig(**settings, seed=cell.fit_seed)
 
 
-def test(problem: Problem, task: str, network: torch.nn.Module, fold: Fold, cell: Cell) -> dict[str, Any]:
-    """Every measure of one task; of bearings also a figure of their wear (the paper's Figure 3)."""
-    samples = fold.tests[task]
-    batch = problem.settings.get("valid_batch", 1)
-    answers = outputs(network, problem, samples, batch=batch, device=cell.device)
+def test(task: Task, tested: str, network: torch.nn.Module, fold: Fold, cell: Cell) -> dict[str, float]:
+    """Every metric of one task; of bearings also a figure of their wear (the paper's Figure 3)."""
+    samples = fold.tests[tested]
+    batch = task.settings.get("valid_batch", 1)
+    answers: list[Tensor] = outputs(network, task, samples, batch=batch, device=cell.device)
     if not all(bool(y.isfinite().all()) for y in answers):
-        raise FloatingPointError(f"the network's answers to the test part of {task} are not finite")
-    if isinstance(problem, Bearings):
+        raise FloatingPointError(f"the network's answers to the test part of {tested} are not finite")
+    if isinstance(task, Bearings):
         axis = HOURS if cell.protocol == "sequence" else "rows"
-        made_up = ", MADE-UP DATA" if is_made_up(cell.places[task]) else ""
-        title = f"{task}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
-        curves = problem.curves(task, answers, samples)
-        plot_wear(curves, cell.folder / f"wear-{task}.png", title=title, known=True, axis=axis)
-    return dict(problem.score(task, answers, samples))
+        made_up = ", MADE-UP DATA" if is_synthetic(cell.data_dirs[tested]) else ""
+        title = f"{tested}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
+        curves = task.curves(tested, answers, samples)
+        plot_wear(curves, cell.folder / f"wear-{tested}.png", title=title, known=True, axis=axis)
+    return dict(task.score(tested, answers, samples))
 
 
-def about(cell: Cell, fold: Fold, fitted: FitResult, result: Result) -> dict[str, Any]:
+def model_meta(cell: Cell, fold: Fold, fitted: FitResult, result: Result) -> dict[str, Any]:
     """What a model file says of its training."""
     p = fitted.progress
     return {

@@ -8,10 +8,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from nacdrive.bench.budgets import FOLDS, BudgetName
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import usable_cores
+from nacdrive.training.config import LARGEST
 
+BudgetName = Literal["smoke", "cpu", "full"]
+FOLDS: dict[BudgetName, int] = {"smoke": 1, "cpu": 1, "full": 5}
+"""Folds where none are asked for; what else a budget means says each task's ``sizes``."""
 Several = tyro.conf.arg(metavar="NAME [NAME ...]")
 
 
@@ -20,11 +23,15 @@ class TableConfig:
     """Train and test models x tasks x folds, and print the paper's table."""
 
     tasks: Annotated[tuple[str, ...], Several] = ()
-    """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all if not given."""
+    """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all of these if not given. Also my_module:MyTask."""
     models: Annotated[tuple[str, ...], Several] = ()
-    """Sequence layers; all if not given."""
+    """Sequence layers; all of nacdrive's if not given. Also my_module:MyLayer."""
     folds: int = 0
     """Trainings per task and model; 0: one under smoke and cpu, five under full."""
+    seeds: int = 1
+    """Trainings per fold, each from other random weights; the table shows how far they differ."""
+    references: bool = True
+    """Rows of what is no model beside the models: constants, the clock alone."""
     protocol: Literal["sequence", "paper"] = "sequence"
     """sequence: real sequences, split by person, bearing or episode. paper: as the paper and its scripts."""
     budget: BudgetName = "smoke"
@@ -54,8 +61,10 @@ class TableConfig:
 
     def __post_init__(self) -> None:
         for name in ("folds", "epochs", "most", "drive", "seed", "workers"):
-            if getattr(self, name) < 0:
-                raise UserError(f"--{name} is {getattr(self, name)}: it must not be negative.")
+            if not 0 <= getattr(self, name) <= LARGEST:
+                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least 0 and at most {LARGEST}.")
+        if not 1 <= self.seeds <= 100:
+            raise UserError(f"--seeds is {self.seeds}: it must be at least 1 and at most 100.")
 
     @property
     def folder(self) -> Path:
@@ -99,8 +108,9 @@ class RuntimeConfig:
     """Folder of runtime.json and runtime.md."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "features", "heads", "batch", "passes", "threads"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least 1.")
+        for name in ("steps", "features", "heads", "batch", "passes", "threads", "seed"):
+            least = 0 if name == "seed" else 1
+            if not least <= getattr(self, name) <= LARGEST:
+                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least {least}, at most {LARGEST}.")
         if self.features % self.heads:
             raise UserError(f"--features {self.features} is not divisible by --heads {self.heads}: choose another.")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
-from nacdrive.datasets.synthetic import make_up
-from nacdrive.tasks.synthetic_marker import is_made_up
+from nacdrive.datasets.synthetic import GENERATORS, generate, is_synthetic
+from nacdrive.tasks import load_task
 
-FOLDERS: dict[str, tuple[str, ...]] = {
-    "emnist": ("mnist", "emnist"),
-    "par": ("par",),
-    "carracing": ("carracing", "carracing-expert"),
-    "udacity": ("udacity", "udacity_track"),
-    "pronostia": ("pronostia",),
+EVALUATED_FOLDERS: dict[str, tuple[str, ...]] = {
     "xjtu-sy": ("xjtu-sy", "xjtu_sy", "xjtu_features"),
     "hust": ("hust", "hust_features"),
 }
-"""Names that a task's folder, or its archive NAME.tar.xz, may have; the first is the one that messages tell."""
+"""Folders of tasks that are tested with the model of another."""
 
 
-def find_places(tasks: list[str], data: Path, made_up: Path | None) -> dict[str, Path]:
-    """Folder of each task's data.
+def folder_names(task: str) -> tuple[str, ...]:
+    """Names that a task's folder, or its archive NAME.tar.xz, may have, the usual one first; () if it needs none."""
+    if task in EVALUATED_FOLDERS:
+        return EVALUATED_FOLDERS[task]
+    names = load_task(task).data_folders
+    return (task.rpartition(":")[2],) if names is None else names
+
+
+def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> dict[str, Path]:
+    """Folder of each task's data; a task that needs none has none.
 
     Args:
         tasks: what is asked for.
@@ -32,25 +36,27 @@ def find_places(tasks: list[str], data: Path, made_up: Path | None) -> dict[str,
     Raises:
         UserError: if data are absent; the sentence names all of them.
     """
-    places, absent = {}, []
+    found, absent = {}, []
     for task in tasks:
-        candidates = [data / f"{name}{ending}" for name in FOLDERS[task] for ending in ("", ".tar.xz")]
-        found = next((place for place in candidates if filled(place)), None)
-        if found is None and task == "carracing" and made_up is not None:
-            found = shipped("recordings") / "carracing-sample"
-        if found is not None:
-            places[task] = found
-        elif made_up is not None:
-            make_up(task, made_up / task)
-            places[task] = made_up / task
-        else:
-            absent.append(task)
+        names = folder_names(task)
+        candidates = [data / f"{name}{ending}" for name in names for ending in ("", ".tar.xz")]
+        place = next((candidate for candidate in candidates if filled(candidate)), None)
+        sample = load_task(task).sample_recording
+        if place is not None:
+            found[task] = place
+        elif made_up is not None and task in GENERATORS:
+            generate(task, made_up / task)
+            found[task] = made_up / task
+        elif made_up is not None and sample is not None:
+            found[task] = shipped("recordings") / sample
+        elif names:
+            absent.append(f"{data / names[0]} ({task})")
     if absent:
-        wanted = ", ".join(f"{data / FOLDERS[task][0]} ({task})" for task in absent)
         raise UserError(
-            f"there are no data in {wanted}: put them there, name their folder with --data, or drop the task."
+            f"there are no data in {', '.join(absent)}: put them there, name their folder with --data, or drop the "
+            "task."
         )
-    return places
+    return found
 
 
 def filled(place: Path) -> bool:
@@ -58,6 +64,9 @@ def filled(place: Path) -> bool:
     return place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
-def told(places: dict[str, Path]) -> list[str]:
+def describe(data_dirs: dict[str, Path]) -> list[str]:
     """One line per task: where its data come from, and whether they are any."""
-    return [f"{task}: MADE-UP DATA, not {task}" if is_made_up(at) else f"{task}: {at}" for task, at in places.items()]
+    return [
+        f"{task}: MADE-UP DATA, not {task}" if is_synthetic(folder) else f"{task}: {folder}"
+        for task, folder in data_dirs.items()
+    ]

@@ -1,30 +1,37 @@
-"""The grid of models x tasks x folds: which cells there are, which are done, and computing the others."""
+"""The grid of models x tasks x folds x seeds: which cells there are, which are done, and computing the others."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nacdrive.bench.budgets import SIZES, Size
-from nacdrive.bench.cell import Cell, Result
+from nacdrive.bench.cell import REFERENCES, Cell, Result, compute_cell, process_failure
 from nacdrive.bench.config import TableConfig
-from nacdrive.bench.data_dirs import find_places
+from nacdrive.bench.data_dirs import find_data_dirs
 from nacdrive.bench.paper import in_order
-from nacdrive.bench.processes import OnProgress, run_in_processes
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import result_folder, write_text
+from nacdrive.common.parallel import run_jobs
+from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import check_resumable
 from nacdrive.layers import names
 from nacdrive.models.files import check_device
-from nacdrive.tasks.problem import ProtocolName, load_problem, task_names, trained_on
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import ProtocolName, Size
+from nacdrive.tasks.registry import PAPER_TASKS, trained_on
 from nacdrive.training.log import read_rows
 
 RESULTS = "results.jsonl"
-FREE_TO_CHANGE = ("tasks", "models", "workers", "ray", "out", "resume", "overwrite", "device")
+FREE_TO_CHANGE = (
+    "tasks", "models", "seeds", "references", "workers", "ray", "out", "resume", "overwrite", "device",
+)  # fmt: skip
 """Options that a resumed run may have changed; with the others its cells could not stand in one table."""
+# Optimizers import torch._dynamo when the first of them is made, which takes seconds.
+PRELOADED = ("nacdrive.bench.cell", "torch._dynamo", "torch.utils.tensorboard")
+OnProgress = Callable[[Cell, dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Grid:
 
     cells: list[Cell]
     """In the order of computing."""
-    places: dict[str, Path]
+    data_dirs: dict[str, Path]
     """Folder of each task's data."""
     folder: Path
 
@@ -44,53 +51,66 @@ def plan(config: TableConfig) -> Grid:
     Raises:
         UserError: for unknown names, absent data, a folder that holds another run, or tasks that the protocol has not.
     """
-    known = names()
-    for model in config.models:
-        if model not in known:
-            raise unknown_name("model", model, known)
+    check_models(config.models)
     check_device(config.device)
-    tasks = list(config.tasks) or [t for t in task_names() if t in load_problem(t, config.protocol).measures]
+    tasks = list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]
     groups: dict[str, list[str]] = {}
-    for task in tasks:
-        groups.setdefault(trained_on(task), []).append(task)
-        problem = load_problem(task, config.protocol)
-        if task not in problem.measures:
-            raise UserError(f"{task} has no place under --protocol {config.protocol}: {problem.notes[task]}")
+    for name in tasks:
+        groups.setdefault(trained_on(name), []).append(name)
+        task = load_task(name, config.protocol)
+        if not task.metrics_of(name):
+            raise UserError(f"{name} has no place under --protocol {config.protocol}: {task.note_of(name)}")
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     made_up = folder / "made-up" if config.budget == "smoke" else None
-    places = find_places([*dict.fromkeys([*groups, *tasks])], config.data, made_up)
+    data_dirs = find_data_dirs([*dict.fromkeys([*groups, *tasks])], config.data, made_up)
     check_resumable(folder, config, FREE_TO_CHANGE)
+    models = in_order(list(config.models) or names())
     cells = []
     for trained, tested in groups.items():
-        wanted = {task: places[task] for task in dict.fromkeys([trained, *tested])}
+        wanted = tuple(dict.fromkeys([trained, *tested]))
         common: dict[str, Any] = {
-            "problem": trained,
-            "tasks": tuple(wanted),
+            "task": trained,
+            "tasks": wanted,
             "folds": config.fold_count,
             "protocol": config.protocol,
             "size": size(config, trained),
             "seed": config.seed,
             "device": config.device,
-            "places": wanted,
+            "data_dirs": {name: data_dirs[name] for name in wanted if name in data_dirs},
         }
-        count = len(load_problem(trained, config.protocol).folds(wanted, config.fold_count, config.seed, 64))
-        cells += [
-            Cell(**common, model=model, fold=fold, folder=folder / "cells" / f"{trained}-{model}-{fold}")
-            for model in in_order(list(config.models) or known)
-            for fold in range(count)
-        ]
-    return Grid(cells, places, folder)
+        few = Size(max_samples=64, max_tests=64)
+        folds = load_task(trained, config.protocol).folds(common["data_dirs"], config.fold_count, config.seed, few)
+        for fold in range(len(folds)):
+            kinds = [(REFERENCES, 0)] if config.references else []
+            kinds += [(model, repeat) for repeat in range(config.seeds) for model in models]
+            for model, repeat in kinds:
+                cell = Cell(**common, model=model, fold=fold, repeat=repeat, folder=folder)
+                name = cell.key.replace("/", "-").replace(":", "-")
+                cells.append(dataclasses.replace(cell, folder=folder / "cells" / name))
+    # Fold by fold, then seed by seed: the table of a run that is stopped half way is whole as far as it goes.
+    cells.sort(key=lambda cell: (cell.repeat, cell.fold))
+    return Grid(cells, data_dirs, folder)
+
+
+def check_models(models: Sequence[str]) -> None:
+    """Raise a ``UserError`` for a sequence layer that is unknown, or a user's own that cannot be imported."""
+    known = names()
+    for model in models:
+        if ":" in model:
+            load_object(model)
+        elif model not in known:
+            raise unknown_name("model", model, known)
 
 
 def left_out(config: TableConfig) -> dict[str, str]:
     """Tasks that all tasks do not include under this protocol, and why, in a line each."""
     if config.tasks:
         return {}
-    problems = {task: load_problem(task, config.protocol) for task in task_names()}
+    tasks = {name: load_task(name, config.protocol) for name in PAPER_TASKS}
     return {
-        task: f"{task}: only under --protocol {other_protocol(config)}. {problem.notes[task]}"
-        for task, problem in problems.items()
-        if task not in problem.measures
+        name: f"{name}: only under --protocol {other_protocol(config)}. {task.note_of(name)}"
+        for name, task in tasks.items()
+        if not task.metrics_of(name)
     }
 
 
@@ -108,11 +128,12 @@ def rest_of_smoke(config: TableConfig) -> TableConfig | None:
     return dataclasses.replace(config, tasks=tasks, protocol=other, out=config.folder / other)
 
 
-def size(config: TableConfig, problem: str) -> Size:
+def size(config: TableConfig, task: str) -> Size:
     """The budget of one training, with what the command line says."""
-    budget = SIZES[config.budget][problem]
-    given = {name: getattr(config, name) for name in ("epochs", "most", "drive") if getattr(config, name)}
-    return dataclasses.replace(budget, **given)
+    given = {"epochs": config.epochs, "max_samples": config.most, "drive": config.drive}
+    return dataclasses.replace(
+        load_task(task).sizes[config.budget], **{name: value for name, value in given.items() if value}
+    )
 
 
 def finished(folder: Path) -> dict[str, Result]:
@@ -123,7 +144,11 @@ def finished(folder: Path) -> dict[str, Result]:
 def compute(
     grid: Grid, config: TableConfig, on_progress: OnProgress, on_result: Callable[[Cell, Result], None]
 ) -> dict[str, Result]:
-    """Compute what is missing, keep each result at once; returns the results of all cells of the grid."""
+    """Compute what is missing, keep each result at once; returns the results of all cells of the grid.
+
+    Each cell has a process of its own, and one that is killed takes no other with it. On a Ray cluster the data and
+    the run's folder must lie under the same paths on every node.
+    """
     results = finished(grid.folder)
     missing = []
     for cell in grid.cells:
@@ -134,8 +159,19 @@ def compute(
     path = grid.folder / RESULTS
     # A line that a crash cut short must not swallow the next.
     write_text(path, "".join(json.dumps(row) + "\n" for row in results.values()))
+    computed = run_jobs(
+        compute_cell,
+        missing,
+        workers=config.workers if config.ray else config.parallel,
+        on_message=on_progress,
+        on_lost=process_failure,
+        ray=config.ray or None,
+        max_tasks_per_child=1,
+        preload=PRELOADED,
+        gpus=float(config.device.startswith("cuda")),
+    )
     with path.open("a", encoding="utf-8") as file:
-        for cell, result in run(missing, config, on_progress):
+        for cell, result in computed:
             results[cell.key] = result
             file.write(json.dumps(result, allow_nan=False) + "\n")
             file.flush()
@@ -146,13 +182,3 @@ def compute(
 def complete(cell: Cell, result: Result | None) -> bool:
     """Whether a result holds everything that is asked of a cell."""
     return bool(result and result["status"] == "done" and set(cell.tasks) <= set(result["asked"]))
-
-
-def run(cells: list[Cell], config: TableConfig, on_progress: OnProgress) -> Iterator[tuple[Cell, Result]]:
-    """Compute cells where the config says."""
-    if config.ray:
-        from nacdrive.bench.ray_cluster import run_on_ray
-
-        yield from run_on_ray(cells, config.ray, on_progress)
-    else:
-        yield from run_in_processes(cells, config.parallel, on_progress)

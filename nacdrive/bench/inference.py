@@ -1,4 +1,4 @@
-"""A trained network asked about the user's own data: wear of bearings, digits in pictures, activities in recordings."""
+"""Predictions for the user's own data: wear of bearings, digits in pictures, activities in recordings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nacdrive.datasets.mnist import load_mnist, part_file
 from nacdrive.datasets.par import ACTIVITIES, read_par
 from nacdrive.models.series import SeriesNetwork
 from nacdrive.models.series_files import load_series
-from nacdrive.tasks.base import Sample
+from nacdrive.tasks import load_task
 from nacdrive.tasks.bearing_runs import read_own
-from nacdrive.tasks.bearings import WearCurve, cut, wear_curves
+from nacdrive.tasks.bearings import Bearings, WearCurve, wear_curves
 from nacdrive.tasks.emnist import EMNIST
-from nacdrive.tasks.par import cut as cut_recordings
-from nacdrive.tasks.problem import load_problem
-from nacdrive.tasks.segments import field_of, joined
+from nacdrive.tasks.par import PAR
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.splits import field_of, joined
 from nacdrive.training.predict import outputs
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
@@ -50,8 +50,8 @@ class Model:
         network, meta = load_series(path, task=task, device=device)
         return Model(path, network, meta, device)
 
-    def ask(self, samples: list[Sample]) -> list[Tensor]:
-        """Its answers.
+    def predict(self, samples: list[Sample]) -> list[Tensor]:
+        """Its answers to samples.
 
         Raises:
             UserError: if the data have other channels than it was trained on.
@@ -61,18 +61,18 @@ class Model:
             raise UserError(
                 f"{self.path} was trained on {wanted} channels, these data have {there}: give another --model."
             )
-        problem = load_problem(self.network.config.task, "sequence")
-        return outputs(self.network, problem, samples, device=self.device)
+        task = load_task(self.network.config.task)
+        return outputs(self.network, task, samples, device=self.device)
 
 
-def wear(model: Model, folder: Path) -> dict[str, WearCurve]:
+def predict_wear(model: Model, folder: Path) -> dict[str, WearCurve]:
     """Wear of each bearing in ``folder`` at every snapshot; its truth means nothing while the bearing runs."""
-    samples = cut(read_own(folder))
-    return wear_curves(model.ask(samples), samples)
+    samples = Bearings().cut(read_own(folder))
+    return wear_curves(model.predict(samples), samples)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Prediction:
     """What one picture or one recording was taken for."""
 
     name: str
@@ -86,23 +86,25 @@ class Answer:
     """Share of right answers, where the data say so."""
 
 
-def digits(model: Model, place: Path, most: int | None) -> list[Answer]:
+def predict_digits(model: Model, place: Path, max_samples: int | None) -> list[Prediction]:
     """Digits in a folder of pictures, in one picture, or in MNIST's own files (its test part).
 
     Raises:
         UserError: if there are none, or one is no picture.
     """
     names, images, labels = read_digits(place)
-    names, images = names[:most], images[:most]
-    truth = None if labels is None else labels[:most]
-    samples = EMNIST("sequence").samples("image", images, np.zeros(len(images)) if truth is None else truth)
+    names, images = names[:max_samples], images[:max_samples]
+    truth = None if labels is None else labels[:max_samples]
+    samples = EMNIST().samples("image", images, np.zeros(len(images)) if truth is None else truth)
     answers = []
-    for k, y in enumerate(model.ask(samples)):
+    for k, y in enumerate(model.predict(samples)):
         p = y.softmax(dim=-1)
         label = int(p.argmax())
         known = None if truth is None else str(int(truth[k]))
         answers.append(
-            Answer(names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label)))
+            Prediction(
+                names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label))
+            )
         )
     return answers
 
@@ -129,17 +131,17 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     return 255 - grey if edge.mean() > 127 else grey
 
 
-def activities(model: Model, place: Path) -> tuple[list[Answer], dict[str, tuple[Tensor, Tensor, Tensor]]]:
+def predict_activities(model: Model, place: Path) -> tuple[list[Prediction], dict[str, tuple[Tensor, Tensor, Tensor]]]:
     """Activities in a PAR file: one answer per recording, and times [N], answers [N] and labels [N] of its readings."""
     recordings = read_par(place)
-    samples = cut_recordings(recordings)
+    samples = PAR().cut(recordings)
     classes = ACTIVITIES
-    predicted = joined(samples, [y.argmax(dim=-1) for y in model.ask(samples)])
+    predicted = joined(samples, [y.argmax(dim=-1) for y in model.predict(samples)])
     times, truth = field_of(samples, "t"), field_of(samples, "target")
     answers = []
     for name, y in predicted.items():
         label, count = Counter(y.tolist()).most_common(1)[0]
         usual = Counter(truth[name].tolist()).most_common(1)[0][0]
         right = float((y == truth[name]).float().mean())
-        answers.append(Answer(name, classes[label], count / len(y), classes[usual], right))
+        answers.append(Prediction(name, classes[label], count / len(y), classes[usual], right))
     return answers, {name: (times[name], y, truth[name]) for name, y in predicted.items()}

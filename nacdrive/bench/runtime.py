@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -13,14 +11,15 @@ from typing import Any
 import torch
 
 from nacdrive.bench import paper
-from nacdrive.bench.cell import first_line, kind_of
+from nacdrive.bench.cell import first_line, kind_of, lost_process
 from nacdrive.bench.config import RuntimeConfig
-from nacdrive.common.errors import unknown_name
+from nacdrive.bench.grid import check_models
+from nacdrive.bench.machine import machine_state
 from nacdrive.common.files import write_json, write_text
-from nacdrive.common.runs import run_record, start_method
+from nacdrive.common.parallel import run_jobs
+from nacdrive.common.runs import run_record
 from nacdrive.layers import build, names
 from nacdrive.models.files import check_device
-from nacdrive.rollout.record_workers import ignore_sigint
 
 Row = dict[str, Any]
 MIB = 2**20
@@ -33,47 +32,40 @@ def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda ro
     Raises:
         UserError: for an unknown layer or a device that is not there.
     """
-    known = names()
-    for model in config.models:
-        if model not in known:
-            raise unknown_name("model", model, known)
+    check_models(config.models)
     for device in config.devices:
         check_device(device)
+    models = paper.in_order(list(config.models) or names())
+    jobs = [(model, device, config) for device in config.devices for model in models]
     rows = []
-    for device in config.devices:
-        for model in paper.in_order(list(config.models) or known):
-            row = in_a_process(model, device, config)
-            rows.append(row)
-            on_row(row)
+    # One at a time, each where nothing else has used memory.
+    for _, row in run_jobs(measure_job, jobs, workers=1, max_tasks_per_child=1, on_lost=lost_row):
+        rows.append(row)
+        on_row(row)
     return rows
 
 
-def in_a_process(model: str, device: str, config: RuntimeConfig) -> Row:
-    """Measure one layer where nothing else has used memory; a failure is a row too."""
-    context = multiprocessing.get_context(start_method())
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(model, device, config, theirs))  # type: ignore[attr-defined]
-    with ignore_sigint():
-        process.start()
-    theirs.close()
-    try:
-        row: Row = ours.recv()
-    except EOFError:
-        process.join()
-        row = {"status": "failed", "kind": "memory" if process.exitcode == -9 else "error"}
-        row["reason"] = f"its process ended with exit code {process.exitcode}"
-    finally:
-        process.terminate()
-        process.join()
-    return {"model": model, "device": device, **row}
+Job = tuple[str, str, RuntimeConfig]
+"""Layer, device, options."""
 
 
-def work(model: str, device: str, config: RuntimeConfig, pipe: Connection) -> None:
-    """What the process does."""
+def measure_job(job: Job) -> Row:
+    """Measure one layer; a failure is a row too."""
+    model, device, config = job
     try:
-        pipe.send({"status": "done", **measure(model, device, config)})
+        return {"model": model, "device": device, "status": "done", **measure(model, device, config)}
     except Exception as error:
-        pipe.send({"status": "failed", "kind": kind_of(error), "reason": first_line(error)})
+        return failed_row(job, kind_of(error), first_line(error))
+
+
+def lost_row(job: Job, exit_code: int | None) -> Row:
+    """The row of a layer whose process died."""
+    return failed_row(job, *lost_process(exit_code))
+
+
+def failed_row(job: Job, kind: str, reason: str) -> Row:
+    """The row of a layer that could not be measured."""
+    return {"model": job[0], "device": job[1], "status": "failed", "kind": kind, "reason": reason}
 
 
 @torch.inference_mode()
@@ -137,7 +129,8 @@ def markdown(rows: Sequence[Row], config: RuntimeConfig, command: str) -> str:
     lines = [
         f"{config.passes} forward passes after one to warm up: {config.steps} steps, {config.features} features, "
         f"{config.heads} heads, batch {config.batch}, float32, {config.threads} thread on a CPU. "
-        "Memory: what one pass adds to the peak. *Paper*: TensorFlow on a T4. "
+        "Memory: what one pass adds to the peak. Times are uneven and layers causal here; the *paper*'s have neither "
+        "times nor a mask, and ran in TensorFlow on a T4. "
         f"Command: `{command}`."
     ]
     for device in dict.fromkeys(row["device"] for row in rows):
@@ -163,7 +156,7 @@ def cells(row: Row) -> Iterator[str]:
 
 def write(rows: Sequence[Row], config: RuntimeConfig) -> str:
     """Write ``runtime.json`` and ``runtime.md`` into the result's folder; returns the Markdown."""
-    record = run_record(config)
+    record = {**run_record(config), **machine_state()}
     text = markdown(rows, config, record["command"])
     write_json(config.out / "runtime.json", {**record, "threads": config.threads, "rows": list(rows)})
     write_text(config.out / "runtime.md", text)

@@ -3,89 +3,135 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean, stdev, variance
+from typing import NamedTuple
 
 from nacdrive.bench import paper
-from nacdrive.bench.cell import Result
+from nacdrive.bench.cell import REFERENCES, Result
 from nacdrive.bench.config import TableConfig
 from nacdrive.common.files import write_text
-from nacdrive.tasks.problem import Measure, load_problem
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Metric
+
+
+class Stat(NamedTuple):
+    """A metric over the trainings of one model on one task."""
+
+    mean: float
+    """Over folds, of the mean over seeds."""
+    over_folds: float | None
+    """Sample standard deviation over folds; None with one."""
+    over_seeds: float | None
+    """Sample standard deviation over seeds within a fold; None with one."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one model reached on one task."""
+    """What one model, or a reference that is none, reached on one task."""
 
     task: str
     model: str
     done: int
-    """Folds that were finished."""
+    """Trainings that were finished."""
+    folds: int
+    """Folds with one at least."""
     failed: tuple[str, ...]
     """Kinds of failure of the others."""
-    values: dict[str, tuple[float, float]]
-    """Mean and standard deviation over the folds of each measure."""
+    values: dict[str, Stat]
+    """Of each metric."""
     parameters: int | None
     train_s: float | None
-    """Seconds of training, mean over the folds."""
+    """Seconds of training, mean over the trainings."""
     made_up: bool
     """Whether the data were."""
+    reference: bool = False
+    """Whether it is no model."""
 
 
 def entries(results: Sequence[Result], config: TableConfig) -> list[Entry]:
-    """One entry per task and model, in the paper's order."""
+    """One entry per task and model, in the paper's order; references behind."""
     found = []
     for task in dict.fromkeys(task for row in results for task in row["asked"]):
-        measures = load_problem(task, config.protocol).measures.get(task)
-        if measures is None or (config.tasks and task not in config.tasks):
+        metrics = load_task(task, config.protocol).metrics_of(task)
+        if not metrics or (config.tasks and task not in config.tasks):
             continue
-        for model in paper.in_order(list({row["model"] for row in results if task in row["asked"]})):
-            rows = [row for row in results if row["model"] == model and task in row["asked"]]
-            found.append(entry(task, model, rows, measures))
+        asked = [row for row in results if task in row["asked"]]
+        trained = [row for row in asked if row["model"] != REFERENCES]
+        for model in paper.in_order(list({row["model"] for row in trained})):
+            rows = [row for row in trained if row["model"] == model]
+            found.append(entry(task, model, rows, [(row, row.get("scores", {})) for row in rows], metrics))
+        references = [row for row in asked if row["model"] == REFERENCES and row["status"] == "done"]
+        for name in dict.fromkeys(name for row in references for name in row["references"]):
+            rows = [row for row in references if task in row["references"].get(name, {})]
+            made = entry(task, name, rows, [(row, row["references"][name]) for row in rows], metrics)
+            found.append(dataclasses.replace(made, reference=True, parameters=0, train_s=0.0))
     return found
 
 
-def entry(task: str, model: str, rows: Sequence[Result], measures: Sequence[Measure]) -> Entry:
-    """The folds of one model on one task, together."""
-    done = [row for row in rows if row["status"] == "done" and task in row["scores"]]
+def entry(
+    task: str,
+    model: str,
+    rows: Sequence[Result],
+    scored: Sequence[tuple[Result, Mapping[str, Mapping[str, float]]]],
+    metrics: Sequence[Metric],
+) -> Entry:
+    """The folds and seeds of one model on one task, together."""
+    done = [(row, scores[task]) for row, scores in scored if row["status"] == "done" and task in scores]
     values = {}
-    for measure in measures:
-        numbers = [row["scores"][task][measure.key] for row in done if measure.key in row["scores"][task]]
-        if numbers:
-            values[measure.key] = fmean(numbers), pstdev(numbers)
+    for metric in metrics:
+        by_fold: dict[int, list[float]] = {}
+        for row, scores in done:
+            if metric.key in scores:
+                by_fold.setdefault(row["fold"], []).append(scores[metric.key])
+        if by_fold:
+            values[metric.key] = statistics_of(list(by_fold.values()))
     return Entry(
         task=task,
         model=model,
         done=len(done),
+        folds=len({row["fold"] for row, _ in done}),
         failed=tuple(row["kind"] for row in rows if row["status"] == "failed"),
         values=values,
-        parameters=done[0]["parameters"] if done else None,
-        train_s=fmean(row["train_s"] for row in done) if done else None,
+        parameters=done[0][0].get("parameters") if done else None,
+        train_s=fmean(row.get("train_s", 0.0) for row, _ in done) if done else None,
         made_up=any(task in row["made_up"] for row in rows),
     )
 
 
-def number(measure: Measure, values: dict[str, tuple[float, float]], folds: int) -> str:
-    """``mean ± std``; the mean alone where there is one fold; a dash where there is nothing."""
-    if measure.key not in values:
+def statistics_of(by_fold: Sequence[Sequence[float]]) -> Stat:
+    """Mean and deviations of numbers per fold and seed."""
+    means = [fmean(numbers) for numbers in by_fold]
+    within = [variance(numbers) for numbers in by_fold if len(numbers) > 1]
+    return Stat(fmean(means), stdev(means) if len(means) > 1 else None, math.sqrt(fmean(within)) if within else None)
+
+
+def number(metric: Metric, values: Mapping[str, Stat]) -> str:
+    """``mean ± over folds (± over seeds)``, without what there is one of; a dash where there is nothing."""
+    if metric.key not in values:
         return "-"
-    mean, std = values[measure.key]
-    return f"{mean:.{measure.digits}f}" + (f" ± {std:.{measure.digits}f}" if folds > 1 else "")
+    stat, digits = values[metric.key], metric.digits
+    text = f"{stat.mean:.{digits}f}"
+    text += "" if stat.over_folds is None else f" ± {stat.over_folds:.{digits}f}"
+    return text + ("" if stat.over_seeds is None else f" (± {stat.over_seeds:.{digits}f})")
 
 
-def printed_number(measure: Measure, task: str, model: str) -> str:
-    """The paper's number for its own measure."""
-    printed = paper.printed(task, model) if measure.paper else None
-    return f"{printed.mean:.{measure.digits}f} ± {printed.std:.{measure.digits}f}" if printed else "-"
+def printed_number(metric: Metric, task: str, model: str) -> str:
+    """The paper's number for its own metric."""
+    printed = paper.printed(task, model) if metric.paper else None
+    return f"{printed.mean:.{metric.digits}f} ± {printed.std:.{metric.digits}f}" if printed else "-"
 
 
 def failures(entry: Entry) -> str:
     """How many folds failed, and how."""
     kinds = ", ".join(sorted(set(entry.failed)))
-    return f"{len(entry.failed)} of {entry.done + len(entry.failed)} folds failed: {kinds}" if entry.failed else ""
+    count = entry.done + len(entry.failed)
+    return f"{len(entry.failed)} of {count} trainings failed: {kinds}" if entry.failed else ""
 
 
 def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
@@ -93,21 +139,23 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
     lines = [
         f"Protocol `{config.protocol}`, budget `{config.budget}`. Command: `{command}`.",
         "",
-        "mean ± standard deviation over folds (one fold: no deviation). *Paper*: its Table 1, five folds of its own "
-        "protocol" + ("." if config.protocol == "paper" else ", which is another question: compare within a column."),
+        "mean ± sample standard deviation over folds, in parentheses over seeds within a fold; without where there is "
+        f"one. {papers(config)} *In italics*: no model. What NAC selects by Top-K may differ in the last digit between "
+        "processors, and its training with it: compare more than one seed.",
     ]
     for task in dict.fromkeys(entry.task for entry in found):
-        problem = load_problem(task, config.protocol)
-        measures, rows = problem.measures[task], [entry for entry in found if entry.task == task]
+        loaded = load_task(task, config.protocol)
+        metrics, rows = loaded.metrics_of(task), [entry for entry in found if entry.task == task]
         made_up = " - MADE-UP DATA, not a result" if any(entry.made_up for entry in rows) else ""
-        lines += ["", f"### {task}{made_up}", "", problem.notes.get(task, "")]
+        lines += ["", f"### {task}{made_up}", "", loaded.note_of(task)]
         lines += [paper.CONTRADICTIONS[task]] if task in paper.CONTRADICTIONS else []
-        arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in measures]
-        header = ["model", *arrows, "paper", "folds", "parameters", "training, s"]
+        arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
+        header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
         lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
         for entry in rows:
-            cells = [entry.model, *(number(m, entry.values, entry.done) for m in measures)]
-            cells.append(next((printed_number(m, task, entry.model) for m in measures if m.paper), "-"))
+            cells = [f"*{entry.model}*" if entry.reference else entry.model]
+            cells += [number(m, entry.values) for m in metrics]
+            cells.append(next((printed_number(m, task, entry.model) for m in metrics if m.paper), "-"))
             cells.append(str(entry.done) + (f" ({failures(entry)})" if entry.failed else ""))
             cells.append("-" if entry.parameters is None else f"{entry.parameters:,}")
             cells.append("-" if entry.train_s is None else f"{entry.train_s:.0f}")
@@ -115,25 +163,30 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def papers(config: TableConfig) -> str:
+    """What the paper's numbers beside ours are."""
+    question = "." if config.protocol == "paper" else ", which is another question: compare within a column."
+    return f"*Paper*: its Table 1, five folds of its own protocol{question}"
+
+
 COLUMNS = (
-    "protocol", "budget", "task", "model", "measure", "mean", "std", "paper_mean", "paper_std", "folds", "failed",
-    "parameters", "train_s", "made_up",
+    "protocol", "budget", "task", "model", "measure", "mean", "std", "seed_std", "paper_mean", "paper_std", "folds",
+    "trainings", "failed", "parameters", "train_s", "made_up",
 )  # fmt: skip
 
 
 def csv_text(found: Sequence[Entry], config: TableConfig) -> str:
-    """One row per task, model and measure."""
+    """One row per task, model and metric."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for entry in found:
-        measures = load_problem(entry.task, config.protocol).measures[entry.task]
-        for measure in measures:
-            printed = paper.printed(entry.task, entry.model) if measure.paper else None
+        for metric in load_task(entry.task, config.protocol).metrics_of(entry.task):
+            printed = paper.printed(entry.task, entry.model) if metric.paper else None
             theirs = (printed.mean, printed.std) if printed else ("", "")
-            row: list[object] = [config.protocol, config.budget, entry.task, entry.model, measure.key]
-            row += [*entry.values.get(measure.key, ("", "")), *theirs]
-            row += [entry.done, "; ".join(entry.failed), entry.parameters, entry.train_s, entry.made_up]
+            ours = ["" if value is None else value for value in entry.values.get(metric.key, ("", "", ""))]
+            row: list[object] = [config.protocol, config.budget, entry.task, entry.model, metric.key, *ours, *theirs]
+            row += [entry.folds, entry.done, "; ".join(entry.failed), entry.parameters, entry.train_s, entry.made_up]
             writer.writerow(row)
     return text.getvalue()
 
@@ -142,7 +195,7 @@ def latex(found: Sequence[Entry], config: TableConfig) -> str:
     """The layout of the paper's Table 1: a row per model, a column per task, the paper's number below in grey."""
     tasks = list(dict.fromkeys(entry.task for entry in found))
     by = {(entry.task, entry.model): entry for entry in found}
-    first = {task: load_problem(task, config.protocol).measures[task][0] for task in tasks}
+    first = {task: load_task(task, config.protocol).metrics_of(task)[0] for task in tasks}
     titles = []
     for task in tasks:
         made_up = any(entry.made_up for entry in found if entry.task == task)
@@ -156,14 +209,18 @@ def latex(found: Sequence[Entry], config: TableConfig) -> str:
         r"\midrule",
     ]
     names = paper.names()
-    for model in paper.in_order(list({entry.model for entry in found})):
-        cells = [names.get(model, model)]
+    models = paper.in_order(list({entry.model for entry in found if not entry.reference}))
+    references = list(dict.fromkeys(entry.model for entry in found if entry.reference))
+    for model in [*models, *references]:
+        cells = [rf"\emph{{{model}}}" if model in references else names.get(model, model)]
         for task in tasks:
             entry = by.get((task, model))
-            ours = number(first[task], entry.values, entry.done) if entry else "-"
+            ours = number(first[task], entry.values) if entry else "-"
             cells.append(f"{ours} \\textcolor{{gray}}{{({printed_number(first[task], task, model)})}}")
         lines.append(" & ".join(cells).replace("_", r"\_").replace("±", r"$\pm$") + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    sentence = f"Grey: the paper's Table 1. {papers(config)}".replace("*", "")
+    lines += [r"\bottomrule", rf"\multicolumn{{{len(tasks) + 1}}}{{l}}{{\footnotesize {sentence}}}", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
 
 
 def write_tables(folder: Path, results: Sequence[Result], config: TableConfig, command: str) -> list[Entry]:

@@ -25,7 +25,7 @@ def one_table(config: TableConfig) -> int:
     """Compute the grid, with a line per cell under way and one per cell that is done."""
     from rich.console import Console
 
-    from nacdrive.bench.data_dirs import told
+    from nacdrive.bench.data_dirs import describe
     from nacdrive.bench.grid import compute, left_out, plan
     from nacdrive.bench.tables import markdown, write_tables
     from nacdrive.common.runs import run_record
@@ -34,7 +34,7 @@ def one_table(config: TableConfig) -> int:
     with console.status("reading the data"):
         grid = plan(config)
     console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
-    for line in [*told(grid.places), *left_out(config).values()]:
+    for line in [*describe(grid.data_dirs), *left_out(config).values()]:
         console.print(f"  {line}")
     try:
         with Board(console, len(grid.cells)) as board:
@@ -96,11 +96,14 @@ def line(result: Result) -> str:
     """A result in one line."""
     if result["status"] == "failed":
         return f"FAILED ({result['kind']}): {result['reason']}"
-    scores = "; ".join(
+    named = {**result["scores"]}
+    for name, scores in result.get("references", {}).items():
+        named |= {f"{name}: {task}": values for task, values in scores.items()}
+    text = "; ".join(
         f"{task} " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
-        for task, values in result["scores"].items()
+        for task, values in named.items()
     )
-    return f"{scores} ({result['train_s']:.0f} s)"
+    return text + (f" ({result['train_s']:.0f} s)" if "train_s" in result else "")
 
 
 def runtime(config: RuntimeConfig) -> int:

@@ -6,11 +6,16 @@ import socket
 import time
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
+from threading import Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+
+if TYPE_CHECKING:
+    from nacdrive.envs.udacity import UdacityEnv
 
 LOWEST = {
     "python-socketio": (5, 11),
@@ -19,7 +24,7 @@ LOWEST = {
     "eventlet": (0, 40),
     "Flask": (3, 1),
 }
-"""Versions that the bridge was tried with, and newer ones."""
+"""Versions that the simulator's server was tried with, and newer ones."""
 LINK_S = 1.0
 
 
@@ -79,7 +84,7 @@ def waiting_place(host: str, port: int) -> str:
 
 def who_is_there(port: int) -> str:
     """What is known of the program that has the port, and what to do."""
-    from nacdrive.envs.udacity.landing_page import TEXT
+    from nacdrive.envs.udacity.server import LANDING_PAGE
 
     said = b""
     try:
@@ -90,7 +95,7 @@ def who_is_there(port: int) -> str:
                 said += part
     except OSError:
         pass
-    if TEXT[:30].encode() in said:
+    if LANDING_PAGE[:30].encode() in said:
         return ": another 'nacdrive drive --sim udacity' is running; end it (Ctrl-C) before you start one more."
     if said:
         return ": another server has it, perhaps a drive.py; end it. The simulator always connects to 4567."
@@ -105,16 +110,17 @@ def driven() -> str:
     """
     from PIL import Image
 
-    from nacdrive.envs.udacity import Bridge
+    from nacdrive.envs.udacity import UdacityEnv
     from nacdrive.envs.udacity.client import Telemetry, UdacityClient
 
     picture = BytesIO()
     Image.fromarray(np.full((160, 320, 3), 128, np.uint8)).save(picture, "JPEG")
     state = Telemetry(0.0, 0.0, 0.0, picture.getvalue())
     with (
-        Bridge(lambda *_: Action(0.0, 0.1, 0.0), port=0) as bridge,
-        UdacityClient("127.0.0.1", bridge.port, lambda: state, lambda steering, throttle: None) as client,
+        UdacityEnv(port=0) as env,
+        UdacityClient("127.0.0.1", env.port, lambda: state, lambda steering, throttle: None) as client,
     ):
+        Thread(target=answer_all, args=(env,), daemon=True).start()
         began = time.monotonic()
         while time.monotonic() - began < LINK_S or (not client.steers and time.monotonic() - began < 5):
             client.wait(0.1)
@@ -131,3 +137,16 @@ def driven() -> str:
             "reads along, or a busy machine; end what else runs."
         )
     return f"an emulated simulator gets {rate:.0f} commands a second"
+
+
+def answer_all(env: UdacityEnv) -> None:
+    """Drive straight on until the environment is closed."""
+    from nacdrive.envs.udacity import DriveInterruptedError
+
+    try:
+        while True:
+            env.reset()
+            while not env.step(Action(0.0, 0.1, 0.0))[3]:
+                pass
+    except DriveInterruptedError:
+        pass

@@ -11,7 +11,7 @@ import tyro
 from nacdrive.common.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from nacdrive.bench.inference import Answer
+    from nacdrive.bench.inference import Prediction
 
 TASKS = ("emnist", "par")
 
@@ -49,16 +49,16 @@ def run(config: ClassifyConfig) -> int:
     """Classify, print, write."""
     from rich.console import Console
 
-    from nacdrive.bench.inference import Model, activities, digits
+    from nacdrive.bench.inference import Model, predict_activities, predict_digits
     from nacdrive.common.files import write_text
 
     model = Model.load(config.model, config.task, config.device)
     if config.task == "emnist":
-        answers = digits(model, config.place, config.most or None)
+        answers = predict_digits(model, config.place, config.most or None)
         lines = ["picture,digit,probability,truth"]
         lines += [f"{a.name},{a.label},{a.share:.4f},{a.truth or ''}" for a in answers]
     else:
-        answers, readings = activities(model, config.place)
+        answers, readings = predict_activities(model, config.place)
         classes = model.network.config.about["classes"]
         lines = ["recording,t_s,activity,truth"]
         for name, (t, y, truth) in readings.items():
@@ -74,7 +74,7 @@ def run(config: ClassifyConfig) -> int:
     return 0
 
 
-def table(answers: list[Answer], task: str) -> Any:
+def table(answers: list[Prediction], task: str) -> Any:
     """The first answers."""
     from rich.table import Table
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
     from nacdrive.web import LiveServer
 
 
@@ -17,3 +18,16 @@ def open_page(stack: ExitStack, host: str, port: int, title: str, **more: Any) -
     print(f"watch at {page.start()}", flush=True)
     stack.callback(page.stop)
     return page
+
+
+def network_view(policy: Policy) -> dict[str, Any]:
+    """What a page says of a policy's network: options ``circuit`` and ``network_input`` of ``LiveServer``."""
+    config = policy.config
+    network_input = {
+        "frame": (config.height, config.width),
+        "rows": config.crop or (0, config.height),
+        "masked": config.masked_rows,
+        "size": config.input_size,
+        "colours": "YUV" if config.yuv else "RGB",
+    }
+    return {"circuit": policy.circuit(), "network_input": network_input}

@@ -47,12 +47,12 @@ def run(config: PredictConfig) -> int:
     """Predict, print, write."""
     from rich.console import Console
 
-    from nacdrive.bench.inference import Model, wear
+    from nacdrive.bench.inference import Model, predict_wear
     from nacdrive.common.files import write_text
     from nacdrive.viz.wear import plot_wear
 
     model = Model.load(config.model, config.task, config.device)
-    curves = wear(model, config.folder)
+    curves = predict_wear(model, config.folder)
     for name, curve in curves.items():
         Console().print(table(name, curve, config.rows))
     out = config.out or Path("runs") / f"predict-{config.folder.resolve().name}"

@@ -53,7 +53,7 @@ def run(config: ReplayConfig) -> int:
         first = runs[0]
         if not 0 <= config.episode < len(first.labels):
             raise UserError(f"--episode is {config.episode}: this recording has episodes 0 to {len(first.labels) - 1}.")
-        film(first.load(config.episode), config.video, first.name)
+        film(first.load(config.episode), config.video, first.name, first.caption(config.episode))
         print(f"video: {config.video}")
         return 0
     server = ReplayServer(runs, config.host, config.port)
@@ -73,7 +73,7 @@ def kept_in(folder: Path) -> Path:
     Raises:
         UserError: if it is an evaluation without drives.
     """
-    from nacdrive.rollout.workers import DRIVES
+    from nacdrive.rollout.results import DRIVES
 
     if not (folder / "evaluation.json").exists():
         return folder
@@ -93,11 +93,13 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     source = str(recording.meta["source"])
     labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
     choices = ACTIONS if source == "carracing" else ()
+    expert = recording.meta.get("expert")
     if config.model is None:
-        return ReplaySource(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices)
+        return ReplaySource(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices, expert=expert)
 
     import torch
 
+    from nacdrive.cli.page import network_view
     from nacdrive.common.paths import find_model
     from nacdrive.models import load_policy
     from nacdrive.viz import retrace
@@ -106,9 +108,11 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     policy = load_policy(find_model(config.model, source), expect_task=source)
     every = config.saliency_every
     return ReplaySource(
-        f"{policy.name} on {folder.name}",
+        folder.name,
         labels,
         lambda i: retrace(policy, recording.load(i), number=i, saliency_every=every),
         choices,
-        policy.circuit(),
+        policy=policy.name,
+        expert=expert,
+        **network_view(policy),
     )

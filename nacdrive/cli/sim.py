@@ -45,22 +45,22 @@ def run_udacity(config: UdacityConfig) -> int:
     from nacdrive.envs.udacity_track import make_udacity_track
     from nacdrive.envs.udacity_track.simulator import UdacitySimulator
 
-    screen = None
+    window = None
     if config.window:
-        from nacdrive.envs.udacity_track.window import Screen
+        from nacdrive.envs.udacity_track.window import Window
 
-        screen = Screen()
+        window = Window()
     env = make_udacity_track(config.track, repeat=1, randomize=not config.plain)
     env.reset(seed=config.seed)
-    drive = UdacitySimulator(env, config.host, config.port, config.locale, say=say, screen=screen)
+    drive = UdacitySimulator(env, config.host, config.port, config.locale, say=say, window=window)
     say(f"the {config.track} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
     try:
         drive.run(config.seconds)
     except KeyboardInterrupt:
         print()
     finally:
-        if screen is not None:
-            screen.close()
+        if window is not None:
+            window.close()
         env.close()
     say(drive.summary())
     return 0

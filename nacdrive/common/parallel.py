@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -73,7 +73,7 @@ def run_jobs(
     max_tasks_per_child: int | None = None,
     preload: Sequence[str] = (),
     gpus: float = 0,
-) -> Iterator[tuple[J, R]]:
+) -> Generator[tuple[J, R], None, None]:
     """Yield each job with ``function(job)`` as soon as it is done, in the order in which they are finished.
 
     Workers have one thread each, ignore Ctrl-C (this process decides what it means) and end when this process ends, by

@@ -11,15 +11,24 @@ from PIL import Image
 
 from nacdrive.common.files import write_text
 from nacdrive.datasets.par import ACTIVITIES, TAGS
-from nacdrive.tasks.par import MADE_UP_FILE
-from nacdrive.tasks.synthetic_marker import MARKER, SENTENCE, is_made_up
+
+MARKER = "MADE-UP.txt"
+"""In every folder of made-up files: whoever reads one says so beside every number."""
+SENTENCE = "Every file here was made up by nacdrive in the data set's format. Nothing here was measured.\n"
+SYNTHETIC_PAR_FILE = "readings.txt"
+"""Not the official name, so that nobody takes it for the official file."""
 
 
-def make_up(task: str, folder: Path) -> None:
+def is_synthetic(folder: Path) -> bool:
+    """Whether ``folder`` holds made-up files."""
+    return (folder / MARKER).is_file()
+
+
+def generate(task: str, folder: Path) -> None:
     """Write a small made-up data set for ``task`` into ``folder``, unless it is there."""
-    if not is_made_up(folder):
+    if not is_synthetic(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        MAKERS[task](folder)
+        GENERATORS[task](folder)
         write_text(folder / MARKER, SENTENCE)
 
 
@@ -47,7 +56,7 @@ def par(folder: Path) -> None:
                     x, y, z = random.normal((activity % 4, activity // 4, activity / 10), 0.1)
                     tag = list(TAGS)[i % 4]
                     lines.append(f"{person}0{run},{tag},{tick},27.05.2009 14:03:25:723,{x:.4f},{y:.4f},{z:.4f},{name}")
-    write_text(folder / MADE_UP_FILE, "\n".join(lines) + "\n")
+    write_text(folder / SYNTHETIC_PAR_FILE, "\n".join(lines) + "\n")
 
 
 def udacity(folder: Path) -> None:
@@ -112,7 +121,7 @@ def hust(folder: Path) -> None:
         savemat(folder / f"{fault}400.mat", {"data": vibration(4 * 51_200, wear, random, 51_200)[:, :1]})
 
 
-MAKERS: dict[str, Callable[[Path], None]] = {
+GENERATORS: dict[str, Callable[[Path], None]] = {
     "emnist": emnist,
     "par": par,
     "udacity": udacity,

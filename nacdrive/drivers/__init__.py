@@ -1,37 +1,79 @@
-"""Who teaches: PPO training and loading, a geometric controller."""
+"""Who decides: policies, experts, pure pursuit, a person, and the wrappers around them."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Any
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.paths import shipped
-from nacdrive.drivers.expert import Expert, ExpertEpisode
+from nacdrive.common.plugins import Registry
+from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
 
-__all__ = ["Expert", "ExpertEpisode", "load_expert"]
+__all__ = [
+    "DRIVERS",
+    "Driver",
+    "DriverWrapper",
+    "FollowExpert",
+    "load_driver",
+    "load_expert",
+]
 
 NAMES = ("ppo", "geometric")
+DRIVERS: Registry[Any] = Registry(
+    "driver", "nacdrive.drivers", {"geometric": "nacdrive.drivers.pure_pursuit:PurePursuit"}
+)
+"""Drivers by name: classes or functions that are called without arguments and give a ``Driver``."""
 
 
-def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Expert:
-    """An expert for CarRacing: ``ppo`` (the shipped one), ``geometric``, or the file of an exported policy.
+def load_driver(name: str) -> Driver:
+    """A driver of its own: a registered name, one of an installed package, or ``module:MyDriver``.
 
-    With ``discrete_only`` an expert with continuous actions is refused: pupils choose among the five.
+    Raises:
+        UserError: if there is none of that name, it cannot be made without arguments, or lacks ``reset`` and ``act``.
+    """
+    factory = DRIVERS.load(name)
+    try:
+        driver = factory() if callable(factory) else factory
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"the driver '{name}' cannot be made ({type(error).__name__}: {error}).") from error
+    for method, arguments in (("reset", 1), ("act", 2)):
+        function = getattr(driver, method, None)
+        if not callable(function) or len(inspect.signature(function).parameters) < arguments:
+            raise UserError(
+                f"the driver '{name}' has no {method}({', '.join(('env',) if arguments == 1 else ('frame', 'info'))}): "
+                "see docs/extend.md for what a driver needs."
+            )
+    if not getattr(driver, "name", ""):
+        driver.name = name.rpartition(":")[2]
+    return driver  # type: ignore[no-any-return]
+
+
+def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:
+    """An expert: ``ppo`` (the shipped one of CarRacing), ``geometric`` (pure pursuit on the known track), the file of
+    an exported PPO policy, or any driver that ``load_driver`` knows.
+
+    With ``discrete_only`` a PPO policy with continuous actions is refused: pupils of CarRacing choose among five.
 
     Raises:
         UserError: for an unknown name, or a file that is missing, damaged or of another environment.
     """
-    path = Path(path_or_name).expanduser()
-    if str(path_or_name) == "geometric":
-        from nacdrive.drivers.pure_pursuit import PurePursuitExpert
+    name, path = str(path_or_name), Path(path_or_name).expanduser()
+    if name == "geometric":
+        from nacdrive.drivers.pure_pursuit import PurePursuit
 
-        return PurePursuitExpert()
-    if str(path_or_name) == "ppo" and not path.is_file():
+        return PurePursuit()
+    if name == "ppo" and not path.is_file():
         path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
     elif not path.is_file():
+        if ":" in name or name in DRIVERS:
+            return load_driver(name)
         if path.suffix or len(path.parts) > 1:
             raise UserError(f"there is no expert at {path}: check the path, or name one of {', '.join(NAMES)}.")
-        raise unknown_name("expert", str(path_or_name), NAMES)
+        raise unknown_name("expert", name, [*NAMES, *DRIVERS.names()])
     from nacdrive.drivers.ppo import PpoExpert
 
     expert = PpoExpert.load(path, device)

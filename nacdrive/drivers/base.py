@@ -43,6 +43,12 @@ class DriverWrapper:
         """Decide on one frame."""
         return self.driver.act(frame, info)
 
+    def before_decision(self) -> None:
+        """Called before every decision; may raise ``RestartEpisode``."""
+        before = getattr(self.driver, "before_decision", None)
+        if before is not None:
+            before()
+
     @property
     def finished(self) -> bool:
         """Whether the episode shall end, such as after a safety stop."""
@@ -53,6 +59,11 @@ class DriverWrapper:
         """Why a safety stop drives; None while it does not."""
         reason: str | None = getattr(self.driver, "failure", None)
         return reason
+
+    @property
+    def held(self) -> bool:
+        """Whether the driver's decision before was repeated: it was not asked for this frame."""
+        return bool(getattr(self.driver, "held", False))
 
     def take_events(self) -> tuple[str, ...]:
         """What there is to say since the last decision; said once."""

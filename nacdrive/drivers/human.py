@@ -1,19 +1,32 @@
-"""What a person wants of a running drive: pause, start over, take the wheel. Written by a page, read by the loop."""
+"""A person at a browser: pause, start over, take over with the arrow keys. Written by a page, read by the loop."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Any
 
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.discrete import nearest_action
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+
 KEYS = ("left", "right", "up", "down")
+PEDAL_KEYS = {"up", "down"}
+KEYBOARD = "keyboard"
+"""A person, where a recording names its driver."""
 SILENCE_S = 0.5
 """A person of whom nothing was heard for so long has let go of the wheel: the browser froze or the network is gone."""
 LOOK_S = 0.2
 """While the drive stands still, Ctrl-C is looked for this often."""
+KEY_RATE = 3.0
+"""Full deflections per second of wheel and pedal: Unity's default for keys, so that of the Udacity simulator."""
+LONGEST_STEP_S = 0.2
+HOLD_BRAKE = Action(0.0, 0.0, 1.0)
+"""Of a drive that is paused in a simulator whose time goes on."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class ControlState:
     """What has happened since the last decision, for the event log."""
 
 
-class Control:
+class HumanControl:
     """The wishes of everybody at a browser, thread-safe; one person at a time has the wheel.
 
     Args:
@@ -83,7 +96,7 @@ class Control:
             self._reset = True
             self._events.append(self._started_over)
 
-    def take(self, who: int) -> bool:
+    def acquire(self, who: int) -> bool:
         """Give browser ``who`` the wheel; False if another one has it."""
         with self._change():
             if self._person is None:
@@ -98,7 +111,7 @@ class Control:
             if self._person == who:
                 self._let_go(why)
 
-    def hold(self, who: int, keys: Collection[str]) -> None:
+    def set_keys(self, who: int, keys: Collection[str]) -> None:
         """Browser ``who`` holds down ``keys``; said again and again, for silence means that nobody is there."""
         with self._changed:
             if self._person == who:
@@ -145,3 +158,115 @@ class Control:
             self._changed.notify_all()
             # Inside the lock, so that listeners hear of changes in their order.
             self.on_change()
+
+
+class Keyboard:
+    """Steering and pedal of one episode; a key moves them, letting go moves them back."""
+
+    def __init__(self) -> None:
+        self._steering = self._pedal = 0.0
+        self._t_s: float | None = None
+
+    def action(self, keys: Collection[str], t_s: float, env: DrivingEnv) -> Action:
+        """What ``keys`` mean at ``t_s`` seconds; of discrete actions the nearest, and steering before pedals."""
+        side = ("right" in keys) - ("left" in keys)
+        push = ("up" in keys) - ("down" in keys)
+        if env.actions:
+            return nearest_action(env, Action(float(side), float(push > 0), float(push < 0)))
+        step = KEY_RATE * min(LONGEST_STEP_S, t_s - self._t_s if self._t_s is not None else 0.0)
+        self._t_s = t_s
+        self._steering, self._pedal = _towards(self._steering, side, step), _towards(self._pedal, push, step)
+        return Action(self._steering, max(0.0, self._pedal), max(0.0, -self._pedal))
+
+
+def _towards(value: float, target: int, step: float) -> float:
+    """``value`` moved towards ``target`` by ``step``; from the far side it starts at the middle."""
+    if value * target < 0:
+        value = 0.0
+    return min(value + step, target) if target > value else max(value - step, target)
+
+
+class RestartEpisode(Exception):  # noqa: N818 - a signal to the loop, no error
+    """A person wants the episode to begin again."""
+
+
+class HumanOverride(DriverWrapper):
+    """Lets a person who has taken over drive in the driver's stead, pause, and start over.
+
+    The driver is asked in either case: it must not lose the thread, and people want to see what it would do. Where
+    time passes by itself a pause brakes the car, and starting over makes the driver alone forget the drive.
+
+    Args:
+        driver: Who drives while nobody has taken over; None where a person is the only one.
+        control: What people at browsers want.
+    """
+
+    def __init__(self, driver: Driver | None, control: HumanControl) -> None:
+        super().__init__(driver if driver is not None else _Nobody())
+        self.control, self._alone = control, driver is None
+        self._keyboard: Keyboard | None = None
+        self._wanted = ControlState()
+        self._events: list[str] = []
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin an episode."""
+        super().reset(env)
+        self._env, self._keyboard = env, None
+
+    def before_decision(self) -> None:
+        """Ask what holds for the next decision; stands still while the drive is paused and time stands too.
+
+        Raises:
+            RestartEpisode: if a person starts over and the simulator can.
+        """
+        self._wanted = self.control.poll(wait=not self._env.realtime)
+        while self._wanted.reset:
+            if not self._env.realtime:
+                raise RestartEpisode
+            self.driver.reset(self._env)
+            self._wanted = self.control.poll(wait=False)
+        self._events += self._wanted.events
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The driver's action, or the person's with the driver's beside it."""
+        own = None if self._alone else self.driver.act(frame, info)
+        keys, t_s = self._wanted.keys, float(info["t_s"])
+        failed = getattr(self.driver, "failure", None) is not None
+        if keys is None or self._wanted.paused:
+            self._keyboard = None
+        if self._wanted.paused:
+            return nearest_action(self._env, HOLD_BRAKE)
+        # Where time passes by itself the safety stop has the last word, over people too.
+        if own is not None and (keys is None or (failed and self._env.realtime)):
+            return own
+        self._keyboard = self._keyboard or Keyboard()
+        action = self._keyboard.action(keys or (), t_s, self._env)
+        if own is not None and not self._env.actions and not PEDAL_KEYS & set(keys or ()):
+            # The pedals stay the speed controller's while no key for them is held.
+            action = replace(action, throttle=own.throttle, brake=own.brake)
+        # After the driver has failed there is nothing that it would do.
+        return replace(action, human=True, policy=None if failed else own)
+
+    def take_events(self) -> tuple[str, ...]:
+        """What people did since the last decision."""
+        events = (*self._events, *super().take_events())
+        self._events.clear()
+        return events
+
+    @property
+    def finished(self) -> bool:
+        """Whether a safety stop is over; not while a person drives."""
+        return super().finished and self._wanted.keys is None
+
+
+class _Nobody:
+    """In the place of a driver where a person is the only one."""
+
+    name = "keyboard"
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Nothing to forget."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """Never asked."""
+        raise RuntimeError("a person is the only driver")

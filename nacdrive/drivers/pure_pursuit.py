@@ -1,25 +1,35 @@
-"""A driver that reads the track instead of looking: pure pursuit on the centre line with five actions."""
+"""A driver that reads the track instead of looking: pure pursuit of a point on the middle of the road ahead.
+
+It is an upper reference of what is possible with the track known, and an expert to learn from. What it does depends on
+the present state of the environment alone; on CarRacing it also follows the car along the road, from ``reset`` on.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.envs.carracing.env import to_action
+from nacdrive.envs.base import Frame, Info
+from nacdrive.envs.carracing.env import ACTIONS, to_action
 
-NOTHING, RIGHT, LEFT, GAS, BRAKE = range(5)
+if TYPE_CHECKING:
+    from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+
+NOTHING, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
+
+TOP_SPEEDS_MPS = 5.0, 13.4
+"""Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
 
 
 @dataclass(frozen=True)
-class Pursuit:
-    """Parameters of the controller; lengths in units of the simulator, speeds in units per second."""
+class DiscretePursuit:
+    """Parameters for CarRacing's five actions; lengths in units of the simulator, speeds in units per second."""
 
     ahead: float = 9.3
     """Distance of the point that is steered at, when standing."""
@@ -39,38 +49,96 @@ class Pursuit:
     """Speed above the limit from which it brakes."""
 
 
-class PurePursuitExpert:
-    """Upper reference of what five actions can do with the track known, and a teacher for tests that must be quick."""
+@dataclass(frozen=True)
+class ContinuousPursuit:
+    """Parameters for steering and pedals on the built-in Udacity tracks, in metres and seconds."""
 
-    def __init__(self, pursuit: Pursuit | None = None, repeat: int = 4) -> None:
-        self.name = "geometric"
-        self.repeat = repeat
-        self.pursuit = pursuit or Pursuit()
+    ahead: float = 3.5
+    """Distance of the point that is steered at, when standing."""
+    ahead_s: float = 0.45
+    """Seconds of travel by which that point lies further away."""
+    grip: float = 7.0
+    """Sideways acceleration that bends are taken with, m/s²."""
+    braking: float = 5.0
+    """Deceleration with which bends are approached, m/s²."""
+    top_speed: float = 13.4
+    """Never faster than this: the simulator's own 30 mph."""
+    throttle_gain: float = 1.0
+    """Throttle per m/s below the wanted speed."""
+    brake_gain: float = 0.12
+    """Brake per m/s above it."""
 
-    def reset(self) -> None:
-        """Nothing to forget: it drives through ``new_episode(env)`` alone."""
 
-    def act(self, frame: NDArray[np.uint8]) -> Action:
-        """Refused: this expert reads the track, which no frame shows."""
-        raise UserError("the geometric expert reads the track: let it drive through new_episode(env).")
+class PurePursuit:
+    """Drives CarRacing and the built-in Udacity tracks, and says at any moment what it would do.
 
-    def new_episode(self, env: gymnasium.Env[Any, Any] | None = None) -> PurePursuitEpisode:
-        """Ride along in ``env`` (CarRacing, after its ``reset``)."""
-        if env is None:
-            raise UserError("the geometric expert reads the track: give new_episode the environment.")
+    Args:
+        parameters: Of the kind that fits the environment; the usual ones if not given.
+    """
+
+    name = "geometric"
+    repeat = 4
+    """Frames for which its actions are meant to be held."""
+
+    def __init__(self, parameters: DiscretePursuit | ContinuousPursuit | None = None) -> None:
+        self.parameters = parameters
+        self._controller: _Controller | None = None
+
+    def reset(self, env: Any) -> None:
+        """Begin the episode of ``env`` (it may be wrapped), which has just been reset.
+
+        Raises:
+            UserError: if it is neither CarRacing nor a built-in track.
+        """
         inner: Any = env.unwrapped
-        world = getattr(inner, "world", None)
-        world = world if hasattr(world, "track") else inner
-        if not hasattr(world, "track"):
-            raise UserError("the geometric expert knows CarRacing alone: give new_episode such an environment, reset.")
-        return PurePursuitEpisode(world, self.pursuit)
+        # Gymnasium's own CarRacing, or ours around it.
+        world = inner if hasattr(inner, "track") else getattr(inner, "world", None)
+        if hasattr(inner, "track_position"):
+            self._controller = _Continuous(inner, self._fitting(ContinuousPursuit, inner))
+        elif hasattr(world, "track"):
+            self._controller = _Discrete(world, self._fitting(DiscretePursuit, inner))
+        else:
+            name = getattr(inner, "name", type(inner).__name__)
+            raise UserError(
+                f"the geometric driver reads the track, and knows those of CarRacing and of udacity-track alone: "
+                f"let somebody else drive {name}."
+            )
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        """What pure pursuit does now; neither ``frame`` nor ``info`` is looked at.
+
+        Raises:
+            UserError: before ``reset``.
+        """
+        if self._controller is None:
+            raise UserError("the geometric driver reads the track: call reset(env) first.")
+        return self._controller.action()
+
+    def vary(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Drive with another top speed from the next ``reset`` on, so that recordings hold many; returns what
+        recordings shall say of it. For the built-in tracks.
+        """
+        top_speed = float(rng.uniform(*TOP_SPEEDS_MPS))
+        self.parameters = ContinuousPursuit(top_speed=top_speed)
+        return {"top_speed_mps": top_speed}
+
+    def _fitting(self, kind: type[Any], env: Any) -> Any:
+        if self.parameters is not None and not isinstance(self.parameters, kind):
+            name = getattr(env, "name", type(env).__name__)
+            raise UserError(f"{name} is driven with {kind.__name__}, and {type(self.parameters).__name__} was given.")
+        return self.parameters or kind()
 
 
-class PurePursuitEpisode:
-    """Pure pursuit on one lap."""
+class _Controller(Protocol):
+    def action(self) -> Action:
+        """What to do now."""
 
-    def __init__(self, world: Any, pursuit: Pursuit) -> None:
-        self.world, self.pursuit = world, pursuit
+
+class _Discrete:
+    """Pure pursuit on one lap of CarRacing; ``world`` is Gymnasium's environment."""
+
+    def __init__(self, world: Any, parameters: DiscretePursuit) -> None:
+        self.world, self.parameters = world, parameters
         self.line = np.array([point[2:4] for point in world.track])
         steps = np.roll(self.line, -1, axis=0) - self.line
         heading = np.arctan2(steps[:, 1], steps[:, 0])
@@ -80,9 +148,9 @@ class PurePursuitEpisode:
         self.curvature = np.abs(np.convolve(np.r_[turn[-1:], turn, turn[:1]], np.ones(3) / 3, "valid")) / self.spacing
         self.at = 0
 
-    def observe(self, frame: NDArray[np.uint8]) -> Action:
-        """What pure pursuit would do now; ``frame`` is not looked at."""
-        p, hull = self.pursuit, self.world.car.hull
+    def action(self) -> Action:
+        """One of the five actions."""
+        p, hull = self.parameters, self.world.car.hull
         x, y = hull.position
         speed = float(hull.linearVelocity.length)
         near = (self.at + np.arange(-10, 30)) % len(self.line)
@@ -101,3 +169,51 @@ class PurePursuitEpisode:
         if abs(bearing) > p.steer_from:
             return to_action(LEFT if bearing > 0 else RIGHT)
         return to_action(GAS if speed < limit else NOTHING)
+
+
+class _Continuous:
+    """Pure pursuit on a built-in track, with bends taken slowly; from any pose, without memory."""
+
+    def __init__(self, env: UdacityTrackEnv, parameters: ContinuousPursuit) -> None:
+        self.env, self.parameters = env, parameters
+        self.limits = self._speed_limits()
+
+    def action(self) -> Action:
+        """Steering -1 .. 1 (right is positive), throttle and brake 0 .. 1."""
+        p, car = self.parameters, self.env.car
+        # The limit a moment ahead: the car answers late.
+        ahead = round(0.2 * car.speed / self.env.track.spacing)
+        over = car.speed - float(self.limits[(self.env.track_position.index + ahead) % len(self.limits)])
+        throttle = min(1.0, max(0.0, -p.throttle_gain * over))
+        # Below 5 mph the simulator's brake pedal is its reverse gear.
+        brake = min(1.0, p.brake_gain * over) if over > 0.5 and car.speed > 3.0 else 0.0
+        return Action(self._steering(), throttle, brake)
+
+    def _steering(self) -> float:
+        """The steering that leads back to the middle of the road from the car's present pose, -1 .. 1."""
+        from nacdrive.envs.udacity_track.car import FULL_LOCK, WHEELBASE
+
+        car, position, p = self.env.car, self.env.track_position, self.parameters
+        reach = p.ahead + p.ahead_s * car.speed
+        # Far off the middle the point has to lie further ahead, or the car would cross the road at a steep angle.
+        reach = max(reach, 1.5 * abs(position.offset))
+        target, _ = self.env.track.at(position.s + reach)
+        # The rear axle follows the arc.
+        east, north = car.position[:2] - WHEELBASE / 2 * np.array((math.cos(car.heading), math.sin(car.heading)))
+        to_east, to_north = target[0] - east, target[1] - north
+        bearing = car.heading - math.atan2(to_north, to_east)
+        bearing = (bearing + math.pi) % (2 * math.pi) - math.pi
+        if abs(bearing) > math.pi / 2:
+            return math.copysign(1.0, bearing)
+        angle = math.atan2(2 * WHEELBASE * math.sin(bearing), math.hypot(to_east, to_north))
+        return max(-1.0, min(1.0, math.degrees(angle) / FULL_LOCK))
+
+    def _speed_limits(self) -> NDArray[np.float64]:
+        """The speed at every point from which all bends ahead can still be reached at theirs, m/s."""
+        p, track = self.parameters, self.env.track
+        limits: NDArray[np.float64] = np.sqrt(p.grip / np.maximum(np.abs(track.curvature), p.grip / p.top_speed**2))
+        for _ in range(2):
+            for index in range(len(limits) - 1, -1, -1):
+                following = limits[(index + 1) % len(limits)]
+                limits[index] = min(limits[index], math.sqrt(following**2 + 2 * p.braking * track.spacing))
+        return limits

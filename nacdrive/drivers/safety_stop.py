@@ -3,79 +3,122 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from nacdrive.common.action import Action
-from nacdrive.envs.carracing.env import ACTIONS, to_action
+from nacdrive.common.emergency_stop import EmergencyStop
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.discrete import nearest_action
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-NOTHING, RIGHT, LEFT, BRAKE = (ACTIONS.index(name) for name in ("nothing", "right", "left", "brake"))
-HOLD_DECISIONS = 2
-"""Decisions for which the last steering is held: a car in a bend must not be let go at once."""
-STRAIGHTEN_DECISIONS = 4
-"""Decisions over which a wheel that can be turned by degrees is then straightened."""
 STANDING_MPS = 0.5
 """Slower than this the car stands."""
-MOST_DECISIONS = {"choosing": 40, "steering": 150}
-"""The stop is over after so many decisions, whatever the speed says; a world with a wheel may take 50 a second."""
+LONGEST_STOP_S = 3.2
+"""The stop is over after this time, whatever the speed says."""
 
 
 class PolicyFailureError(Exception):
     """A decision that must not reach the car."""
 
 
-# torch raises RuntimeError (out of memory included); arrays of a wrong shape give ValueError or IndexError.
-# Ctrl-C, a mistake of the user's and a bug of the loop itself are not among them.
-POLICY_FAILURES = (PolicyFailureError, RuntimeError, ValueError, ArithmeticError, IndexError)
+def checked(action: Action, choices: int = 0) -> Action:
+    """``action`` itself if it can be carried out.
 
-
-def checked(action: Action) -> Action:
-    """``action`` itself if every number of it is finite.
+    Args:
+        action: What a driver decided.
+        choices: Number of discrete actions that there are; 0 where control is continuous.
 
     Raises:
-        PolicyFailureError: if one is not.
+        PolicyFailureError: if it is no action, a number is not finite or far out of range, or the choice is unknown.
     """
+    if not isinstance(action, Action):
+        raise PolicyFailureError(f"the driver gave no Action but {type(action).__name__}")
     numbers = {"steering": action.steering, "throttle": action.throttle, "brake": action.brake}
     bad = [name for name, value in numbers.items() if not math.isfinite(value)]
     if action.logits is not None and not np.isfinite(action.logits).all():
         bad.append("the scores of its actions")
     if bad:
         raise PolicyFailureError(f"the policy gave a number that is not finite for {', '.join(bad)}")
+    if choices and (action.choice is None or not 0 <= action.choice < choices):
+        raise PolicyFailureError(f"the driver chose action {action.choice}, and there are 0 to {choices - 1}")
     return action
 
 
-class SafetyStop:
-    """Takes over from a driver that failed."""
+class SafetyStop(DriverWrapper):
+    """Takes over from a driver that fails: an exception, a number that is not finite, an unknown choice.
 
-    def __init__(self, choosing: bool = True) -> None:
-        """``choosing``: whether the world takes one of CarRacing's actions rather than steering and throttle."""
-        self.reason: str | None = None
-        self.finished = False
-        self.choosing = choosing
-        self._last = to_action(NOTHING) if choosing else Action(0.0, 0.0, 0.0)
-        self._decisions = 0
+    In a simulator that waits for decisions the stop ends the episode; where time passes by itself the driver is asked
+    again with every frame and drives again as soon as it is sound. A mistake of the user's (``UserError``) and Ctrl-C
+    are no failures.
+    """
 
-    def remember(self, action: Action) -> Action:
-        """Note the last sound action, to hold its course."""
-        if self.choosing:
-            self._last = to_action(action.choice if action.choice in (RIGHT, LEFT) else NOTHING)
-        else:
-            self._last = Action(action.steering, 0.0, 0.0)
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._stop = EmergencyStop()
+        self._events: list[str] = []
+        self._finished = False
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin an episode."""
+        self._env, self._finished = env, False
+        self._stop.restart(0.0)
+        self._events.clear()
+        super().reset(env)
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The driver's action, or what the stop does."""
+        t_s = float(info["t_s"])
+        if self._stop.reason is None or self._env.realtime:
+            try:
+                action = checked(self.driver.act(frame, info), len(self._env.actions))
+            except UserError:
+                raise
+            except Exception as error:
+                self._fail(error, t_s)
+            else:
+                if self._stop.sound(self._course(action), t_s):
+                    self._events.append("sound decisions again: the policy drives")
+                return action
+        return self._emergency(t_s, info.get("speed_mps"))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the stop drives; None while it does not."""
+        return self._stop.reason
+
+    @property
+    def finished(self) -> bool:
+        """Whether the car stands, or has been braked long enough."""
+        return self._finished or super().finished
+
+    def take_events(self) -> tuple[str, ...]:
+        """What there is to say since the last decision."""
+        events = (*self._events, *super().take_events())
+        self._events.clear()
+        return events
+
+    def _fail(self, error: Exception, t_s: float) -> None:
+        kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
+        if self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s):
+            self._events.append(f"safety stop: {self._stop.reason}")
+
+    def _course(self, action: Action) -> Action:
+        """What is held of an action: its steering; of a discrete one only where it does nothing but steer."""
+        if self._env.actions and (action.throttle or action.brake):
+            return replace(action, steering=0.0)
         return action
 
-    def begin(self, error: BaseException) -> None:
-        """Start the stop; ``error`` says why."""
-        kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
-        self.reason = f"{kind}{' '.join(str(error).split())[:300]}"
-
-    def action(self, speed_mps: float | None) -> Action:
-        """Next action of the stop; ``finished`` turns true with the last one."""
-        self._decisions += 1
-        if self._decisions <= HOLD_DECISIONS:
-            return self._last
-        standing = speed_mps is not None and speed_mps < STANDING_MPS
-        self.finished = standing or self._decisions >= MOST_DECISIONS["choosing" if self.choosing else "steering"]
-        if self.choosing:
-            return to_action(BRAKE)
-        share = max(0.0, 1 - (self._decisions - HOLD_DECISIONS) / STRAIGHTEN_DECISIONS)
-        return Action(self._last.steering * share, 0.0, 1.0)
+    def _emergency(self, t_s: float, speed_mps: float | None) -> Action:
+        if not self._env.realtime:
+            standing = speed_mps is not None and speed_mps < STANDING_MPS
+            since = t_s - self._stop.began_s
+            # While the course is held, a car that stands has only just been started.
+            self._finished = (standing and self._stop.action(t_s).brake > 0) or since >= LONGEST_STOP_S
+        action = self._stop.action(t_s)
+        # One discrete action at a time: braking comes before straightening.
+        return nearest_action(
+            self._env, replace(action, steering=0.0) if self._env.actions and action.brake else action
+        )

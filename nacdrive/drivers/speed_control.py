@@ -1,6 +1,12 @@
-"""Keeps a car at a speed: a PI controller on throttle and brake."""
+"""Keeps a car at a speed: a PI controller on throttle and brake, beside whoever steers."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 KP = 0.35
 """Throttle per m/s of missing speed: 3 m/s below the target is full throttle."""
@@ -11,6 +17,8 @@ BRAKE = 0.08
 MARGIN_MPS = 0.7
 """Excess that coasting takes care of."""
 LONGEST_STEP_S = 0.2
+BLIND_M = 4.0
+"""Metres that a car may go between two decisions: a policy that takes long is driven slowly."""
 
 
 class SpeedController:
@@ -30,9 +38,15 @@ class SpeedController:
         self._integral = 0.0
         self._t_s: float | None = None
 
-    def pedals(self, speed_mps: float, t_s: float, steering: float = 0.0) -> tuple[float, float]:
-        """Throttle and brake, each 0 .. 1, at the time ``t_s``; ``steering`` (-1 .. 1) tells of a bend."""
-        error = self.target_mps * (1 - self.bend * min(1.0, abs(steering))) - speed_mps
+    def pedals(
+        self, speed_mps: float, t_s: float, steering: float = 0.0, limit_mps: float = float("inf")
+    ) -> tuple[float, float]:
+        """Throttle and brake, each 0 .. 1, at the time ``t_s``.
+
+        ``steering`` (-1 .. 1) tells of a bend; ``limit_mps`` is a further bound on the speed at this moment.
+        """
+        target = min(self.target_mps * (1 - self.bend * min(1.0, abs(steering))), limit_mps)
+        error = target - speed_mps
         step_s = 0.0 if self._t_s is None else min(max(t_s - self._t_s, 0.0), LONGEST_STEP_S)
         self._t_s = t_s
         wanted = KP * error + self._integral
@@ -41,3 +55,41 @@ class SpeedController:
             self._integral = min(1.0, max(-1.0, self._integral + KI * error * step_s))
         excess = -error - MARGIN_MPS
         return min(1.0, max(0.0, wanted)), min(1.0, max(0.0, BRAKE * excess)) if wanted <= 0 else 0.0
+
+
+class SpeedControl(DriverWrapper):
+    """Lets another driver steer and holds the speed; a speed that is unknown counts as 0.
+
+    Args:
+        driver: Who steers.
+        controller: Gives throttle and brake.
+    """
+
+    def __init__(self, driver: Driver, controller: SpeedController) -> None:
+        super().__init__(driver)
+        self.controller = controller
+        self._realtime, self._decision_s, self._last_s = False, 0.0, 0.0
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Forget the drive before."""
+        super().reset(env)
+        self.controller.reset()
+        self._realtime, self._decision_s = env.realtime, 0.0
+        self._last_s = 0.0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The driver's steering with the controller's pedals."""
+        action = self.driver.act(frame, info)
+        t_s = float(info["t_s"])
+        throttle, brake = self.controller.pedals(
+            info.get("speed_mps") or 0.0, t_s, action.steering, self._speed_limit(t_s)
+        )
+        return replace(action, throttle=throttle, brake=brake)
+
+    def _speed_limit(self, t_s: float) -> float:
+        """Where time passes by itself, a driver that decides rarely goes slowly: ``BLIND_M`` between two decisions."""
+        gap_s, self._last_s = t_s - self._last_s, t_s
+        if not self._realtime:
+            return float("inf")
+        self._decision_s += 0.2 * (min(gap_s, 5.0) - self._decision_s)
+        return BLIND_M / max(self._decision_s, 1e-3)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.envs.base import Info
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,41 @@ class Tick:
     """Speed in metres per second at the frame's time."""
     lane_offset_m: float | None = None
     """Metres from the middle of the road at the frame's time, right is positive; None where the world does not say."""
+    x_m: float | None = None
+    """Place of the car at the frame's time, metres to the east; None where the world does not say."""
+    y_m: float | None = None
+    """The same, metres to the north."""
+    heading_rad: float | None = None
+    """Direction of the car, counter-clockwise from east."""
+    progress: float | None = None
+    """Laps driven, as a fraction (of CarRacing: the share of the tiles); None where the world does not say."""
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
     """Time between decisions in the simulator: a later decision is a missed tick."""
-    person: bool = False
+    held: bool = False
+    """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
+    human: bool = False
     """Whether a person is at the wheel."""
     policy: Action | None = None
     """What the policy would have done, where a person drives in its stead."""
     expert: Action | None = None
     """What the expert would have done, where one rides along."""
     neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """Named neuron states of the sequence layer (phi, omega, weights, ...); empty where not asked for."""
+    """Named neuron states of the sequence layer (phi, omega, weights, ...), and ``frame_t_s``: when the frames of the
+    window were taken. Empty where not asked for."""
     saliency: NDArray[np.float32] | None = None
     """Where the policy looked, [height, width] in 0 .. 1; None where not asked for."""
     events: tuple[str, ...] = ()
     """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
     done: bool = False
     """True at the last step of an episode."""
+    failure: str | None = None
+    """Why a safety stop drives; None while it does not."""
+    info: Info = field(default_factory=lambda: Info())
+    """All that the environment said with the frame."""
+    next_info: Info = field(default_factory=lambda: Info())
+    """What it said after the decision was carried out."""
 
 
 Listener = Callable[[Tick], None]

@@ -1,14 +1,19 @@
-"""A worse camera than the true one: noise, blackouts, delay, brightness. Only the policy looks through it."""
+"""A worse camera than the true one: noise, blackouts, delay, brightness; experts that ride along see the true one."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Any, SupportsFloat
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.envs.base import DrivingEnv, Frame
 
 
 @dataclass(frozen=True)
@@ -26,14 +31,14 @@ class CameraNoise:
     """Factor on all pixels, clipped to white: 0.5 is dusk, 1.5 is glare, 1 changes nothing."""
 
     def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise UserError(f"--noise {self.noise} is negative: give a share of full scale, such as 0.1.")
+        if not 0 <= self.noise < math.inf:
+            raise UserError(f"--noise {self.noise} is no strength: give a share of full scale, such as 0.1.")
         if not 0 <= self.blackout <= 1:
             raise UserError(f"--blackout {self.blackout} is no probability: give a number from 0 to 1.")
         if self.delay_steps < 0:
             raise UserError(f"--delay-steps {self.delay_steps} is negative: give a number of decisions, such as 2.")
-        if self.brightness < 0:
-            raise UserError(f"--brightness {self.brightness} is negative: give a factor, such as 0.7.")
+        if not 0 <= self.brightness < math.inf:
+            raise UserError(f"--brightness {self.brightness} is no factor: give a factor, such as 0.7.")
 
     @property
     def active(self) -> bool:
@@ -60,12 +65,12 @@ class Camera:
         self.disturbance = disturbance
         self.reset(0)
 
-    def reset(self, seed: int) -> None:
-        """Start an episode on the track of ``seed``."""
-        self._random = np.random.default_rng((seed, 0xCA3E7A))
-        self._late: deque[NDArray[np.uint8]] = deque(maxlen=self.disturbance.delay_steps + 1)
+    def reset(self, seed: int | None) -> None:
+        """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
+        self._random = np.random.default_rng(None if seed is None else (seed, 0xCA3E7A))
+        self._late: deque[Frame] = deque(maxlen=self.disturbance.delay_steps + 1)
 
-    def __call__(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def __call__(self, frame: Frame) -> Frame:
         """The disturbed frame; ``frame`` itself is left as it is."""
         d = self.disturbance
         self._late.append(frame)
@@ -80,3 +85,51 @@ class Camera:
         if d.noise:
             picture += self._random.standard_normal(seen.shape, dtype=np.float32) * (d.noise * 255)
         return np.asarray(np.clip(np.rint(picture), 0, 255), dtype=np.uint8)
+
+
+class NoisyCamera(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
+    """A driving environment seen through a worse camera; the same seed of ``reset`` gives the same disturbance.
+
+    Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
+    All else is the environment's own; its own attributes (``car``, ``world``, ...) are reached through this too.
+    """
+
+    env: DrivingEnv
+
+    def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
+        super().__init__(env)
+        self.camera = Camera(noise)
+        self.name, self.actions, self.step_s, self.realtime = env.name, env.actions, env.step_s, env.realtime
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
+        self.camera.reset(seed)
+        frame, info = self.env.reset(seed=seed, options=options)
+        return self.camera(frame), {**info, "clean_frame": frame}
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        """Carry out one decision; see ``DrivingEnv.step``."""
+        frame, reward, terminated, truncated, info = self.env.step(action)
+        return self.camera(frame), reward, terminated, truncated, {**info, "clean_frame": frame}
+
+    def native_action(self, action: Action) -> Any:
+        """See ``DrivingEnv``."""
+        return self.env.native_action(action)
+
+    def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
+        """See ``DrivingEnv``."""
+        return self.env.action_of(choice, logits)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``DrivingEnv``."""
+        return self.env.metrics()
+
+    def episode_meta(self) -> dict[str, Any]:
+        """See ``DrivingEnv``."""
+        return self.env.episode_meta()
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not known here is asked of the environment."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)

@@ -12,7 +12,7 @@ from nacdrive.common.runs import plain
 class PolicyConfig:
     """Architecture of a policy that looks at frames (paper, Table 4; the defaults are those of CarRacing).
 
-    With ``actions`` it chooses among a few, without it steers continuously.
+    With ``actions`` it chooses among a few, without it steers continuously and may hold the pedal too.
     """
 
     task: str
@@ -20,7 +20,7 @@ class PolicyConfig:
     model: str
     """Registered name of the sequence layer, such as ``nac-steady``."""
     actions: tuple[tuple[float, float, float], ...]
-    """Steering (-1 left .. 1 right), throttle (0 .. 1) and brake (0 .. 1) of each choice; empty: steering alone."""
+    """Steering (-1 left .. 1 right), throttle (0 .. 1) and brake (0 .. 1) of each choice; empty: continuous control."""
     window: int = 1
     """Frames that a decision may depend on, the present one included; 1 is the paper's form."""
     repeat: int = 4
@@ -57,11 +57,18 @@ class PolicyConfig:
     """Width of the dense layer before the scores."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the sequence layer, such as ``topk``, ``sparsity`` or ``seed``."""
+    pedal: bool = False
+    """Whether a policy without ``actions`` also gives throttle minus brake; if not, its speed is held by others."""
 
     @property
     def continuous(self) -> bool:
         """Whether the policy steers continuously."""
         return not self.actions
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the network gives per frame: a score per action, or steering and perhaps the pedal."""
+        return len(self.actions) or 1 + self.pedal
 
     @property
     def preprocessed(self) -> bool:

@@ -37,7 +37,7 @@ class DrivingNetwork(nn.Module):
             config.model, config.d_model, config.num_heads, config.window, in_features=features, **options
         )
         self.head = nn.Sequential(
-            nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, len(config.actions) or 1)
+            nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
         )
 
     @property
@@ -47,7 +47,8 @@ class DrivingNetwork(nn.Module):
 
     def rivals(self, outputs: Tensor) -> Tensor:
         """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""
-        return torch.cat([outputs, -outputs], dim=-1) if self.config.continuous else outputs
+        steering = outputs[..., :1]
+        return torch.cat([steering, -steering], dim=-1) if self.config.continuous else outputs
 
     def features(self, frames: Tensor) -> Tensor:
         """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features].
@@ -72,7 +73,7 @@ class DrivingNetwork(nn.Module):
             padding: [B, T], True where a frame is padding.
 
         Returns:
-            [B, T, actions], or [B, T, 1] without actions.
+            [B, T, actions]; without actions [B, T, 1], or [B, T, 2] with a pedal (throttle minus brake).
         """
         B, T = frames.shape[:2]
         x = self.features(frames.flatten(0, 1)).view(B, T, -1)

@@ -81,7 +81,8 @@ class Policy:
             speed_mps: not used by this network.
 
         Returns:
-            The action chosen; or the steering, with throttle and brake left at 0 to whoever holds the speed.
+            The action chosen; or the steering, with the pedal of a network that gives one; if not, throttle and brake
+            are left at 0 to whoever holds the speed.
 
         Raises:
             ValueError: if the frame has another shape than those the policy was trained on.
@@ -96,7 +97,8 @@ class Policy:
         self._recent.append((frame, t_s, features))
         self._scores = logits
         if self.config.continuous:
-            return Action(float(np.clip(logits[0], -1.0, 1.0)), 0.0, 0.0)
+            steering, pedal = (*np.clip(logits, -1.0, 1.0).tolist(), 0.0)[:2]
+            return Action(steering, max(0.0, pedal), max(0.0, -pedal))
         choice = int(logits.argmax())
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)
@@ -113,14 +115,16 @@ class Policy:
         """Named neuron states of the last decision; empty before the first, and for layers without any.
 
         Of NAC: ``phi``, ``omega``, ``t``, ``logits``, ``weights`` [heads, keys], ``q`` [heads, d_head], ``k``, ``v``
-        [heads, keys, d_head], ``inter`` and ``command`` [heads, keys, neurons]; keys in the order of time.
+        [heads, keys, d_head], ``inter`` and ``command`` [heads, keys, neurons]; keys in the order of time. Beside them
+        ``frame_t_s`` [keys]: when the frames of the window were taken.
         """
         if not self._recent:
             return {}
         x = torch.cat([features for _, _, features in self._recent]).unsqueeze(0)
         t = torch.tensor([[t_s for _, t_s, _ in self._recent]], device=self.device)
         states = self.network.sequence.neuron_states(x, t)
-        return {key: value.float().cpu().numpy() for key, value in states.items()}
+        found = {key: value.float().cpu().numpy() for key, value in states.items()}
+        return {**found, "frame_t_s": t[0].float().cpu().numpy()} if found else {}
 
     def circuit(self) -> dict[str, Any] | None:
         """The wiring of the sequence layer as plain JSON; None for layers without one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,20 @@ import torch
 from stable_baselines3 import PPO
 
 from nacdrive.common.errors import UserError
+from nacdrive.drivers import ppo_network
 from nacdrive.drivers.ppo_file import actor_tensors, save_policy
-from nacdrive.drivers.ppo_network import PolicyNet
-from nacdrive.drivers.ppo_preprocess import SIDE, STACK
+from nacdrive.drivers.ppo_network import SIDE, STACK, PolicyNet
+from nacdrive.rl import config, sb3_policy, training_env, vec_env
+
+OLD_MODULES = {
+    "nacdrive.experts": sys.modules[__package__],
+    "nacdrive.experts.sb3_policy": sb3_policy,
+    "nacdrive.experts.ppo_config": config,
+    "nacdrive.experts.network": ppo_network,
+    "nacdrive.experts.training_lap": training_env,
+    "nacdrive.experts.workers": vec_env,
+}
+"""Where zips of older versions, the shipped one among them, look for what they pickled."""
 
 
 def load_sb3(path: Path) -> PPO:
@@ -36,6 +48,8 @@ def load_sb3(path: Path) -> PPO:
             f"{path} was trained on another environment: it sees {list(seen)}, "
             f"and the expert for CarRacing sees {[STACK, SIDE, SIDE]}."
         )
+    for name, module in OLD_MODULES.items():
+        sys.modules.setdefault(name, module)
     try:
         model = PPO.load(path, device="cpu")
     except (

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,18 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, result_folder, write_json
-from nacdrive.common.runs import plain, run_record, seed_everything
+from nacdrive.common.files import atomic_path, read_json, result_folder, write_json
+from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.drivers.ppo_file import actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.drivers.ppo_network import PolicyNet
+from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
-from nacdrive.rl.config import PpoConfig
+from nacdrive.rl.config import PpoConfig, renamed
 from nacdrive.rl.sb3_policy import VisionExtractor
 from nacdrive.rl.vec_env import SharedMemoryVecEnv
-from nacdrive.rollout.laps import drive_laps
+from nacdrive.rollout.rollout import rollout
 from nacdrive.viz.training_curve import draw_curve
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
@@ -63,13 +65,18 @@ def train(
     Raises:
         UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker.
     """
-    out = result_folder(out, resume=resume, overwrite=overwrite)
-    state = read_checkpoint(out / CHECKPOINT) if resume else None
     settings = json.loads(json.dumps(plain(config)))
+    # A run that was stopped before its first checkpoint begins anew.
+    started = resume and (out / RUN).is_file() and not (out / CHECKPOINT).exists()
+    state = read_checkpoint(out / CHECKPOINT) if resume and not started else None
     if state is not None:
         refuse_other_settings(settings, state["config"], out)
-    else:
-        write_json(out / "run.json", run_record(config))
+    elif started:
+        refuse_other_settings(settings, read_json(out / RUN)["config"], out)
+    out = result_folder(out, resume=resume, overwrite=overwrite)
+    if state is None:
+        (out / LOG).unlink(missing_ok=True)
+        write_json(out / RUN, run_record(config))
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     seed_everything(config.seed)
@@ -107,13 +114,13 @@ def build(config: PpoConfig, laps: SharedMemoryVecEnv) -> PPO:
         learning_rate=config.lr_at,
         n_steps=config.n_steps,
         batch_size=config.batch_size,
-        n_epochs=config.epochs,
+        n_epochs=config.n_epochs,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
-        clip_range=config.clip,
-        ent_coef=config.entropy[0],
-        vf_coef=config.value_weight,
-        max_grad_norm=config.gradient_norm,
+        clip_range=config.clip_range,
+        ent_coef=config.ent_coef[0],
+        vf_coef=config.vf_coef,
+        max_grad_norm=config.max_grad_norm,
         target_kl=config.target_kl,
         seed=None,
         device=config.device,
@@ -137,9 +144,20 @@ def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
         model.save(file)
 
 
+def lap_return(expert: PpoExpert) -> Callable[[int], float]:
+    """A function: seed of a track -> return of ``expert`` in the official environment."""
+    env = make_carracing(repeat=expert.repeat, continuous=expert.continuous)
+
+    def drive(seed: int) -> float:
+        *_, last = rollout(env, expert, seed)
+        return last.episode_return
+
+    return drive
+
+
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
     """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free = {"device", "workers", "checkpoint_every_s"}
+    free, then = {"device", "workers", "checkpoint_every_s"}, renamed(then)
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
         told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
@@ -178,7 +196,12 @@ class TrainingCallback(BaseCallback):
     def lines(self) -> list[dict[str, Any]]:
         """The log so far."""
         path = self.out / LOG
-        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+        found = []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+            # A crash may tear the last line.
+            with suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+        return found
 
     def _on_training_start(self) -> None:
         self.started = self.saved = self.reported = time.monotonic()
@@ -221,14 +244,15 @@ class TrainingCallback(BaseCallback):
         self._after_update(last=True)
 
     def _after_update(self, last: bool = False) -> None:
-        keep = self.config.average
+        keep = self.config.ema_decay
         for name, value in actor_tensors(self.model.policy).items():
             self.average[name].mul_(keep).add_(value.detach(), alpha=1 - keep)
         rollout = self.config.n_envs * self.config.n_steps
         due = self.num_timesteps // self.config.eval_every != (self.num_timesteps - rollout) // self.config.eval_every
         evaluation = self._evaluate() if due or last else None
         self._log(evaluation)
-        if last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
+        first = not (self.out / CHECKPOINT).exists()
+        if first or last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
             write_checkpoint(
                 self.out / CHECKPOINT,
                 self.ppo,
@@ -261,7 +285,7 @@ class TrainingCallback(BaseCallback):
         seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
         policy = self.policy()
-        returns = [lap.total for lap in drive_laps(PpoExpert(policy, repeat=self.config.repeat), seeds)]
+        returns = list(map(lap_return(PpoExpert(policy, repeat=self.config.repeat)), seeds))
         found = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),

@@ -8,30 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.drivers.ppo_preprocess import FrameStack
+from nacdrive.drivers.ppo import split_pedal
+from nacdrive.drivers.ppo_network import FrameStack
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.seeds import EXPERT_TRAINING
+from nacdrive.rl.config import Shaping
 
 MAX_FRAMES = 1000
 REWARD_SCALE = 0.01
 NEARLY_ALL = 0.95
 """Share of visited tiles from which a stall no longer counts as a failure."""
-
-
-@dataclass(frozen=True)
-class Shaping:
-    """What training adds to the environment's reward; rewards in the environment's own units."""
-
-    grass: float = 0.8
-    """Taken off per frame when all wheels are on grass, in proportion below that."""
-    missed_tile: float = 5.0
-    """Taken off for each tile left behind without a visit: one missed tile costs the end of the lap."""
-    speed: float = 0.0
-    """Taken off per frame and unit of speed above ``speed_limit``: the value of speed is over-estimated."""
-    speed_limit: float = 62.0
-    """Units per second."""
-    patience: int = 25
-    """Decisions without a new tile that end the episode."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +65,7 @@ class TrainingEnv:
         env, shaping = self.env, self.shaping
         action = action.tolist() if isinstance(action, np.ndarray) else int(action)
         self.actions.append(action)
-        given: Any = pedals(action) if self.continuous else action
+        given: Any = split_pedal(action) if self.continuous else action
         before = env.tile_visited_count
         reward, finished, left_field = 0.0, False, False
         for _ in range(self.repeat):
@@ -123,9 +109,3 @@ class TrainingEnv:
         for action in state["actions"]:
             stack, _ = self.step(np.asarray(action) if self.continuous else action)
         return stack
-
-
-def pedals(action: Any) -> NDArray[np.float64]:
-    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero."""
-    steering, pedal = (float(np.clip(value, -1, 1)) for value in action)
-    return np.array([steering, max(pedal, 0.0), max(-pedal, 0.0)])

@@ -13,12 +13,13 @@ from torch import Tensor
 from nacdrive.common.runs import seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.models import Policy
-from nacdrive.tasks.base import Sample
-from nacdrive.tasks.udacity import TASK, center_alone, with_sides
-from nacdrive.tasks.udacity_blocks import blocks_of, folds, part
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.splits import block_folds, blocks_of, slice_sample
+from nacdrive.tasks.udacity import Udacity, center_alone, with_sides
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 
+TASK = Udacity()
 Errors = dict[str, float]
 """``mse`` and ``mae`` of one block, and the same of predicting zero or a mean."""
 
@@ -50,7 +51,7 @@ def cross_validate(
     With ``vision`` every network begins with the convolutions of that policy, which must not know ``samples``.
     """
     result = []
-    for number, (train, test) in enumerate(folds(samples)):
+    for number, (train, test) in enumerate(block_folds(samples)):
         seed_everything(config.seed)
         policy = Policy.new(TASK.policy_config(model, window, samples), model)
         if vision is not None:
@@ -71,7 +72,9 @@ def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
     with torch.inference_mode():
         for start in range(0, len(sample), piece):
             first = max(0, start - before)
-            stretch = {name: x.to(policy.device) for name, x in part(sample, first, start + piece).fields.items()}
+            stretch = {
+                name: x.to(policy.device) for name, x in slice_sample(sample, first, start + piece).fields.items()
+            }
             steering = network(stretch["frames"][None], stretch["t"][None])[0, start - first :, 0]
             out.append(steering.float().clamp(-1, 1).cpu())
     return torch.cat(out)

@@ -1,21 +1,20 @@
-"""The closed loop of one episode: frame -> policy -> action -> simulator, one Tick per decision."""
+"""The closed loop, and the only one: frame -> driver -> action -> environment, one ``Tick`` per decision."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nacdrive.drivers.commands import command
-from nacdrive.drivers.human import Control, ControlState
-from nacdrive.drivers.roles import Driver, Frame, Observer, Saliency, World
-from nacdrive.drivers.seat import Seat
-from nacdrive.drivers.tick import Listener, Tick
-from nacdrive.envs.camera_noise import Camera
-from nacdrive.rollout.metrics import Episode, EpisodeResult, off_road
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Driver", "Frame", "Observer", "Saliency", "World", "drive_episode", "ending"]
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, Saliency
+from nacdrive.drivers.human import RestartEpisode
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 
 class RealTimeClock:
@@ -35,157 +34,146 @@ class RealTimeClock:
 
 @dataclass(frozen=True)
 class Probes:
-    """What is read out of a driver's head for those who watch, and how often."""
+    """What is read out of a policy for those who watch, and how often."""
 
+    neurons: Callable[[], Mapping[str, NDArray[np.float32]]] | None = None
+    """Named neuron states of the last decision."""
     neurons_every: int = 0
-    """Decisions between two readings of the neuron states; 0 never."""
+    """Decisions between two readings of them; 0 never."""
     saliency: Saliency | None = None
-    """Says where the driver looks."""
+    """Says where the policy looks."""
     saliency_every: int = 1
     """Decisions between two such looks."""
     watched: Callable[[], bool] = lambda: True
     """Whether anybody is there to see it: if not, nothing is read."""
 
-    def into(self, driver: Driver | None, frame: Frame, step: int) -> dict[str, Any]:
-        """``neurons`` and ``saliency`` of a Tick, right after the driver's decision on ``frame``."""
+    def read(self, frame: Frame, step: int) -> dict[str, Any]:
+        """``neurons`` and ``saliency`` of a Tick, right after the decision on ``frame``."""
         found: dict[str, Any] = {}
-        if driver is None or not self.watched():
+        if not self.watched():
             return found
-        if self.neurons_every and step % self.neurons_every == 0:
-            found["neurons"] = driver.neurons()
+        if self.neurons is not None and self.neurons_every and step % self.neurons_every == 0:
+            found["neurons"] = self.neurons()
         if self.saliency is not None and step % self.saliency_every == 0:
             found["saliency"] = self.saliency(frame)
         return found
 
 
-def drive_episode(
-    world: World,
-    driver: Driver | None,
+def rollout(
+    env: DrivingEnv,
+    driver: Driver,
     seed: int,
     *,
     episode: int = 0,
-    listeners: Iterable[Listener] = (),
-    expert: Callable[[Any], Observer] | None = None,
-    camera: Camera | None = None,
+    options: dict[str, Any] | None = None,
+    expert: Driver | None = None,
+    probes: Probes | None = None,
     realtime: bool = False,
-    neurons_every: int = 0,
-    saliency: Saliency | None = None,
-    saliency_every: int = 1,
-    watched: Callable[[], bool] = lambda: True,
-    control: Control | None = None,
-) -> EpisodeResult:
-    """Drive the track of ``seed`` from start to end and tell every listener of each decision.
+) -> Iterator[Tick]:
+    """Drive the episode of ``seed`` from start to end and yield every decision after it was carried out.
 
-    ``expert`` begins an expert's episode once the track stands; it sees the true frames, the driver sees them through
-    ``camera``. ``neurons_every`` asks for the neuron states at every so many decisions, 0 never; they and ``saliency``
-    are read only while ``watched`` says that somebody looks. A driver that fails (an exception, a number that is not
-    finite) is replaced by a safety stop, which ends the episode. ``control`` is asked before every decision whether a
-    person pauses, starts over or has taken the wheel; the result is that of the last start. ``driver`` is None where
-    a person is the only one.
+    Leaving the iterator early ends the episode; one that a person starts over begins again at step 0.
+
+    Args:
+        env: What is driven.
+        driver: Who decides.
+        seed: Seed of the episode.
+        episode: Its number in this run, from 0, for the Ticks.
+        options: Handed to ``env.reset``.
+        expert: Rides along: it sees every frame as it was taken, and its action reaches the driver as
+            ``info["expert_action"]``.
+        probes: What to read of the driver's inside.
+        realtime: Keep pace with the wall clock, for people who watch; an environment whose time passes by itself
+            does so anyway.
     """
-    listeners = tuple(listeners)
-    insight = Probes(neurons_every, saliency, saliency_every, watched)
     while True:
-        run = Run(world, driver, seed, episode, expert, camera, insight)
-        pace = RealTimeClock()
-        while not run.done:
-            orders = control.poll() if control else ControlState()
-            if orders.reset:
-                break
-            tick = run.decide(orders)
-            for listener in listeners:
-                listener(tick)
-            if realtime:
-                pace.wait_until(run.t_s)
-        else:
-            return run.result()
+        try:
+            yield from _episode(env, driver, seed, episode, options, expert, probes, realtime and not env.realtime)
+        except RestartEpisode:
+            continue
+        return
 
 
-class Run:
-    """One start of an episode, decision by decision."""
+def _episode(
+    env: DrivingEnv,
+    driver: Driver,
+    seed: int,
+    episode: int,
+    options: dict[str, Any] | None,
+    expert: Driver | None,
+    probes: Probes | None,
+    paced: bool,
+) -> Iterator[Tick]:
+    frame, info = env.reset(seed=seed, options=options)
+    driver.reset(env)
+    if expert is not None:
+        expert.reset(env)
+    clock = RealTimeClock()
+    before_decision: Callable[[], None] | None = getattr(driver, "before_decision", None)
+    take_events: Callable[[], tuple[str, ...]] = getattr(driver, "take_events", tuple)
+    total, step, done = 0.0, 0, False
+    while not done:
+        if before_decision is not None:
+            before_decision()
+        advice = _advice(expert, frame, info)
+        seen = info
+        if advice is not None:
+            seen = info.copy()
+            seen["expert_action"] = advice
+        began = time.perf_counter()
+        action = driver.act(frame, seen)
+        decision_ms = (time.perf_counter() - began) * 1e3
+        failure: str | None = getattr(driver, "failure", None)
+        inside = probes.read(frame, step) if probes is not None and failure is None else {}
 
-    def __init__(
-        self,
-        world: World,
-        driver: Driver | None,
-        seed: int,
-        episode: int,
-        expert: Callable[[Any], Observer] | None,
-        camera: Camera | None,
-        insight: Probes,
-    ) -> None:
-        self.world, self.seed, self.episode, self.camera, self.insight = world, seed, episode, camera, insight
-        self.frame, self.info = world.reset(seed=seed)
-        if driver:
-            driver.reset()
-        self.observer = expert(world) if expert else None
-        if camera:
-            camera.reset(seed)
-        self.seat = Seat(driver, world.action_space)
-        self.sum = Episode()
-        self.step, self.done = 0, False
-
-    @property
-    def t_s(self) -> float:
-        """Simulated seconds driven."""
-        return float(self.info["t_s"])
-
-    def decide(self, orders: ControlState) -> Tick:
-        """Take one decision, carry it out, and say what came of it."""
-        before, t_s, speed = self.info, self.t_s, self.info.get("speed_mps")
-        seen = self.camera(self.frame) if self.camera else self.frame
-        advice = self.observer.observe(self.frame) if self.observer else None
-        made = self.seat.decide(seen, t_s, speed, orders.keys)
-        sound = self.seat.stop.reason is None
-        insight = self.insight.into(self.seat.driver, seen, self.step) if sound else {}
-
-        asked = command(self.world.action_space, made.action)
-        self.frame, reward, terminated, truncated, self.info = self.world.step(asked)
-        self.sum.total += float(reward)
-        self.done = terminated or truncated or self.seat.stop.finished
-        events = ["started"] * (self.step == 0) + [*orders.events, *made.events, *happened(before, self.info)]
-        if self.done:
-            events.append(ending(self.info, terminated=terminated, stopped=not sound))
-        tick = Tick(
-            episode=self.episode,
-            seed=self.seed,
-            step=self.step,
+        next_frame, reward, terminated, truncated, next_info = env.step(action)
+        total += float(reward)
+        stopped = bool(getattr(driver, "finished", False))
+        done = bool(terminated or truncated or stopped)
+        events = ["started"] * (step == 0) + [*take_events(), *next_info.get("events", ())]
+        if done:
+            events = _with_ending(events, next_info, terminated=terminated, stopped=failure is not None)
+        t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
+        yield Tick(
+            episode=episode,
+            seed=seed,
+            step=step,
             t_s=t_s,
-            frame=seen,
-            action=made.action,
+            frame=frame,
+            action=action,
             reward=float(reward),
-            episode_return=self.sum.total,
-            speed_mps=speed,
-            lane_offset_m=before.get("lane_offset_m"),
-            decision_ms=made.took_ms,
-            budget_ms=(self.t_s - t_s) * 1e3,
-            person=made.person,
-            policy=made.policy,
+            episode_return=total,
+            speed_mps=info.get("speed_mps"),
+            lane_offset_m=info.get("lane_offset_m"),
+            x_m=info.get("x_m"),
+            y_m=info.get("y_m"),
+            heading_rad=info.get("heading_rad"),
+            progress=info.get("progress"),
+            decision_ms=decision_ms,
+            budget_ms=(next_t_s - t_s) * 1e3,
+            held=bool(getattr(driver, "held", False)) and failure is None,
+            human=action.human,
+            policy=action.policy,
             expert=advice,
             events=tuple(events),
-            done=self.done,
-            **insight,
+            done=done,
+            failure=failure,
+            info=info,
+            next_info=next_info,
+            **inside,
         )
-        self.sum.note(tick, self.info)
-        self.step += 1
-        return tick
-
-    def result(self) -> EpisodeResult:
-        """What came of it."""
-        return self.sum.result(self.episode, self.seed, self.info, self.seat.stop.reason)
+        if paced:
+            clock.wait_until(next_t_s)
+        frame, info, step = next_frame, next_info, step + 1
 
 
-def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What the simulator's word before and after a decision tells together."""
-    events = ["off road"] if off_road(after) and not off_road(before) else []
-    events += ["intervention: put back on the road"] * bool(after.get("put_back", False))
-    return events + ["lap finished"] * (after.get("laps", 0) > before.get("laps", 0))
+def _advice(expert: Driver | None, frame: Frame, info: Info) -> Action | None:
+    return expert.act(info.get("clean_frame", frame), info) if expert is not None else None
 
 
-def ending(info: Mapping[str, Any], *, terminated: bool, stopped: bool) -> str:
-    """One phrase for how an episode ended."""
-    if info.get("finished_lap"):
-        return "lap finished"
-    if stopped:
-        return "stopped safely"
-    return "left the field" if terminated else "time is up"
+def _with_ending(events: list[str], info: Info, *, terminated: bool, stopped: bool) -> list[str]:
+    """``events`` with one phrase for how the episode ended as the last of them."""
+    ended = info.get("ended", "left the field" if terminated else "time is up")
+    if stopped and ended != "lap finished":
+        ended = "stopped safely"
+    return [event for event in events if event != ended] + [ended]

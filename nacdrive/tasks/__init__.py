@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from nacdrive.common.errors import unknown_name
-from nacdrive.tasks.base import DrivingTask, Sample, Task
+from nacdrive.tasks.registry import TASKS, load_driving_task, load_task, task_of
 
-__all__ = ["TASKS", "DrivingTask", "Sample", "Task", "load_task"]
+if TYPE_CHECKING:
+    from nacdrive.tasks.base import Task
+    from nacdrive.tasks.sample import Sample
 
-TASKS = {"carracing": "nacdrive.tasks.carracing", "udacity": "nacdrive.tasks.udacity"}
+__all__ = ["TASKS", "Sample", "Task", "load_driving_task", "load_task", "task_of"]
 
 
-def load_task(name: str) -> DrivingTask:
-    """The task ``name``.
-
-    Raises:
-        UserError: if the name is unknown; the sentence suggests the nearest.
-    """
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
-    task: DrivingTask = import_module(TASKS[name]).TASK
-    return task
+def __getattr__(name: str) -> Any:
+    # The names of tasks are wanted by the command line, which must answer before torch is imported.
+    if name in ("Sample", "Task"):
+        return getattr(import_module(f"nacdrive.tasks.{'sample' if name == 'Sample' else 'base'}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

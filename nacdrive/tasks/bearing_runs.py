@@ -1,4 +1,4 @@
-"""Lives of bearings as series: one step per snapshot, features relative to the bearing's own beginning."""
+"""Bearings run to failure, as series: one step per snapshot, features relative to the bearing's own beginning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MINUTE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Life:
+class RunToFailure:
     """One bearing from its first snapshot to its last."""
 
     dataset: str
@@ -43,11 +43,11 @@ class Life:
         return self.table.name
 
     @property
-    def first_condition(self) -> bool:
+    def is_training_condition(self) -> bool:
         """Whether it ran at the speed and load that the models are trained on."""
         return bool(re.match(r"Bearing1(_|$)", self.name))
 
-    def thinned(self, most: int | None) -> Life:
+    def subsample(self, most: int | None) -> RunToFailure:
         """At most ``most`` snapshots, evenly spread."""
         N = len(self.table.t_s)
         if most is None or most >= N:
@@ -55,7 +55,9 @@ class Life:
         kept = np.linspace(0, N - 1, most).round().astype(int)
         t = self.table
         warm = None if t.temperature_c is None else t.temperature_c[kept]
-        return Life(self.dataset, FeatureTable(t.name, t.condition, t.features[kept], t.t_s[kept], t.window_s, warm))
+        return RunToFailure(
+            self.dataset, FeatureTable(t.name, t.condition, t.features[kept], t.t_s[kept], t.window_s, warm)
+        )
 
     def series(self) -> dict[str, Tensor]:
         """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end."""
@@ -84,20 +86,20 @@ class Life:
         return x, torch.linspace(0, 1, len(x))
 
 
-def read_lives(dataset: str, folder: Path, names: Sequence[str] | None = None) -> list[Life]:
+def read_runs(dataset: str, folder: Path, names: Sequence[str] | None = None) -> list[RunToFailure]:
     """Bearings of a data set from its raw files, or else from the authors' feature files.
 
     Raises:
         UserError: if ``folder`` holds neither.
     """
     if dataset != "pronostia" and is_published(folder):
-        found = [life_of(bearing) for bearing in read_published_features(folder)]
-        return [life for life in found if names is None or life.name in names]
-    return [Life(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
+        found = [run_of(bearing) for bearing in read_published_features(folder)]
+        return [run for run in found if names is None or run.name in names]
+    return [RunToFailure(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
 
 
-def read_own(folder: Path) -> list[Life]:
-    """Bearings of one's own: a folder of vibration files whatever its name, or anything that ``read_lives`` reads.
+def read_own(folder: Path) -> list[RunToFailure]:
+    """Bearings of one's own: a folder of vibration files whatever its name, or anything that ``read_runs`` reads.
 
     Files named ``acc_00001.csv`` are read as those of PRONOSTIA (every 10 s), ``1.csv`` as those of XJTU-SY (every
     minute).
@@ -106,17 +108,17 @@ def read_own(folder: Path) -> list[Life]:
         UserError: if there are none.
     """
     if is_published(folder):
-        return read_lives("xjtu-sy", folder)
+        return read_runs("xjtu-sy", folder)
     if not folder.exists():
         raise UserError(f"{folder} does not exist: check the path.")
     for layout in (PRONOSTIA, XJTU_SY):
         paths = {int(m[1]): p for p in folder.glob("*") if (m := layout.file_name.fullmatch(p.name))}
         if paths:
             files = [paths[number] for number in sorted(paths)]
-            return [Life(layout.dataset, features(open_folder(layout, folder.resolve().name, "", files)))]
+            return [RunToFailure(layout.dataset, features(open_folder(layout, folder.resolve().name, "", files)))]
     for layout in (PRONOSTIA, XJTU_SY):
         if sources(layout, folder):
-            return read_lives(layout.dataset, folder)
+            return read_runs(layout.dataset, folder)
     raise UserError(
         f"{folder} holds no vibration files: acc_00001.csv, acc_00002.csv, ... as of PRONOSTIA or 1.csv, 2.csv, ... "
         "as of XJTU-SY are read."
@@ -128,7 +130,7 @@ def is_published(folder: Path) -> bool:
     return "features" in folder.name or any(folder.glob("Bearing*_features*.csv"))
 
 
-def life_of(bearing: PublishedBearing) -> Life:
+def run_of(bearing: PublishedBearing) -> RunToFailure:
     """A published bearing, one step per minute, in the order in which the minutes passed.
 
     The published XJTU-SY rows are not in that order: the recordings 1.csv, 2.csv, ... were taken as their names sort
@@ -149,7 +151,7 @@ def life_of(bearing: PublishedBearing) -> Life:
     means = (sums / count[:, None])[order].astype(np.float32)
     t_s = minutes[order] * MINUTE_S
     table = FeatureTable(bearing.name, "", means[:, None], t_s - t_s[0], np.zeros(1), None)
-    return Life(bearing.dataset, table, bearing)
+    return RunToFailure(bearing.dataset, table, bearing)
 
 
 def relative(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.manifest import MANIFEST, read_manifest
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.models import PolicyConfig
-from nacdrive.tasks.base import Batch, LossOptions, Sample
-from nacdrive.tasks.splits import split_samples
+from nacdrive.tasks.base import EVERYTHING, Fold, LossOptions, Metric, ProtocolName, Size
+from nacdrive.tasks.images import (
+    DrivingTask,
+    agreement,
+    choice_loss,
+    frames_of,
+    inverse_frequency,
+    median_gap,
+    relight,
+    truncate,
+)
+from nacdrive.tasks.sample import Batch, Sample
+from nacdrive.tasks.splits import rotate, stratified
 
 INSTRUMENTS = (84, 96)
 """Rows of a frame that show speed, wheel angle and gyro instead of the track."""
@@ -25,12 +35,44 @@ MAX_SHIFT = 3
 """Random shift of the scene in pixels: what half a metre off, or a slightly turned car, would look like."""
 
 
-class CarRacing:
-    """The task as it is learnt from recordings."""
+ACCURACY = Metric("accuracy", "actions as the expert, %", higher=True, paper=True)
+RETURN = Metric("return", "return in closed loop", higher=True, digits=0)
+FRACTION = Metric("expert_fraction", "share of the expert's return", higher=True, digits=3)
+
+
+class CarRacing(DrivingTask):
+    """The task as it is learnt from recordings, under one protocol."""
 
     name = "carracing"
-    inputs = ("frames", "t", "padding")
+    protocols = ("sequence", "paper")
     measure_name = "accuracy"
+    metrics = (ACCURACY, RETURN, FRACTION)
+    sizes = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=20)}
+    data_folders = ("carracing", "carracing-expert")
+    sample_recording = "carracing-sample"
+    environment = "carracing"
+
+    def __init__(self, protocol: ProtocolName = "sequence") -> None:
+        super().__init__(protocol)
+        self.settings = {"batch": 8, "chunk": 16, "epochs": 100}
+        self.note = (
+            "Whole episodes are held out; the epoch is chosen on episodes of the training part. "
+            "The return is that of tracks no training touched, where the budget has time to drive."
+        )
+        if protocol == "paper":
+            self.settings |= {
+                "batch": 32, "chunk": 1, "valid_batch": 256, "learning_rate": 1e-4, "optimizer": "adam",
+                "schedule": "plateau", "patience": 0, "average": 0.0, "soft": 0.0, "class_weights": 0.0,
+                "augment": False,
+            }  # fmt: skip
+            self.note = (
+                "Single frames in shuffled, stratified folds, of which the reported one chooses the epoch: "
+                "neighbouring frames are nearly alike, so this is no test on unseen road."
+            )
+
+    def knows(self, folder: Path) -> bool:
+        """Whether it is a recording of CarRacing."""
+        return (folder / MANIFEST).is_file() and read_manifest(folder)[0]["source"] == self.name
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per episode: ``frames`` uint8 [N, 96, 96, 3], ``t`` [N] s, ``target`` [N], ``teacher`` [N, 5].
@@ -49,8 +91,8 @@ class CarRacing:
             rates.setdefault(float(recording.meta["fps"]), folder)
             samples += [self.sample(recording, index) for index in range(len(recording))]
         if len(rates) > 1:
-            told = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
-            raise UserError(f"the recordings have different frame rates ({told}): train on those of one rate.")
+            rates_found = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
+            raise UserError(f"the recordings have different frame rates ({rates_found}): train on those of one rate.")
         return samples
 
     def sample(self, recording: Recording, index: int) -> Sample:
@@ -71,16 +113,12 @@ class CarRacing:
         }
         return Sample(recording.episodes[index].path.name, fields)
 
-    def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-        """Whole episodes to learn from and to validate on."""
-        return split_samples(samples, valid_share, seed)
-
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """The network of the paper's Table 4 (strides are ours), for the frame rate of ``samples``.
 
         ``instruments=False`` hides the rows with speed, wheel and gyro.
         """
-        gap_s = float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
+        gap_s = median_gap(samples)
         actions = [to_action(choice) for choice in range(len(ACTIONS))]
         hidden = None if more.pop("instruments", True) else INSTRUMENTS
         return PolicyConfig(
@@ -95,44 +133,63 @@ class CarRacing:
             **more,
         )
 
+    def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
+        """See ``Task.folds``; sizes count frames."""
+        samples = self.load([data_dirs[self.name]])
+        if self.protocol == "paper":
+            rows = frames_of(samples, size.max_samples)
+            labels = torch.cat([row.fields["target"] for row in rows]).numpy()
+            folds = []
+            for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
+                test = [rows[i] for i in keep]
+                folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
+            return folds
+        if len(samples) < 3:
+            raise UserError(
+                f"{data_dirs[self.name]} holds {len(samples)} episodes: three are the least, to learn from, to choose "
+                "the epoch by, and to test on."
+            )
+        few = truncate(samples, size.max_samples)
+        found = []
+        for k, (learn, keep) in enumerate(rotate(len(samples), min(5, len(samples)), seed)[:count]):
+            train, valid = self.split([few[i] for i in learn], 0.15, seed)
+            tests = truncate([samples[i] for i in keep], size.max_tests)
+            found.append(Fold(f"episodes {k + 1} of 5", train, valid, {self.name: tests}))
+        return found
+
     def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
         """[5] weights, such that their mean over the frames is 1."""
         targets = torch.cat([sample.fields["target"] for sample in samples])
-        counts = torch.bincount(targets[targets >= 0], minlength=len(ACTIONS)).double()
-        # An action that the expert hardly ever takes must not outweigh all others: at least 1 % is assumed.
-        share = (counts / counts.sum()).clamp(min=0.01)
-        weights = share**-power
-        return (weights / (weights * counts).sum() * counts.sum()).float()
+        return inverse_frequency(targets[targets >= 0], len(ACTIONS), power)
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
         """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames."""
-        frames = batch["frames"]
-        B, T, H, W, C = frames.shape
-        shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (B, 2), generator=generator).tolist()
-        gain = torch.empty(B, 1).uniform_(0.8, 1.2, generator=generator)
-        offset = torch.empty(B, 1).uniform_(-15, 15, generator=generator)
-        tables = (gain * torch.arange(256) + offset).clamp(0, 255).to(torch.uint8).numpy()
-        lit = torch.empty_like(frames)
-        for new, old, table, shift in zip(lit, frames, tables, shifts, strict=True):
-            cv2.LUT(old.view(T * H, W * C).numpy(), table, dst=new.view(T * H, W * C).numpy())
+        shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (len(batch["frames"]), 2), generator=generator).tolist()
+        lit = relight(batch["frames"], generator)
+        for new, shift in zip(lit, shifts, strict=True):
             move(new[:, : INSTRUMENTS[0]], *shift)
         return {**batch, "frames": lit}
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-        """Cross-entropy with the expert's choice, mixed with that against its whole distribution; scores [B, T, 5]."""
-        known = ~batch["padding"] & (batch["target"] >= 0)
-        scores, target, teacher = outputs[known].float(), batch["target"][known], batch["teacher"][known]
-        log_p = scores.log_softmax(dim=-1)
-        hard = F.nll_loss(log_p, target, reduction="none")
-        soft = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
-        share = torch.where(teacher.isnan().any(dim=-1), 0.0, options.soft)
-        weight = weights[target]
-        return (weight * torch.lerp(hard, soft, share)).sum(), weight.sum()
+        """See ``choice_loss``; scores [B, T, 5]."""
+        return choice_loss(outputs, batch, weights, options)
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Number of frames whose best score is the expert's choice, and of all frames."""
-        present = ~batch["padding"]
-        return ((outputs.argmax(dim=-1) == batch["target"]) & present).sum(), present.sum()
+        """See ``agreement``."""
+        return agreement(outputs, batch)
+
+    def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
+        """See ``Task.score``; driving is the bench's business."""
+        answer = torch.cat([y.argmax(dim=-1) for y in outputs])
+        truth = torch.cat([sample.fields["target"] for sample in samples])
+        known = truth >= 0
+        return {"accuracy": 100 * float((answer == truth)[known].float().mean())}
+
+    def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
+        """The action that the expert takes most often."""
+        targets = torch.cat([sample.fields["target"] for sample in train])
+        scores = torch.bincount(targets[targets >= 0], minlength=len(ACTIONS)).float()
+        return {"most frequent action": [scores.expand(len(sample), -1) for sample in samples]}
 
 
 def move(frames: Tensor, down: int, right: int) -> None:
@@ -140,6 +197,3 @@ def move(frames: Tensor, down: int, right: int) -> None:
     H, W = frames.shape[1:3]
     source = frames[:, max(0, -down) : H - max(0, down), max(0, -right) : W - max(0, right)].clone()
     frames[:, max(0, down) : H - max(0, -down), max(0, right) : W - max(0, -right)] = source
-
-
-TASK = CarRacing()

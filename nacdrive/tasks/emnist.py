@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from nacdrive.datasets.mnist import Events, Mnist, events, load_mnist
-from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
-from nacdrive.tasks.base import Sample
-from nacdrive.tasks.problem import Fold, Measure, ProtocolName
-from nacdrive.tasks.series_task import Classification
-from nacdrive.tasks.splits import rotate, stratified
-from nacdrive.tasks.synthetic_marker import is_made_up
+from nacdrive.datasets.synthetic import is_synthetic
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.series import Classification
+from nacdrive.tasks.splits import evenly, rotate, stratified
 
 LENGTH = 256
 CLASSES = tuple(str(digit) for digit in range(10))
@@ -26,44 +25,52 @@ class EMNIST(Classification):
     """The task under one protocol."""
 
     name = "emnist"
-    measures = {"emnist": (Measure("accuracy", "accuracy, %", higher=True, paper=True),)}
+    protocols = ("sequence", "paper")
+    metrics = (Metric("accuracy", "accuracy, %", higher=True, paper=True),)
+    sizes = {"smoke": Size(1, 320, 64), "cpu": Size(8, 8_000), "full": Size()}
+    data_folders = ("mnist", "emnist")
+    outputs, read, window = 10, "last", LENGTH
+    channels, kernels, d_model, num_heads, dense = (64, 64), (5, 5), 64, 8, (32,)
+    meta = {"classes": list(CLASSES)}
 
-    def __init__(self, protocol: ProtocolName) -> None:
-        self.protocol = protocol
-        self.settings: dict[str, Any] = {"batch": 32, "learning_rate": 1e-3, "epochs": 150, "valid_batch": 256}
+    def __init__(self, protocol: ProtocolName = "sequence") -> None:
+        super().__init__(protocol)
+        self.settings = {"batch": 32, "learning_rate": 1e-3, "epochs": 150, "valid_batch": 256}
+        self.note = "MNIST's own test part, all of it; the epoch is chosen on a part of its training part."
         if protocol == "paper":
+            self.strides = (5, 5)
             self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0}
-        self.notes = {
-            "emnist": "MNIST's own test part; the epoch is chosen on a part of its training part."
-            if protocol == "sequence"
-            else "Training and test part merged, five stratified folds; the epoch is chosen on the fold that is "
-            "reported, as in the authors' script."
-        }
+            self.note = (
+                "Training and test part merged, five stratified folds; the epoch is chosen on the fold that is "
+                "reported, as in the authors' script."
+            )
 
-    def folds(self, places: Mapping[str, Path], count: int, seed: int, most: int | None) -> list[Fold]:
-        """See ``Problem.folds``; ``most`` images to learn from, and a fifth as many to test on."""
-        mnist = read_digits(places["emnist"])
-        few = None if most is None else max(10, most // 5)
+    def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
+        """See ``Task.folds``; all test images are tested on, for MNIST's first ones are harder than its last."""
+        mnist = read_digits(data_dirs[self.name])
         if self.protocol == "sequence":
+            most = size.max_samples
             train = self.samples("train", mnist.train_images[:most], mnist.train_labels[:most])
-            test = self.samples("test", mnist.test_images[:few], mnist.test_labels[:few])
+            kept = evenly(range(len(mnist.test_images)), size.max_tests)
+            test = self.samples("test", mnist.test_images[kept], mnist.test_labels[kept])
             parts = rotate(len(train), max(count, 10), seed)[:count]
             return [
                 Fold(
                     f"validation part {k + 1}",
                     [train[i] for i in learn],
                     [train[i] for i in keep],
-                    {"emnist": test},
+                    {self.name: test},
                 )
                 for k, (learn, keep) in enumerate(parts)
             ]
-        images = np.concatenate([mnist.train_images, mnist.test_images])[:most]
-        labels = np.concatenate([mnist.train_labels, mnist.test_labels])[:most]
+        kept = evenly(range(len(mnist.train_images) + len(mnist.test_images)), size.max_samples)
+        images = np.concatenate([mnist.train_images, mnist.test_images])[kept]
+        labels = np.concatenate([mnist.train_labels, mnist.test_labels])[kept]
         rows = self.samples("row", images, labels)
         folds = []
         for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
             test = [rows[i] for i in keep]
-            folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {"emnist": test}))
+            folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
         return folds
 
     def samples(self, part: str, images: Any, labels: Any) -> list[Sample]:
@@ -75,27 +82,10 @@ class EMNIST(Classification):
             for i, (fields, label) in enumerate(zip(made, labels, strict=True))
         ]
 
-    def network(self, model: str, train: Sequence[Sample], **options: Any) -> SeriesNetwork:
-        """See ``Problem.network``."""
-        paper = self.protocol == "paper"
-        mean, std = ((0.0, 0.0), (1.0, 1.0)) if paper else scale_of(train)
-        config = SeriesConfig(
-            task=self.name, protocol=self.protocol, model=model, channels_in=len(mean), outputs=len(CLASSES),
-            read="last", window=LENGTH, channels=(64, 64), kernels=(5, 5), strides=(5, 5) if paper else (1, 1),
-            d_model=64, num_heads=8, dense=(32,), mean=mean, std=std, gap_s=None if paper else mean_gap(train),
-            options={**layer_options(model, self.protocol), **options}, about={"classes": list(CLASSES)},
-        )  # fmt: skip
-        return SeriesNetwork(config)
-
-    def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Problem.score``."""
-        right = [int(y.argmax()) == int(sample.labels["target"]) for y, sample in zip(outputs, samples, strict=True)]
-        return {"accuracy": 100 * float(np.mean(right))}
-
 
 def read_digits(folder: Path) -> Mnist:
     """MNIST, or what stands for it in a made-up folder (MNIST's own files are checked, so they cannot be made up)."""
-    if not is_made_up(folder):
+    if not is_synthetic(folder):
         return load_mnist(folder)
     with np.load(folder / "digits.npz") as file:
         images, labels = file["images"], file["labels"]
@@ -118,8 +108,3 @@ def padded(found: Events) -> list[dict[str, Tensor]]:
     x = torch.from_numpy(np.stack([found.value, scaled], axis=-1).astype(np.float32))
     nothing = torch.zeros(LENGTH)
     return [{"x": row, "t": nothing} for row in x]
-
-
-def problem(protocol: ProtocolName) -> EMNIST:
-    """The task under ``protocol``."""
-    return EMNIST(protocol)

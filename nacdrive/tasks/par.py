@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,81 +12,83 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.par import ACTIVITIES, TAGS, ParRecording, read_par
-from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, mean_gap, scale_of
-from nacdrive.tasks.base import Sample
-from nacdrive.tasks.problem import Fold, Measure, ProtocolName
-from nacdrive.tasks.segments import field_of, joined, segments
-from nacdrive.tasks.series_task import Classification
-from nacdrive.tasks.splits import stratified
-from nacdrive.tasks.synthetic_marker import is_made_up
+from nacdrive.datasets.synthetic import SYNTHETIC_PAR_FILE, is_synthetic
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.series import Classification
+from nacdrive.tasks.splits import evenly, segments, stratified
 
-WINDOW = 32
-"""Readings that an answer of the sequence layer may depend on."""
-KERNELS = (5, 3)
-CONTEXT = WINDOW - 1 + sum(kernel - 1 for kernel in KERNELS)
-JUDGED = 64
+SCORED = 64
+"""Readings of a segment that count."""
 LONGEST_S = 5.0
 """A tag that has not been seen for longer is as good as lost; the value before its first reading."""
 PERIOD_S = 0.211
 """Nominal time between two readings, by which the authors' script counts time."""
 PAPER_PERSON = "B"
-MADE_UP_FILE = "readings.txt"
-"""In a made-up folder, so that nobody takes it for the official file."""
 
-ACCURACY = Measure("accuracy", "accuracy per reading, %", higher=True, paper=True)
-F1 = Measure("f1", "macro F1, %", higher=True)
+ACCURACY = Metric("accuracy", "accuracy per reading, %", higher=True, paper=True)
+F1 = Metric("f1", "macro F1, %", higher=True)
 
 
 class PAR(Classification):
     """The task under one protocol."""
 
     name = "par"
-    measures = {"par": (ACCURACY, F1)}
+    protocols = ("sequence", "paper")
+    metrics = (ACCURACY, F1)
+    sizes = {"smoke": Size(1, 40, 10), "cpu": Size(10), "full": Size()}
+    outputs, channels, kernels, d_model, num_heads, dense = len(ACTIVITIES), (64, 64), (5, 3), 32, 4, (32,)
+    meta = {"classes": list(ACTIVITIES)}
 
-    def __init__(self, protocol: ProtocolName) -> None:
-        self.protocol = protocol
-        self.settings: dict[str, Any] = {"batch": 20, "valid_batch": 64, "learning_rate": 1e-3, "epochs": 500}
+    def __init__(self, protocol: ProtocolName = "sequence") -> None:
+        super().__init__(protocol)
+        self.settings = {"batch": 20, "valid_batch": 64, "learning_rate": 1e-3, "epochs": 500}
         if protocol == "paper":
             self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0, "valid_batch": 1024}
-        self.notes = {
-            "par": "Leave one person out; the epoch is chosen on a recording of each other person."
-            if protocol == "sequence"
-            else f"Single readings of person {PAPER_PERSON} with their times, classes cut to the smallest, scaled "
-            "before the split, in shuffled folds; the reported one chooses the epoch, as in the authors' script."
-        }
+            self.read, self.window = "last", 1
+            self.note = (
+                f"Single readings of person {PAPER_PERSON} with their times, classes cut to the smallest, scaled "
+                "before the split, in shuffled folds; the reported one chooses the epoch, as in the authors' script."
+            )
+        else:
+            # Whole segments: cut shorter, no answer would be learnt with the window that it is tested with.
+            self.settings |= {"chunk": self.context + SCORED}
+            self.note = "Leave one person out; the epoch is chosen on a recording of each other person."
 
-    def folds(self, places: Mapping[str, Path], count: int, seed: int, most: int | None) -> list[Fold]:
-        """See ``Problem.folds``; ``most`` segments, or rows for the paper, to learn from."""
-        place = places["par"]
-        recordings = read_par(place / MADE_UP_FILE if is_made_up(place) else place)
+    def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
+        """See ``Task.folds``; sequences are segments, or rows for the paper."""
+        folder = data_dirs[self.name]
+        recordings = read_par(folder / SYNTHETIC_PAR_FILE if is_synthetic(folder) else folder)
         if self.protocol == "paper":
-            return row_folds(recordings, count, seed, most)
+            return row_folds(recordings, count, seed, size.max_samples)
         persons = sorted({recording.person for recording in recordings})
         if len(persons) < 2:
-            raise UserError(f"{places['par']} holds recordings of one person: one more is needed to be held out.")
-        return [person_fold(person, recordings, most) for person in persons[:count]]
+            raise UserError(f"{folder} holds recordings of one person: one more is needed to be held out.")
+        return [self.person_fold(person, recordings, size) for person in persons[:count]]
 
-    def network(self, model: str, train: Sequence[Sample], **options: Any) -> SeriesNetwork:
-        """See ``Problem.network``."""
-        paper = self.protocol == "paper"
-        mean, std = ((0.0,) * 4, (1.0,) * 4) if paper else scale_of(train)
-        config = SeriesConfig(
-            task=self.name, protocol=self.protocol, model=model, channels_in=len(mean), outputs=len(ACTIVITIES),
-            read="last" if paper else "steps", window=1 if paper else WINDOW, channels=(64, 64), kernels=KERNELS,
-            strides=(1, 1), d_model=32, num_heads=4, dense=(32,), mean=mean, std=std,
-            gap_s=None if paper else mean_gap(train), options={**layer_options(model, self.protocol), **options},
-            about={"classes": list(ACTIVITIES)},
-        )  # fmt: skip
-        return SeriesNetwork(config)
+    def person_fold(self, person: str, recordings: Sequence[ParRecording], size: Size) -> Fold:
+        """One person held out; of every other the last recording chooses the epoch, if there is another."""
+        others = [r for r in recordings if r.person != person]
+        last = {r.person: r.name for r in others}
+        valid = [r for r in others if r.name == last[r.person]]
+        train = [r for r in others if r.name != last[r.person]]
+        if not train:
+            train, valid = valid, []
+        return Fold(
+            f"person {person}",
+            evenly(self.cut(train), size.max_samples),
+            evenly(self.cut(valid), size.max_tests),
+            {self.name: evenly(self.cut([r for r in recordings if r.person == person]), size.max_tests)},
+        )
+
+    def cut(self, recordings: Sequence[ParRecording]) -> list[Sample]:
+        """Segments of recordings, of which every reading is scored once."""
+        return [s for r in recordings for s in segments(r.name, series(r), scored=SCORED, context=self.context)]
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Problem.score``."""
-        if self.protocol == "paper":
-            answer = torch.stack(list(outputs)).argmax(dim=-1)
-            truth = torch.stack([sample.labels["target"] for sample in samples])
-        else:
-            answer = torch.cat(list(joined(samples, [y.argmax(dim=-1) for y in outputs]).values()))
-            truth = torch.cat(list(field_of(samples, "target").values()))
+        """See ``Task.score``."""
+        y, truth = self.answers(outputs, samples)
+        answer = y.argmax(dim=-1)
         return {"accuracy": 100 * float((answer == truth).float().mean()), "f1": 100 * macro_f1(answer, truth)}
 
 
@@ -116,31 +117,6 @@ def series(recording: ParRecording) -> dict[str, Tensor]:
     }
 
 
-def cut(recordings: Sequence[ParRecording]) -> list[Sample]:
-    """Segments of recordings; the context's labels are not learnt from twice."""
-    return [s for r in recordings for s in segments(r.name, series(r), judged=JUDGED, context=CONTEXT)]
-
-
-def person_fold(person: str, recordings: Sequence[ParRecording], most: int | None) -> Fold:
-    """One person held out; of every other the last recording chooses the epoch, if there is another."""
-    others = [r for r in recordings if r.person != person]
-    last = {r.person: r.name for r in others}
-    valid = [r for r in others if r.name == last[r.person]]
-    train = [r for r in others if r.name != last[r.person]]
-    if not train:
-        train, valid = valid, []
-    few = None if most is None else max(1, most // 4)
-    tested = cut([r for r in recordings if r.person == person])[:few]
-    return Fold(f"person {person}", thin(cut(train), most), thin(cut(valid), few), {"par": tested})
-
-
-def thin(samples: list[Sample], most: int | None) -> list[Sample]:
-    """At most ``most`` of them, evenly spread."""
-    if most is None or most >= len(samples):
-        return samples
-    return [samples[i] for i in np.linspace(0, len(samples) - 1, most).round().astype(int)]
-
-
 def row_folds(recordings: Sequence[ParRecording], count: int, seed: int, most: int | None) -> list[Fold]:
     """The authors' rows: position and counted time of one person, as many of each activity as of the rarest."""
     chosen = [r for r in recordings if r.person == PAPER_PERSON]
@@ -159,15 +135,10 @@ def row_folds(recordings: Sequence[ParRecording], count: int, seed: int, most: i
         )
         for i, row, label in zip(kept, x, activity[kept], strict=True)
     ]
-    rows = thin(rows, most)
+    rows = evenly(rows, most)
     labels = np.array([int(row.labels["target"]) for row in rows])
     folds = []
     for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
         test = [rows[i] for i in keep]
         folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {"par": test}))
     return folds
-
-
-def problem(protocol: ProtocolName) -> PAR:
-    """The task under ``protocol``."""
-    return PAR(protocol)

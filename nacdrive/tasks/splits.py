@@ -1,19 +1,34 @@
-"""Ways to hold data out."""
+"""Ways to hold data out, at random, by class and by blocks of a drive, and to cut long recordings into segments."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.tasks.base import Sample
+from nacdrive.tasks.sample import Sample
 
 Split = tuple[list[int], list[int]]
 """Indices to learn from, and indices that are held out."""
+BLOCK_S = 8.0
+"""Length of a block of a drive in seconds. Neighbouring frames are nearly alike, so whole blocks are held out."""
+GAP_S = 1.0
+"""What is left out of the training beside a block that is held out, in seconds."""
+T = TypeVar("T")
+
+
+def evenly(items: Sequence[T], most: int | None) -> list[T]:
+    """At most ``most`` of ``items``, evenly spread; all if None."""
+    if most is None or most >= len(items):
+        return list(items)
+    return [items[i] for i in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
 def rotate(count: int, parts: int, seed: int) -> list[Split]:
@@ -55,6 +70,107 @@ def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> t
     held = set(order[:wanted])
     train = [sample for i, sample in enumerate(samples) if i not in held]
     return train, [sample for i, sample in enumerate(samples) if i in held]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps ``start`` to ``stop`` of one sample."""
+
+    sample: int
+    start: int
+    stop: int
+
+
+def blocks_of(samples: Sequence[Sample], seconds: float = BLOCK_S) -> list[Block]:
+    """All samples cut into blocks of about ``seconds``, in their order."""
+    found = []
+    for k, sample in enumerate(samples):
+        t = sample.fields["t"]
+        count = max(1, round(float(t[-1] - t[0]) / seconds))
+        edges = np.linspace(0, len(sample), count + 1).round().astype(int).tolist()
+        found += [Block(k, a, b) for a, b in pairwise(edges) if b > a]
+    return found
+
+
+def hold_out(
+    samples: Sequence[Sample], blocks: Sequence[Block], held: Collection[int], gap_s: float = GAP_S
+) -> tuple[list[Sample], list[Sample]]:
+    """What is left to learn from, ``gap_s`` away from what is held out, and the blocks ``held``."""
+    kept: list[Sample] = []
+    for k, sample in enumerate(samples):
+        t = sample.fields["t"].numpy()
+        free = np.ones(len(sample), dtype=bool)
+        for i in held:
+            if blocks[i].sample == k:
+                first, last = t[blocks[i].start] - gap_s, t[blocks[i].stop - 1] + gap_s
+                free &= (t < first) | (t > last)
+        kept += [slice_sample(sample, a, b) for a, b in true_intervals(free)]
+    return kept, [slice_sample(samples[blocks[i].sample], blocks[i].start, blocks[i].stop) for i in sorted(held)]
+
+
+def block_folds(
+    samples: Sequence[Sample], count: int = 5, seconds: float = BLOCK_S
+) -> list[tuple[list[Sample], list[Sample]]]:
+    """Each of ``count`` parts held out once; block i belongs to part i mod ``count``, so that parts are spread evenly.
+
+    Raises:
+        UserError: if there are fewer blocks than parts.
+    """
+    blocks = blocks_of(samples, seconds)
+    if len(blocks) < count:
+        raise UserError(
+            f"the data last for {len(blocks)} blocks of {seconds:g} s, which cannot be cut into {count} parts: "
+            "give more data."
+        )
+    return [hold_out(samples, blocks, range(part, len(blocks), count)) for part in range(count)]
+
+
+def slice_sample(sample: Sample, start: int, stop: int) -> Sample:
+    """Some consecutive steps of a sample."""
+    fields = {name: value[start:stop] for name, value in sample.fields.items()}
+    return Sample(f"{sample.name} from frame {start}", fields)
+
+
+def true_intervals(free: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Stretches [start, stop) of True."""
+    edges = np.flatnonzero(np.diff(np.r_[False, free, False].astype(np.int8)))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def segments(name: str, fields: Mapping[str, Tensor], *, scored: int, context: int) -> list[Sample]:
+    """Consecutive segments of a recording: up to ``context`` steps that are only seen, then ``scored`` steps.
+
+    The segments overlap just enough for every answer to be that on the whole recording.
+
+    Args:
+        name: of the recording; every segment carries it.
+        fields: tensors [steps, ...] of one length.
+        scored: steps of a segment that count, in the loss and in scores.
+        context: steps before them, as many as an answer may depend on.
+
+    Returns:
+        Samples with the further field ``scored`` [T], True where a step counts.
+    """
+    steps = len(next(iter(fields.values())))
+    found = []
+    for first in range(0, steps, scored):
+        begin, end = max(0, first - context), min(steps, first + scored)
+        counts = torch.arange(begin, end) >= first
+        found.append(Sample(name, {**{key: value[begin:end] for key, value in fields.items()}, "scored": counts}))
+    return found
+
+
+def joined(samples: Sequence[Sample], values: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The scored steps of ``values`` [T, ...], one per segment, put together again by recording."""
+    pieces: dict[str, list[Tensor]] = {}
+    for sample, value in zip(samples, values, strict=True):
+        pieces.setdefault(sample.name, []).append(value[sample.fields["scored"]])
+    return {name: torch.cat(found) for name, found in pieces.items()}
+
+
+def field_of(samples: Sequence[Sample], field: str) -> dict[str, Tensor]:
+    """A field of every recording, whole."""
+    return joined(samples, [sample.fields[field] for sample in samples])
 
 
 def seeded(*numbers: int) -> torch.Generator:

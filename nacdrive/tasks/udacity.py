@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,29 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
-from nacdrive.datasets.manifest import MANIFEST
+from nacdrive.datasets.manifest import MANIFEST, read_manifest
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import is_log, read_log
 from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
+from nacdrive.layers import build
 from nacdrive.models import PolicyConfig
-from nacdrive.tasks.base import Batch, LossOptions, Sample
-from nacdrive.tasks.udacity_augment import Augmentation, augmented
-from nacdrive.tasks.udacity_blocks import blocks_of, hold_out
-from nacdrive.tasks.udacity_frames import CROP, HEIGHT, SEEN, WIDTH, prepared
+from nacdrive.models.driving import DrivingNetwork
+from nacdrive.tasks.base import EVERYTHING, Fold, LossOptions, Metric, ProtocolName, Size
+from nacdrive.tasks.images import (
+    CAMERA,
+    CROP,
+    SEEN,
+    Augmentation,
+    DrivingTask,
+    augmented,
+    frames_of,
+    inverse_frequency,
+    median_gap,
+    prepared,
+    truncate,
+)
+from nacdrive.tasks.sample import Batch, Sample
+from nacdrive.tasks.splits import block_folds, blocks_of, hold_out, rotate
 
 SIDE_STEERING = {"left": 0.2, "right": -0.2}
 """What a side camera's picture asks for beside the centre one's steering: it sees the car a stride off the line."""
@@ -27,13 +41,68 @@ BINS = 21
 """Of the steering, by which its distribution is balanced."""
 
 
-class Udacity:
-    """The task as it is learnt from recordings, the simulator's own or nacdrive's."""
+AUGMENTED = 0.6
+"""Probability with which the authors' script changes a frame."""
+
+MSE = Metric("mse", "steering MSE", higher=False, digits=4, paper=True)
+MAE = Metric("mae", "steering MAE", higher=False, digits=4)
+AUTONOMY = Metric("autonomy", "autonomy in closed loop, %", higher=True, digits=1)
+OFF_ROAD = Metric("off_road_per_lap", "off road, per lap", higher=False)
+OFFSET = Metric("offset_mean_m", "mean distance from the lane's middle, m", higher=False)
+
+
+class MapRows(DrivingNetwork):
+    """The authors' form: the last convolution's 64 maps of 1 x 18 are the steps of the sequence; it has no time in it.
+
+    The sequence layer runs over the maps of one frame and is read at the last of them.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        maps, columns = config.channels[-1], self.sequence.in_features // config.channels[-1]
+        self.maps = maps
+        self.sequence = build(
+            config.model, config.d_model, config.num_heads, maps, in_features=columns, **config.options
+        )
+
+    def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """Steering [B, T, 1] of each frame by itself; see ``DrivingNetwork.forward``."""
+        B, T = frames.shape[:2]
+        x = self.features(frames.flatten(0, 1)).view(B * T, self.maps, -1)
+        steering: Tensor = self.head(self.sequence.last(self.dropout(x)))
+        return steering.view(B, T, 1)
+
+
+class Udacity(DrivingTask):
+    """The task as it is learnt from recordings, the simulator's own or nacdrive's, under one protocol."""
 
     name = SOURCE
-    inputs: tuple[str, ...] = ("frames", "t", "padding")
+    protocols = ("sequence", "paper")
     measure_name = "mae"
+    sizes = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=5)}
+    data_folders = ("udacity", "udacity_track")
+    environment: str | None = "udacity-track"
     augmentation = Augmentation()
+
+    def __init__(self, protocol: ProtocolName = "sequence") -> None:
+        super().__init__(protocol)
+        self.settings = {"batch": 8, "chunk": 16, "epochs": 10, "class_weights": 0.0}
+        self.metrics = (MSE, MAE, AUTONOMY, OFF_ROAD, OFFSET)
+        self.note = "Blocks of the drive are held out with a gap beside them; other blocks choose the epoch."
+        if protocol == "paper":
+            self.settings |= {
+                "batch": 40, "chunk": 1, "valid_batch": 256, "schedule": "constant", "patience": 0, "average": 0.0,
+            }  # fmt: skip
+            # The authors' form is no policy: it cannot drive.
+            self.metrics, self.environment = (MSE, MAE), None
+            self.note = (
+                "Single frames in shuffled folds of which the reported one chooses the epoch: "
+                "neighbouring frames are nearly alike, so this is no test on unseen road."
+            )
+
+    def knows(self, folder: Path) -> bool:
+        """Whether it is a log of the simulator, or a recording of it."""
+        return is_log(folder) or ((folder / MANIFEST).is_file() and read_manifest(folder)[0]["source"] == SOURCE)
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per drive: ``frames`` uint8 [N, 66, 200, 3] (YUV), ``t`` [N] s, ``target`` [N] steering.
@@ -69,7 +138,7 @@ class Udacity:
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """The network of the paper's Table 4, for the frame rate of ``samples``."""
         more.pop("instruments", None)
-        gap_s = float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
+        gap_s = median_gap(samples)
         return PolicyConfig(
             task=self.name,
             model=model,
@@ -77,8 +146,8 @@ class Udacity:
             window=window,
             repeat=1,
             gap_s=round(gap_s, 6),
-            height=HEIGHT,
-            width=WIDTH,
+            height=CAMERA[0],
+            width=CAMERA[1],
             crop=CROP,
             resize=SEEN,
             yuv=True,
@@ -93,16 +162,51 @@ class Udacity:
             **more,
         )
 
+    def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
+        """See ``Task.folds``; sizes count frames of the centre camera."""
+        samples = self.load([data_dirs[self.name]])
+        if self.protocol == "paper":
+            return self.frame_folds(samples, count, seed, size.max_samples)
+        found = []
+        for k, (learn, test) in enumerate(block_folds(samples, 5)[:count]):
+            train, valid = self.split(truncate(learn, size.max_samples), 0.15, seed + k)
+            tests = truncate(center_alone(test), size.max_tests)
+            found.append(Fold(f"blocks {k + 1} of 5", train, valid, {self.name: tests}))
+        return found
+
+    def frame_folds(self, samples: Sequence[Sample], count: int, seed: int, most: int | None) -> list[Fold]:
+        """The authors' folds over shuffled frames; the side cameras' frames stay with the centre's."""
+        rows = frames_of(samples, most)
+        found = []
+        for k, (learn, keep) in enumerate(rotate(len(rows), 5, seed)[:count]):
+            test = labelled(center_alone([rows[i] for i in keep]), rows)
+            train = labelled(with_sides([rows[i] for i in learn]), rows)
+            found.append(Fold(f"fold {k + 1} of 5", train, test, {self.name: test}))
+        return found
+
+    def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
+        """See ``Task.network``."""
+        if self.protocol == "sequence":
+            return super().network(model, train, **options)
+        return MapRows(self.config(model, 1, train, **options))
+
+    def save(self, network: DrivingNetwork, path: Path, meta: dict[str, Any]) -> None:
+        """A policy's file; the authors' form is no policy, and is not kept."""
+        if self.protocol == "sequence":
+            super().save(network, path, meta)
+
     def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
         """[bins] weights of steering angles, such that their mean over the frames is 1: most roads are straight."""
-        counts = torch.bincount(bin_of(torch.cat([s.fields["target"] for s in samples])), minlength=BINS).double()
-        share = (counts / counts.sum()).clamp(min=0.01)
-        weights = share**-power
-        return (weights / (weights * counts).sum() * counts.sum()).float()
+        return inverse_frequency(bin_of(torch.cat([s.fields["target"] for s in samples])), BINS, power)
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """See ``udacity_augment``."""
-        return augmented(batch, self.augmentation, generator)
+        """See ``augmented``; under ``paper`` a frame is changed with probability 0.6."""
+        changed = augmented(batch, self.augmentation, generator)
+        if self.protocol == "paper":
+            keep = torch.rand(len(batch["target"]), generator=generator) >= AUGMENTED
+            for name in ("frames", "t", "target"):
+                changed[name][keep] = batch[name][keep]
+        return changed
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
         """Squared error of the steering, weighted; outputs [B, T, 1]."""
@@ -116,6 +220,18 @@ class Udacity:
         present = ~batch["padding"]
         steering = outputs[..., 0][present].float().clamp(-1, 1)
         return (steering - batch["target"][present]).abs().sum(), present.sum()
+
+    def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
+        """See ``Task.score``."""
+        steering = torch.cat([y[..., 0] for y in outputs]).clamp(-1, 1)
+        error = steering - torch.cat([sample.fields["target"] for sample in samples])
+        return {"mse": float(error.square().mean()), "mae": float(error.abs().mean())}
+
+    def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
+        """Straight on, and always the mean steering of the training part."""
+        mean = torch.cat([sample.fields["target"] for sample in train]).mean()
+        constants = {"always 0": torch.zeros(1), "mean of the training part": mean.reshape(1)}
+        return {name: [value.expand(len(s), 1) for s in samples] for name, value in constants.items()}
 
 
 def episodes(folder: Path) -> list[Episode]:
@@ -175,4 +291,6 @@ def bin_of(steering: Tensor) -> Tensor:
     return ((steering.clamp(-1, 1) + 1) * (BINS / 2)).long().clamp(0, BINS - 1)
 
 
-TASK = Udacity()
+def labelled(samples: Sequence[Sample], rows: Sequence[Sample]) -> list[Sample]:
+    """Samples with the labels that the task's own functions leave out; they are those of every row."""
+    return [Sample(s.name, s.fields, rows[0].labels) for s in samples]

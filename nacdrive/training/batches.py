@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
 
 import torch
 
-from nacdrive.tasks import Sample
-from nacdrive.tasks.base import Batch
+from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import seeded
 
 
@@ -21,26 +19,6 @@ class Chunk:
     sample: int
     start: int
     stop: int
-
-
-class BatchSource(Protocol):
-    """Where ``fit`` gets its batches; ``Batches`` is one, a task with data of another kind may bring its own.
-
-    What an epoch holds must follow from its number and the seed alone, or a training cannot be resumed.
-    """
-
-    @property
-    def steps(self) -> int:
-        """Steps that are learnt from in an epoch."""
-
-    def epoch(self, epoch: int | None, seed: int) -> Sequence[Any]:
-        """One key per batch of an epoch; ``None``: everything once, in order, for validation."""
-
-    def load(self, key: Any) -> Batch:
-        """The batch of ``key``, in CPU memory."""
-
-    def describe(self, key: Any) -> str:
-        """What is in the batch of ``key``, for a message."""
 
 
 class Batches:
@@ -81,12 +59,8 @@ class Batches:
             return cuts
         return [cuts[i] for i in torch.randperm(len(cuts), generator=generator).tolist()]
 
-    def batch_count(self, epoch: int, seed: int) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.chunks(epoch, seed)) // self.size)
-
     def epoch(self, epoch: int | None, seed: int) -> list[list[Chunk]]:
-        """The chunks of each batch."""
+        """The chunks of each batch of an epoch; ``None``: everything once, in order, for validation."""
         chunks = self.chunks(epoch, seed)
         return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from nacdrive.common.errors import UserError
+
+LARGEST = 2**31 - 1
+"""Of whole numbers: what every random generator takes as a seed."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,17 @@ class FitConfig:
     """Seeds the split, the weights, the batches, the augmentation and dropout."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "chunk", "valid_batch", "checkpoint_steps"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
-        for name in ("valid_share", "soft", "average"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must lie in 0 .. 1.")
-        if self.learning_rate <= 0:
-            raise UserError(f"--learning-rate is {self.learning_rate}: it must be above 0.")
+        limits: dict[str, tuple[float, float, bool]] = {
+            **dict.fromkeys(("epochs", "batch", "chunk", "valid_batch", "checkpoint_steps"), (1, LARGEST, True)),
+            **dict.fromkeys(("valid_share", "soft", "average"), (0, 1, True)),
+            **dict.fromkeys(("learning_rate", "clip"), (0, math.inf, False)),
+            **dict.fromkeys(("weight_decay", "class_weights"), (0, math.inf, True)),
+            **dict.fromkeys(("patience", "seed"), (0, LARGEST, True)),
+        }
+        for name, (low, high, with_low) in limits.items():
+            value = getattr(self, name)
+            # Written so that NaN, which is neither above nor below anything, is refused too.
+            if not (math.isfinite(value) and (low <= value if with_low else low < value) and value <= high):
+                least = f"at least {low}" if with_low else f"above {low}"
+                allowed = "a finite number" if math.isinf(high) else f"at most {high}"
+                raise UserError(f"--{name.replace('_', '-')} is {value}: it must be {least} and {allowed}.")

@@ -16,10 +16,10 @@ from torch.func import functional_call
 
 from nacdrive.common.errors import UserError
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.tasks import Sample, Task
-from nacdrive.tasks.base import Batch, LossOptions
+from nacdrive.tasks.base import LossOptions, Task
+from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import seeded
-from nacdrive.training.batches import Batches, BatchSource
+from nacdrive.training.batches import Batches, Chunk
 from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
@@ -32,7 +32,7 @@ def checkpoint_path(folder: Path, round_: int) -> Path:
 
 @dataclass(frozen=True)
 class FitUpdate:
-    """What a progress display is told after each step."""
+    """State of a training after a step, for a progress display."""
 
     progress: Progress
     """Where the training stands."""
@@ -46,7 +46,7 @@ class FitUpdate:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What came of it; the network holds the weights of the best epoch."""
+    """Outcome of a training; the network holds the weights of the best epoch."""
 
     progress: Progress
     """Where it ended."""
@@ -64,7 +64,6 @@ def fit(
     config: FitConfig,
     folder: Path,
     *,
-    sources: tuple[BatchSource, BatchSource | None] | None = None,
     round_: int = 0,
     device: torch.device | str = "cpu",
     on_step: Callable[[FitUpdate], None] = lambda update: None,
@@ -72,12 +71,12 @@ def fit(
     """Train ``network`` on ``train`` until the loss on ``valid`` stops falling (never, if ``valid`` is empty).
 
     Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
-    the data and the config alone. ``sources`` hand out the batches of ``train`` and ``valid`` in place of ``Batches``.
+    the data and the config alone.
 
     Raises:
         UserError: if a loss is not finite (the last checkpoint is kept), or the checkpoint is damaged.
     """
-    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device), sources)
+    fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device))
     return fitting.run(on_step)
 
 
@@ -94,22 +93,18 @@ class Fitting:
         folder: Path,
         round_: int,
         device: torch.device,
-        sources: tuple[BatchSource, BatchSource | None] | None = None,
     ) -> None:
         self.network, self.task, self.config, self.device = network.to(device), task, config, device
         self.path = checkpoint_path(folder, round_)
-        if sources is None:
-            whole = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
-            sources = Batches(train, config.chunk, config.batch), whole
-        self.train: BatchSource = sources[0]
-        self.valid: BatchSource | None = sources[1]
-        self.weights = task.class_weights(train, config.class_weights).to(device)
+        self.train = Batches(train, config.chunk, config.batch)
+        self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
+        self.class_weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
         self.progress = Progress(round=round_)
-        self.kept = Weights({name: p.detach().clone() for name, p in network.named_parameters()})
+        self.weights = Weights({name: p.detach().clone() for name, p in network.named_parameters()})
         if self.path.exists():
-            self.progress, self.kept = load_checkpoint(self.path, network, self.optimizer, device)
+            self.progress, self.weights = load_checkpoint(self.path, network, self.optimizer, device)
         self.log = MetricsLog(folder, round_, self.progress.epoch)
         self.began = time.perf_counter() - self.progress.seconds
 
@@ -122,8 +117,8 @@ class Fitting:
                 self.epoch(on_step)
         finally:
             self.log.close()
-        if self.kept.best is not None:
-            self.network.load_state_dict(self.kept.best)
+        if self.weights.best is not None:
+            self.network.load_state_dict(self.weights.best)
         return FitResult(self.progress, self.train.steps, self.valid.steps if self.valid else 0)
 
     def finished(self) -> bool:
@@ -146,12 +141,12 @@ class Fitting:
             on_step(FitUpdate(p, len(batches), config.epochs, p.loss_sum / p.weight_sum))
         row = {"round": p.round, "epoch": p.epoch, "steps": p.total_steps, "train_loss": p.loss_sum / p.weight_sum}
         row |= {"learning_rate": rate} if batches else {}
-        row |= self.judge()
+        row |= self.validate()
         p.epoch, p.step, p.loss_sum, p.weight_sum = p.epoch + 1, 0, 0.0, 0.0
         self.log.add({**row, "seconds": round(time.perf_counter() - self.began, 2)})
         self.save()
 
-    def step(self, key: Any, step: int, rate: float) -> tuple[float, float]:
+    def step(self, key: list[Chunk], step: int, rate: float) -> tuple[float, float]:
         """One step of the optimizer; returns the weighted sum of losses and the sum of weights."""
         p, config = self.progress, self.config
         generator = seeded(config.seed, 2, p.round, p.epoch, step)
@@ -159,14 +154,14 @@ class Fitting:
         batch = self.train.load(key)
         if config.augment:
             batch = self.task.augment(batch, generator)
-        batch = self.moved(batch)
+        batch = self.to_device(batch)
         self.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
             outputs = self.network(*(batch[name] for name in self.task.inputs))
-        total, weight = self.task.loss(outputs, batch, self.weights, self.options)
+        total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
         torch.autograd.backward(total / weight.clamp(min=1e-6))
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
         if not bool(torch.isfinite(total) & torch.isfinite(norm)):
@@ -185,38 +180,40 @@ class Fitting:
         steps = self.progress.total_steps
         decay = min(self.config.average, (1 + steps) / (10 + steps))
         for name, parameter in self.network.named_parameters():
-            self.kept.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
+            self.weights.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
 
     @torch.no_grad()
-    def judge(self) -> dict[str, float]:
+    def validate(self) -> dict[str, float]:
         """Loss and measure on the validation samples; remembers the best weights."""
         p, config = self.progress, self.config
         if self.valid is None:
             p.best_epoch = p.epoch
-            self.kept.best = self.mean_state()
+            self.weights.best = self.mean_state()
             return {}
         self.network.eval()
         losses = weights = measures = counts = 0.0
         for key in self.valid.epoch(None, 0):
-            batch = self.moved(self.valid.load(key))
+            batch = self.to_device(self.valid.load(key))
             with self.autocast():
                 inputs = tuple(batch[name] for name in self.task.inputs)
-                outputs = functional_call(self.network, self.kept.mean, inputs)
-            total, weight = self.task.loss(outputs, batch, self.weights, self.options)
+                outputs = functional_call(self.network, self.weights.mean, inputs)
+            total, weight = self.task.loss(outputs, batch, self.class_weights, self.options)
             losses, weights = losses + float(total), weights + float(weight)
             total, count = self.task.measure(outputs, batch)
             measures, counts = measures + float(total), counts + float(count)
         loss, measure = losses / max(weights, 1e-6), measures / max(counts, 1e-6)
         if loss < p.best_loss:
             p.best_loss, p.best_epoch, p.best_measure = loss, p.epoch, measure
-            self.kept.best = self.mean_state()
+            self.weights.best = self.mean_state()
         elif config.schedule == "plateau" and (p.epoch - p.best_epoch) % 2 == 0:
             p.factor *= 0.9
         return {"valid_loss": loss, f"valid_{self.task.measure_name}": measure}
 
     def mean_state(self) -> dict[str, Tensor]:
         """State of the network with the mean of the parameters."""
-        return {name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.kept.mean}.items()}
+        return {
+            name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.weights.mean}.items()
+        }
 
     def learning_rate(self, share: float) -> float:
         """The rate after ``share`` of all epochs (0 .. 1)."""
@@ -226,7 +223,7 @@ class Fitting:
             return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
         return config.learning_rate * (self.progress.factor if config.schedule == "plateau" else 1.0)
 
-    def moved(self, batch: Batch) -> Batch:
+    def to_device(self, batch: Batch) -> Batch:
         """The batch on the device; frames travel as bytes."""
         return batch if self.device.type == "cpu" else {name: x.to(self.device) for name, x in batch.items()}
 
@@ -238,17 +235,17 @@ class Fitting:
     def save(self) -> None:
         """Write a checkpoint."""
         self.progress.seconds = time.perf_counter() - self.began
-        save_checkpoint(self.path, self.network, self.optimizer, self.kept, self.progress)
+        save_checkpoint(self.path, self.network, self.optimizer, self.weights, self.progress)
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:
-    """Adam, or AdamW that decays weights but not biases; a sequence layer's own wishes come first.
+    """Adam, or AdamW that decays weights but not biases; what a sequence layer asks for comes first.
 
     A group's ``factor`` is its learning rate as a multiple of the config's.
     """
     decay = config.weight_decay if config.optimizer == "adamw" else 0.0
     groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay}, {"params": [], "weight_decay": 0.0}]
-    special = wishes(network)
+    special = layer_optimizer_options(network)
     for name, parameter in network.named_parameters():
         if name in special:
             own = {"weight_decay": decay, "lr": config.learning_rate, **special[name]}
@@ -260,11 +257,11 @@ def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimiz
     return make(groups, lr=config.learning_rate)
 
 
-def wishes(network: nn.Module) -> dict[str, dict[str, float]]:
+def layer_optimizer_options(network: nn.Module) -> dict[str, dict[str, float]]:
     """What the sequence layers of ``network`` ask of the optimizer, by the parameter's name in the network."""
     return {
-        f"{prefix}.{name}".lstrip("."): wish
+        f"{prefix}.{name}".lstrip("."): options
         for prefix, layer in network.named_modules()
         if isinstance(layer, SequenceLayer)
-        for name, wish in layer.optimizer_options().items()
+        for name, options in layer.optimizer_options().items()
     }

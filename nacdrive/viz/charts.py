@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
-from nacdrive.rollout.results import Row
+Row = Mapping[str, Any]
+"""Result of an episode, as in ``metrics.json``."""
 
 WIDTH = 760
 LEFT, RIGHT = 84, 16

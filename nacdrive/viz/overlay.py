@@ -46,8 +46,8 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 class FrameOverlay:
     """Paints Ticks; remembers the returns and the last event of the episode it paints."""
 
-    def __init__(self, title: str) -> None:
-        self.title = title
+    def __init__(self, title: str, caption: str = "") -> None:
+        self.title, self.caption = title, caption
         self._returns: list[float] = []
         self._event, self._event_until = "", 0.0
 
@@ -72,6 +72,9 @@ class FrameOverlay:
         draw.text((PANEL_X, 18), fitted(draw, self.title, 20, PANEL_W), TEXT, font(20))
         draw.text((PANEL_X, 46), f"track {tick.seed}, episode {tick.episode + 1}", DIM, font(14))
         speed = "-" if tick.speed_mps is None else f"{tick.speed_mps:.0f}"
+        # What came of somebody else's driving does not stand under the name of a policy that only looked on.
+        if self.caption:
+            draw.text((PANEL_X, 128), fitted(draw, self.caption, 14, PANEL_W), EXPERT, font(14))
         cells = ((f"{tick.episode_return:.0f}", "return"), (f"{tick.t_s:.1f}", "seconds"), (speed, "m/s"))
         for k, (value, name) in enumerate(cells):
             x = PANEL_X + k * PANEL_W // 3
@@ -123,7 +126,7 @@ class FrameOverlay:
             for k, value in enumerate(self._returns)
         ]
         if len(points) > 1:
-            draw.line(points, ACCENT, 2, joint="curve")
+            draw.line(points, EXPERT if self.caption else ACCENT, 2, joint="curve")
 
     def _footer(self, draw: ImageDraw.ImageDraw, tick: Tick) -> None:
         late = tick.budget_ms is not None and tick.decision_ms > tick.budget_ms

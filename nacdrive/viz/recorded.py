@@ -10,9 +10,9 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.human import KEYBOARD
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.carracing.env import to_action
-from nacdrive.rollout.record_config import KEYBOARD
 
 
 def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
@@ -20,7 +20,7 @@ def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
     ticks = replayed(episode, number, lambda i: (driven(episode, i), math.nan))
     if episode.driver != KEYBOARD:
         return list(ticks)
-    return [replace(tick, person=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
+    return [replace(tick, human=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
 
 
 def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action, float]]) -> Iterator[Tick]:

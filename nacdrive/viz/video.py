@@ -16,7 +16,7 @@ from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.viz.overlay import HEIGHT, WIDTH, FrameOverlay
 
-LINGER_S = 1.0
+HOLD_LAST_S = 1.0
 """The last picture of an episode stands for so long."""
 # yuv420p, faststart: what browsers play, from the first byte on. One thread: evaluation films episodes side by side.
 # The file's temporary name does not end in .mp4, so the container is named.
@@ -24,10 +24,14 @@ ENCODING = "-c:v libx264 -pix_fmt yuv420p -crf 20 -preset fast -threads 1 -movfl
 
 
 @contextlib.contextmanager
-def video(target: Path, title: str, fps: float) -> Iterator[Listener]:
+def video(target: Path, title: str, fps: float, caption: str = "") -> Iterator[Listener]:
     """Yield a listener that films Ticks into ``target``; an interrupted drive gives a shorter, whole video.
 
-    ``fps`` is the number of decisions per simulated second, so that the video runs in real time.
+        Args:
+        target: The file.
+        title: Over the panel.
+        fps: Decisions per simulated second, so that the video runs in real time.
+        caption: Who drove, where the decisions shown are those of a policy that only looked on.
 
     Raises:
         UserError: if ffmpeg cannot write the file.
@@ -35,7 +39,7 @@ def video(target: Path, title: str, fps: float) -> Iterator[Listener]:
     if target.suffix != ".mp4":
         raise UserError(f"{target}: videos are written as .mp4, give a name such as {target.with_suffix('.mp4')}.")
     with contextlib.ExitStack() as stack:
-        film = Film(stack, target, title, fps)
+        film = VideoWriter(stack, target, title, fps, caption)
         try:
             yield film
         except KeyboardInterrupt:
@@ -45,18 +49,18 @@ def video(target: Path, title: str, fps: float) -> Iterator[Listener]:
         film.close()
 
 
-class Film:
+class VideoWriter:
     """Listener that paints each Tick and hands the picture to ffmpeg; the file begins with the first Tick."""
 
-    def __init__(self, stack: contextlib.ExitStack, target: Path, title: str, fps: float) -> None:
+    def __init__(self, stack: contextlib.ExitStack, target: Path, title: str, fps: float, caption: str) -> None:
         self._stack, self._target, self._fps = stack, target, fps
-        self._painter = FrameOverlay(title)
+        self._overlay = FrameOverlay(title, caption)
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def __call__(self, tick: Tick) -> None:
         """Film one decision."""
-        picture = self._painter.paint(tick)
-        for _ in range(1 + (round(LINGER_S * self._fps) if tick.done else 0)):
+        picture = self._overlay.paint(tick)
+        for _ in range(1 + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
             self._send(picture)
 
     def _open(self) -> subprocess.Popen[bytes]:

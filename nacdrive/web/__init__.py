@@ -1,5 +1,6 @@
 """The page's server: publishes a stream of Ticks to any number of browsers without slowing the loop that makes them."""
 
 from nacdrive.web.server import LiveServer
+from nacdrive.web.stream import DriveResult
 
-__all__ = ["LiveServer"]
+__all__ = ["DriveResult", "LiveServer"]

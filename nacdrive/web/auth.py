@@ -24,7 +24,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class AccessControl:
     """Checks every request before it is answered."""
 
     def __init__(self, host: str, announce: Callable[[str], None]) -> None:

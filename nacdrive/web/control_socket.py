@@ -1,7 +1,7 @@
-"""One browser's connection for a person who controls the drive: orders come in, nothing goes out but its number.
+"""One browser's connection for a person who controls the drive: commands come in, only its number goes out.
 
-Orders are JSON texts: ``{"do": "pause"}``, ``resume``, ``reset``, ``take``, ``back``; and, again and again while the
-person is at the wheel, ``{"keys": ["left", "up"]}``. Anything else ends the connection.
+Commands are JSON texts: ``{"do": "pause"}``, ``resume``, ``reset``, ``take``, ``back``; and, again and again while the
+person drives, ``{"keys": ["left", "up"]}``. Anything else ends the connection.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 from simple_websocket import ConnectionClosed
 
-from nacdrive.drivers.human import KEYS, Control
-from nacdrive.web.stream import Stage
-from nacdrive.web.stream_socket import PATIENCE_S, accept
+from nacdrive.drivers.human import KEYS, HumanControl
+from nacdrive.web.stream import StreamState
+from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
 
 numbers = itertools.count(1)
 
 
-def attend_person(environ: dict[str, Any], stage: Stage, control: Control) -> None:
-    """Obey one browser until it leaves or the run ends; runs in its own thread."""
+def serve_controller(environ: dict[str, Any], state: StreamState, control: HumanControl) -> None:
+    """Carry out what one browser wants until it leaves or the run ends; runs in its own thread."""
     socket, who = accept(environ), next(numbers)
     try:
         socket.send(json.dumps({"you": who}))
-        while not stage.closed:
-            said = socket.receive(timeout=PATIENCE_S)
-            if said is not None and not obey(control, who, said):
-                socket.close(message="not an order")
+        while not state.closed:
+            text = socket.receive(timeout=RECEIVE_TIMEOUT_S)
+            if text is not None and not handle_command(control, who, text):
+                socket.close(message="not a command")
                 break
     except (ConnectionClosed, OSError):
         # The browser has gone, with or without a word.
@@ -36,13 +36,13 @@ def attend_person(environ: dict[str, Any], stage: Stage, control: Control) -> No
         control.release(who, "the browser has gone")
 
 
-def obey(control: Control, who: int, said: str | bytes) -> bool:
-    """Carry out an order of browser ``who``; False if it is none."""
+def handle_command(control: HumanControl, who: int, text: str | bytes) -> bool:
+    """Carry out a command of browser ``who``; False if it is none."""
     try:
-        order = json.loads(said)
+        command = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    match order:
+    match command:
         case {"do": "pause"}:
             control.pause()
         case {"do": "resume"}:
@@ -50,11 +50,11 @@ def obey(control: Control, who: int, said: str | bytes) -> bool:
         case {"do": "reset"}:
             control.reset()
         case {"do": "take"}:
-            control.take(who)
+            control.acquire(who)
         case {"do": "back"}:
             control.release(who)
         case {"keys": list(keys)} if all(key in KEYS for key in keys):
-            control.hold(who, keys)
+            control.set_keys(who, keys)
         case _:
             return False
     return True

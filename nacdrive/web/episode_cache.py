@@ -41,6 +41,16 @@ class ReplaySource:
     """Names of the actions."""
     circuit: Mapping[str, Any] | None = field(default=None, repr=False)
     """Wiring of the policy's sequence layer, where neurons come with the Ticks."""
+    policy: str | None = None
+    """Name of a policy that only looks on: the actions are its own, all else came of the recorded driving."""
+    expert: str | None = None
+    """Name of the expert that gave the labels; where it drove too, it is not compared with itself."""
+    network_input: Mapping[str, Any] | None = None
+    """What the policy gets of a frame, as for ``LiveServer``."""
+
+    def caption(self, episode: int) -> str:
+        """Who drove and who only looks on, for a film; empty where the policy that is shown drove."""
+        return f"{self.labels[episode].driver} drove; {self.policy} only looks on" if self.policy else ""
 
 
 class EpisodeCache:
@@ -73,6 +83,9 @@ class EpisodeCache:
                 "name": run.name,
                 "choices": list(run.choices),
                 "circuit": dict(run.circuit) if run.circuit is not None else None,
+                "policy": run.policy,
+                "expert": run.expert,
+                "network_input": dict(run.network_input) if run.network_input is not None else None,
                 "episodes": [
                     {"seed": label.seed, "steps": label.steps, "return": label.episode_return, "driver": label.driver}
                     for label in run.labels

@@ -1,27 +1,74 @@
-"""An application on a port, in the background: shared by the live page and the replay."""
+"""The page's files on a port, in the background: shared by the live page and the replay."""
 
 from __future__ import annotations
 
 import socket
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from flask import Flask
+from flask import Flask, Response, request, send_from_directory
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from nacdrive.common.net import QuietHandler, listen
-from nacdrive.web.auth import Guard
+from nacdrive.common.paths import shipped
+from nacdrive.web.auth import HEADERS, AccessControl
 
 WILDCARDS = ("0.0.0.0", "::", "")
+ELSEWHERE = ("192.0.2.1", 9)
+"""An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
 
 
-class Serving:
-    """Starts and stops; a context manager."""
+def base_app(access: AccessControl, mode: str) -> Flask:
+    """An application that serves the page's files to whom ``access`` lets in; ``mode`` tells the page what it shows."""
+    app = Flask("nacdrive.web", static_folder=None)
+    www = shipped("www")
 
-    def __init__(self, host: str, port: int, app: Flask, guard: Guard) -> None:
+    @app.before_request
+    def check() -> Response | None:
+        return access.check(request)
+
+    @app.after_request
+    def protect(answer: Response) -> Response:
+        answer.headers.update(HEADERS)
+        return answer
+
+    @app.errorhandler(403)
+    def refused(error: Any) -> tuple[str, int, dict[str, str]]:
+        return f"{error.description}\n", 403, {"Content-Type": "text/plain; charset=utf-8"}
+
+    @app.get("/")
+    def page() -> Response:
+        return send_from_directory(www, "index.html")
+
+    @app.get("/<path:name>")
+    def file(name: str) -> Response:
+        return send_from_directory(www, name)
+
+    @app.get("/what")
+    def what() -> dict[str, str]:
+        return {"mode": mode}
+
+    return app
+
+
+def machine_address() -> str:
+    """The address under which other machines of the network most likely reach this one, else its name."""
+    try:
+        # A datagram socket that is connected sends nothing; it only picks the way.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(ELSEWHERE)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
+
+
+class HttpServer:
+    """Starts and stops an application on a port; a context manager."""
+
+    def __init__(self, host: str, port: int, app: Flask, access: AccessControl) -> None:
         self.host, self.port = host, port
-        self._app, self._guard = app, guard
+        self._app, self._access = app, access
         self._server: BaseWSGIServer | None = None
         self._thread = Thread()
 
@@ -37,11 +84,11 @@ class Serving:
             self.host, self.port, self._app, threaded=True, request_handler=QuietHandler, fd=listener.fileno()
         )
         listener.close()
-        name = socket.gethostname() if self.host in WILDCARDS else self.host
-        self._guard.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
-        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-live", daemon=True)
+        name = machine_address() if self.host in WILDCARDS else self.host
+        self._access.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-page", daemon=True)
         self._thread.start()
-        return self._guard.url()
+        return self._access.url()
 
     def stop(self) -> None:
         """Free the port."""
@@ -65,4 +112,4 @@ class Serving:
     @property
     def url(self) -> str:
         """The address to open."""
-        return self._guard.url()
+        return self._access.url()

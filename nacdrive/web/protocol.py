@@ -1,4 +1,4 @@
-"""Ticks as bytes: a small JSON header, then the frame (JPEG), the saliency (grey bytes) and the neurons (float32).
+"""Ticks as bytes: a small JSON header, then the frame (PNG, JPEG), the saliency (grey bytes), the neurons (float32).
 
 Layout of one message: ``uint32 n`` (little endian), ``n`` bytes of JSON padded with spaces to a multiple of four,
 then the parts one after another, each padded to a multiple of four so that a browser can view them in place.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from nacdrive.drivers.tick import Tick
 
 JPEG_QUALITY = 90
+LOSSLESS_PIXELS = 160 * 160
+"""Frames of at most so many pixels travel as PNG, every pixel as the network got it; larger ones as JPEG."""
 LARGEST_SIDE = 640
 """Wider frames are halved until they fit: the page shows them no larger."""
 EXACT_VALUES = 2048
@@ -29,11 +32,13 @@ class Packed:
     """The parts of a Tick that are the same for every viewer, encoded once."""
 
     seq: int
+    row: Sequence[float | int | None] | None
+    """The Tick's numbers, in the order of ``COLUMNS``; None where the page has them already."""
     parts: tuple[dict[str, Any], ...]
     body: bytes
 
 
-def pack(tick: Tick, seq: int) -> Packed:
+def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None) -> Packed:
     """Encode frame, saliency, scores and neurons of ``tick``."""
     parts: list[dict[str, Any]] = []
     blobs: list[bytes] = []
@@ -42,8 +47,8 @@ def pack(tick: Tick, seq: int) -> Packed:
         parts.append({"name": name, "kind": kind, "bytes": len(blob), "shape": list(shape), **more})
         blobs.append(blob + bytes(-len(blob) % 4))
 
-    jpeg, size = encode_frame(tick.frame)
-    add("frame", "jpeg", jpeg, size)
+    kind, image, size = encode_frame(tick.frame)
+    add("frame", kind, image, size)
     if tick.saliency is not None:
         grey = as_bytes(shrink(np.asarray(tick.saliency, dtype=np.float32)), 0.0, 1.0)
         add("saliency", "u8", grey.tobytes(), grey.shape, lo=0.0, hi=1.0)
@@ -59,26 +64,27 @@ def pack(tick: Tick, seq: int) -> Packed:
             lo, hi = bounds(array)
             grey = as_bytes(array, lo, hi)
             add(f"neurons.{name}", "u8", grey.tobytes(), array.shape, lo=lo, hi=hi)
-    return Packed(seq, tuple(parts), b"".join(blobs))
+    return Packed(seq, row, tuple(parts), b"".join(blobs))
 
 
 def message(header: dict[str, Any], packed: Packed | None) -> bytes:
     """One message: ``header`` (what this viewer has not seen) and the shared parts."""
     if packed is not None:
-        header = {**header, "frame_seq": packed.seq, "parts": packed.parts}
+        header = {**header, "frame_seq": packed.seq, "tick": packed.row, "parts": packed.parts}
     head = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 4)
     return b"".join((struct.pack("<I", len(head)), head, packed.body if packed else b""))
 
 
-def encode_frame(frame: NDArray[np.uint8]) -> tuple[bytes, tuple[int, int]]:
-    """``frame`` as JPEG, and its (height, width) on the wire."""
+def encode_frame(frame: NDArray[np.uint8]) -> tuple[str, bytes, tuple[int, int]]:
+    """Kind ("png" or "jpeg"), bytes, and (height, width) of ``frame`` on the wire."""
     image: NDArray[Any] = np.asarray(frame)
     while max(image.shape[:2]) > LARGEST_SIDE:
         image = cv2.resize(image, (image.shape[1] // 2, image.shape[0] // 2), interpolation=cv2.INTER_AREA)
-    options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
-    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
-    return jpeg.tobytes(), (int(image.shape[0]), int(image.shape[1]))
+    kind = "png" if image.shape[0] * image.shape[1] <= LOSSLESS_PIXELS else "jpeg"
+    options = [] if kind == "png" else [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
+    _, encoded = cv2.imencode(f".{kind}", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
+    return kind, encoded.tobytes(), (int(image.shape[0]), int(image.shape[1]))
 
 
 def shrink(map_: NDArray[Any], side: int = 160) -> NDArray[Any]:

@@ -11,17 +11,16 @@ from flask import Flask, Response, abort, request, send_file
 
 from nacdrive.drivers.tick import Tick
 from nacdrive.viz.video import video
-from nacdrive.web.app import base_app
-from nacdrive.web.auth import Guard
+from nacdrive.web.auth import AccessControl
 from nacdrive.web.episode_cache import EpisodeCache, ReplaySource
-from nacdrive.web.http_server import Serving
+from nacdrive.web.http_server import HttpServer, base_app
 from nacdrive.web.protocol import message, pack
 from nacdrive.web.stream import COLUMNS, row
 
 LARGEST_CHUNK = 100
 
 
-class ReplayServer(Serving):
+class ReplayServer(HttpServer):
     """Serves recorded runs; every viewer has its own playhead, for the clock ticks in the browser."""
 
     def __init__(
@@ -32,22 +31,22 @@ class ReplayServer(Serving):
         title: str = "replay",
         announce: Callable[[str], None] = print,
     ) -> None:
-        guard = Guard(host, announce)
-        super().__init__(host, port, replay_app(EpisodeCache(runs), guard, title), guard)
+        access = AccessControl(host, announce)
+        super().__init__(host, port, replay_app(EpisodeCache(runs), access, title), access)
 
 
-def replay_app(shelf: EpisodeCache, guard: Guard, title: str) -> Flask:
+def replay_app(cache: EpisodeCache, access: AccessControl, title: str) -> Flask:
     """The Flask application of a replay."""
-    app = base_app(guard, "replay")
+    app = base_app(access, "replay")
 
     def ticks(run: int, episode: int) -> Sequence[Tick]:
-        if not shelf.has(run, episode):
+        if not cache.has(run, episode):
             abort(404)
-        return shelf.ticks(run, episode)
+        return cache.ticks(run, episode)
 
     @app.get("/replay/runs")
     def runs() -> dict[str, Any]:
-        return {"title": title, "columns": COLUMNS, "runs": shelf.listing()}
+        return {"title": title, "columns": COLUMNS, "runs": cache.listing()}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:
@@ -64,9 +63,9 @@ def replay_app(shelf: EpisodeCache, guard: Guard, title: str) -> Flask:
     @app.get("/replay/<int:run>/<int:episode>/video.mp4")
     def mp4(run: int, episode: int) -> Response:
         seen = ticks(run, episode)
-        name = f"{shelf.runs[run].name}-track{shelf.runs[run].labels[episode].seed}.mp4".replace("/", "-")
+        name = f"{cache.runs[run].name}-track{cache.runs[run].labels[episode].seed}.mp4".replace("/", "-")
         with tempfile.TemporaryDirectory() as folder:
-            film(seen, Path(folder) / "drive.mp4", shelf.runs[run].name)
+            film(seen, Path(folder) / "drive.mp4", cache.runs[run].name, cache.runs[run].caption(episode))
             # The open file outlives its folder until it is sent.
             return send_file(
                 (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
@@ -87,9 +86,9 @@ def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
     return {"rows": rows, "events": events}
 
 
-def film(ticks: Sequence[Tick], target: Path, title: str) -> None:
-    """Write Ticks as an mp4 that runs in real time."""
+def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "") -> None:
+    """Write Ticks as an mp4 that runs in real time; ``caption`` says who drove, where that is not who decides."""
     span = ticks[-1].t_s - ticks[0].t_s
-    with video(target, title, (len(ticks) - 1) / span if span > 0 else 12.5) as listener:
+    with video(target, title, (len(ticks) - 1) / span if span > 0 else 12.5, caption) as listener:
         for tick in ticks:
             listener(tick)

@@ -5,20 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nacdrive.drivers.human import Control
+from flask import Flask, Response, abort, request
+
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
-from nacdrive.web.app import live_app
-from nacdrive.web.auth import Guard
-from nacdrive.web.http_server import Serving
-from nacdrive.web.stream import Stage
+from nacdrive.web.auth import AccessControl
+from nacdrive.web.control_socket import serve_controller
+from nacdrive.web.http_server import HttpServer, base_app
+from nacdrive.web.stream import DriveResult, StreamState
+from nacdrive.web.stream_socket import Encoder, serve_viewer
+
+GOODBYE_S = 1.0
+"""So long the end of a run waits for the viewers to be told of it."""
 
 
-class LiveServer(Serving):
+class LiveServer(HttpServer):
     """Shows a stream of Ticks on a page.
 
     Closing the browser, opening five of them or freezing one changes nothing for the loop: ``publish`` only keeps the
     newest Tick. Bound to this machine unless ``host`` says otherwise; then a one-time token is needed to look.
-    Strictly read-only without ``control``; with it, whoever may look may also pause, start over and take the wheel.
+    Strictly read-only without ``control``; with it, whoever may look may also pause, start over and drive.
+
+    Args:
+        host: Address to serve on.
+        port: Port to serve on; 0 takes a free one.
+        title: What is driven by whom.
+        circuit: Wiring of the policy's sequence layer.
+        choices: Names of the discrete actions.
+        announce: Called with a sentence when a viewer from elsewhere has come in.
+        control: What people at browsers may do.
+        network_input: What the network gets of a ``frame`` of [rows, columns]: ``rows`` [from, to) that are kept,
+            ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
+            None if not known.
     """
 
     def __init__(
@@ -29,35 +47,86 @@ class LiveServer(Serving):
         circuit: Mapping[str, Any] | None = None,
         choices: Sequence[str] = (),
         announce: Callable[[str], None] = print,
-        control: Control | None = None,
+        control: HumanControl | None = None,
+        network_input: Mapping[str, Any] | None = None,
     ) -> None:
-        self._stage = Stage()
+        self._state = StreamState()
         if control is not None:
-            self._stage.steer(control.state)
-            control.on_change = lambda: self._stage.steer(control.state)
+            self._state.set_control(control.state)
+            control.on_change = lambda: self._state.set_control(control.state)
         hello = {
             "title": title,
             "circuit": dict(circuit) if circuit is not None else None,
             "choices": list(choices),
             "control": control is not None,
+            "network_input": dict(network_input) if network_input is not None else None,
         }
-        guard = Guard(host, announce)
-        super().__init__(host, port, live_app(self._stage, guard, hello, control), guard)
+        access = AccessControl(host, announce)
+        super().__init__(host, port, live_app(self._state, access, hello, control), access)
 
     @property
     def viewers(self) -> int:
         """How many browsers are watching now: without one, costly neuron states need not be read."""
-        return self._stage.viewers
+        return self._state.viewers
+
+    def wait_for_viewer(self, timeout_s: float | None = None) -> bool:
+        """Wait until somebody watches; False if nobody has come within ``timeout_s`` seconds (None: wait on)."""
+        return self._state.wait_for_viewers(True, timeout_s)
 
     def publish(self, tick: Tick) -> None:
         """Show ``tick``; returns at once, and the newest Tick wins."""
-        self._stage.publish(tick)
+        self._state.publish(tick)
 
     def status(self, text: str) -> None:
         """Show a sentence in place of the stream's state ('Waiting for the simulator ...'); '' takes it back."""
-        self._stage.say(text)
+        self._state.set_status(text)
+
+    def result(self, result: DriveResult) -> None:
+        """Show what came of an episode, until the next one begins; it also stands after the end of the run."""
+        self._state.set_result(result)
 
     def stop(self) -> None:
         """Say goodbye to the viewers and free the port."""
-        self._stage.close()
+        self._state.close()
+        if self._server is not None:
+            self._state.wait_for_viewers(False, GOODBYE_S)
         super().stop()
+
+
+def live_app(
+    state: StreamState, access: AccessControl, hello: dict[str, Any], control: HumanControl | None = None
+) -> Flask:
+    """The application of a running drive: page and stream, and a way in for commands where there is a ``control``."""
+    app = base_app(access, "live")
+    encoder = Encoder()
+
+    @app.route("/stream", websocket=True)
+    def stream() -> Response:
+        require_origin()
+        with state.viewer():
+            serve_viewer(request.environ, state, encoder, hello)
+        return UpgradedResponse()
+
+    @app.route("/control", websocket=True)
+    def controller() -> Response:
+        require_origin()
+        if control is None:
+            abort(403, "This drive can only be watched: it was started without --allow-control.")
+        serve_controller(request.environ, state, control)
+        return UpgradedResponse()
+
+    return app
+
+
+def require_origin() -> None:
+    """Refuse a socket that no browser's page opens: an origin that is there has been compared already."""
+    if request.headers.get("Origin") is None:
+        abort(403, "This connection is for the page only.")
+
+
+class UpgradedResponse(Response):
+    """The answer to a request whose connection has become a WebSocket."""
+
+    def __call__(self, *_: Any) -> Any:
+        """Tell werkzeug that there is nothing left to answer on."""
+        raise ConnectionError

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from threading import Condition
 from typing import Any
 
@@ -37,9 +37,14 @@ COLUMNS = (
     "episode_return",
     "speed_mps",
     "lane_offset_m",
+    "x_m",
+    "y_m",
+    "heading_rad",
+    "progress",
     "decision_ms",
     "budget_ms",
     "missed",
+    "held",
     "done",
 )
 HISTORY_ROWS = 2000
@@ -50,32 +55,66 @@ Row = tuple[float | int | None, ...]
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What one viewer has not seen yet: every row and event since its last glimpse, but only the newest Tick."""
+class ShownTick:
+    """A Tick whose frame is shown: the newest that the policy decided on."""
 
     seq: int
-    tick: Tick | None
+    row: Row
+    tick: Tick
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one viewer has not seen yet: every row and event since it last looked, but only the newest Tick."""
+
+    seq: int
+    shown: ShownTick | None
     rows: list[Row]
     events: list[dict[str, Any]]
     status: str
     control: dict[str, Any]
-    said: int
-    """Version of ``status`` and ``control``."""
+    result: dict[str, Any] | None
+    status_version: int
+    """Version of ``status``, ``control`` and ``result``."""
 
 
-class Stage:
+@dataclass(frozen=True)
+class DriveResult:
+    """What the end card says of an episode; None where it is not known."""
+
+    track: int
+    """Seed of the track."""
+    ending: str
+    """How it ended, such as "lap finished"."""
+    time_s: float
+    """Simulated seconds driven."""
+    episode_return: float | None = None
+    """Sum of rewards."""
+    progress: float | None = None
+    """Share of the road that was driven, 0 .. 1."""
+    expert_agreement: float | None = None
+    """Share of the decisions in which the expert chose the same."""
+    expert_return: float | None = None
+    """Return of the expert on the same track."""
+    following: str = ""
+    """What comes next, in words, such as "Track 4000001 begins in 4 s."."""
+
+
+class StreamState:
     """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._tick: Tick | None = None
+        self._last: Tick | None = None
+        self._shown: ShownTick | None = None
         self._seq = 0
         self._rows: deque[Row] = deque(maxlen=HISTORY_ROWS)
         self._events: deque[dict[str, Any]] = deque(maxlen=HISTORY_EVENTS)
         self._event_count = 0
         self._status = ""
         self._control: dict[str, Any] = {}
-        self._said = 0
+        self._result: dict[str, Any] | None = None
+        self._status_version = 0
         self._missed = 0
         self._clock_offset = 0.0
         self._closed = False
@@ -96,40 +135,57 @@ class Stage:
         """Counts one viewer for as long as it stays."""
         with self._changed:
             self._viewers += 1
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
                 self._viewers -= 1
+                self._changed.notify_all()
+
+    def wait_for_viewers(self, wanted: bool, timeout_s: float | None) -> bool:
+        """Wait until somebody watches, or until nobody does if not ``wanted``; False if it took too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: (self._viewers > 0) == wanted, timeout_s)
 
     def publish(self, tick: Tick) -> None:
         """Make ``tick`` the newest; returns at once, whatever the viewers do."""
         with self._changed:
             clock = self._clock(tick)
+            if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
+                self._set_result(None)
             if tick.budget_ms is not None and tick.decision_ms > tick.budget_ms:
                 self._missed += 1
             self._seq += 1
-            self._tick = tick
-            self._rows.append(row(tick, self._seq, clock, self._missed))
+            self._last = tick
+            numbers = row(tick, self._seq, clock, self._missed)
+            self._rows.append(numbers)
+            if not tick.held or self._shown is None:
+                self._shown = ShownTick(self._seq, numbers, tick)
             for text in tick.events:
                 self._event(text, tick, clock)
             self._changed.notify_all()
 
-    def say(self, status: str) -> None:
+    def set_status(self, status: str) -> None:
         """Show ``status`` on every page; an empty one gives way to the state of the stream."""
         with self._changed:
             if status != self._status:
                 self._status = status
-                self._said += 1
+                self._status_version += 1
                 self._changed.notify_all()
 
-    def steer(self, control: dict[str, Any]) -> None:
-        """Show on every page who is at the wheel and whether the drive stands still."""
+    def set_control(self, control: dict[str, Any]) -> None:
+        """Show on every page which person drives, if any, and whether the drive stands still."""
         with self._changed:
             if control != self._control:
                 self._control = control
-                self._said += 1
+                self._status_version += 1
                 self._changed.notify_all()
+
+    def set_result(self, result: DriveResult) -> None:
+        """Show on every page what came of the episode, until the next one begins."""
+        with self._changed:
+            self._set_result({name: plain(value) for name, value in asdict(result).items()})
 
     def close(self) -> None:
         """End the run for all viewers."""
@@ -137,21 +193,29 @@ class Stage:
             self._closed = True
             self._changed.notify_all()
 
-    def glimpse(self, seq: int, event: int, said: int, timeout_s: float) -> Snapshot | None:
-        """Wait until something is newer than ``seq`` / ``said``; None after ``timeout_s`` or at the end."""
+    def wait_for_new(self, seq: int, event: int, version: int, timeout_s: float) -> Snapshot | None:
+        """Wait until something is newer than ``seq`` / ``version``; None after ``timeout_s`` or at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._seq > seq or self._said > said, timeout_s)
-            if self._closed or (self._seq <= seq and self._said <= said):
+            self._changed.wait_for(lambda: self._closed or self._seq > seq or self._status_version > version, timeout_s)
+            if self._seq <= seq and self._status_version <= version:
                 return None
             fresh = min(self._seq - seq, len(self._rows))
             rows = [self._rows[i] for i in range(-fresh, 0)]
             events = [entry for entry in self._events if entry["n"] > event]
-            tick = self._tick if self._seq > seq else None
-            return Snapshot(self._seq, tick, rows, events, self._status, self._control, self._said)
+            shown = self._shown if self._shown is not None and self._shown.seq > seq else None
+            return Snapshot(
+                self._seq, shown, rows, events, self._status, self._control, self._result, self._status_version
+            )
+
+    def _set_result(self, result: dict[str, Any] | None) -> None:
+        if result != self._result:
+            self._result = result
+            self._status_version += 1
+            self._changed.notify_all()
 
     def _clock(self, tick: Tick) -> float:
         """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
-        last = self._tick
+        last = self._last
         if last is not None and (tick.episode != last.episode or tick.t_s < last.t_s):
             gap = last.budget_ms / 1000 if last.budget_ms else 0.1
             self._clock_offset += last.t_s + gap - tick.t_s
@@ -182,15 +246,20 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         tick.step,
         *decision(tick.action),
         *decision(tick.expert),
-        int(tick.person),
+        int(tick.human),
         *decision(tick.policy),
         finite(tick.reward),
         finite(tick.episode_return),
         finite(tick.speed_mps),
         finite(tick.lane_offset_m),
-        finite(tick.decision_ms),
+        finite(tick.x_m),
+        finite(tick.y_m),
+        finite(tick.heading_rad),
+        finite(tick.progress),
+        None if tick.held else finite(tick.decision_ms),
         finite(tick.budget_ms),
         missed,
+        int(tick.held),
         int(tick.done),
     )
 
@@ -208,3 +277,8 @@ def finite(value: float | None) -> float | None:
         return None
     number = float(value)
     return number if math.isfinite(number) else None
+
+
+def plain(value: Any) -> Any:
+    """``value`` for JSON: floats that are not finite become None."""
+    return finite(value) if isinstance(value, float) else value

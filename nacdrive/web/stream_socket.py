@@ -10,30 +10,50 @@ from __future__ import annotations
 import json
 import socket as sockets
 from collections.abc import Callable
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from simple_websocket import ConnectionClosed, Server
 
-from nacdrive.web.encoder import Encoder
-from nacdrive.web.protocol import message
-from nacdrive.web.stream import COLUMNS, Snapshot, Stage
+from nacdrive.web.protocol import Packed, message, pack
+from nacdrive.web.stream import COLUMNS, Snapshot, StreamState
 
 IN_FLIGHT = 2
 """Ticks sent and not yet acknowledged: one on its way, one being drawn."""
-PATIENCE_S = 1.0
+RECEIVE_TIMEOUT_S = 1.0
 PING_S = 20
 SEND_BUFFER = 1 << 20
 LARGEST_ANSWER = 256
 """Bytes; a viewer says nothing longer than an acknowledgement, a person nothing longer than the keys held down."""
 
 
-def attend(environ: dict[str, Any], stage: Stage, encoder: Encoder, hello: dict[str, Any]) -> None:
+class Encoder:
+    """Encodes a Tick once, however many viewers want it, and not at all when nobody looks.
+
+    It runs in the thread of the first viewer that asks; the others take what it made.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._packed: Packed | None = None
+
+    def packed(self, seen: Snapshot) -> Packed | None:
+        """The shared parts of the Tick in ``seen``; None where it holds no new Tick."""
+        if seen.shown is None:
+            return None
+        with self._lock:
+            if self._packed is None or seen.shown.seq > self._packed.seq:
+                self._packed = pack(seen.shown.tick, seen.shown.seq, seen.shown.row)
+            # A viewer that looked before a newer Tick was encoded gets the newer one: it is the one to show.
+            return self._packed
+
+
+def serve_viewer(environ: dict[str, Any], state: StreamState, encoder: Encoder, hello: dict[str, Any]) -> None:
     """Serve one viewer until it leaves or the run ends; runs in the viewer's own thread."""
     socket = accept(environ)
     try:
         socket.send(json.dumps({"kind": "hello", "columns": COLUMNS, **hello}, allow_nan=False))
-        stream(socket, stage, encoder)
+        stream(socket, state, encoder)
         socket.send(json.dumps({"kind": "bye"}))
         socket.close()
     except (ConnectionClosed, OSError):
@@ -50,34 +70,38 @@ def accept(environ: dict[str, Any]) -> Server:
     return Server.accept(environ, ping_interval=PING_S, max_message_size=LARGEST_ANSWER, thread_class=background_thread)
 
 
-def stream(socket: Server, stage: Stage, encoder: Encoder) -> None:
+def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
     """Send what is new whenever the viewer is ready for it."""
     seq = event = in_flight = 0
-    said = -1
-    while not stage.closed:
+    version = -1
+    while True:
         in_flight -= answers(socket, block=in_flight >= IN_FLIGHT)
         if in_flight >= IN_FLIGHT:
+            if state.closed:
+                return
             continue
-        seen = stage.glimpse(seq, event, said, PATIENCE_S)
+        seen = state.wait_for_new(seq, event, version, RECEIVE_TIMEOUT_S)
         if seen is None:
+            if state.closed:
+                return
             continue
         packed = encoder.packed(seen)
-        socket.send(message(header(seen, changed=seen.said != said), packed))
+        socket.send(message(header(seen, changed=seen.status_version != version), packed))
         in_flight += 1
-        seq, said = seen.seq, seen.said
+        seq, version = seen.seq, seen.status_version
         event = seen.events[-1]["n"] if seen.events else event
 
 
 def header(seen: Snapshot, *, changed: bool) -> dict[str, Any]:
-    """What this viewer has not seen: rows, events, and where they changed the status line and who is in control."""
-    said = {"status": seen.status, "control": seen.control} if changed else {}
-    return {"rows": seen.rows, "events": seen.events, **said}
+    """What this viewer has not seen: rows, events, and where they changed status line, control and end card."""
+    status = {"status": seen.status, "control": seen.control, "result": seen.result} if changed else {}
+    return {"rows": seen.rows, "events": seen.events, **status}
 
 
 def answers(socket: Server, *, block: bool) -> int:
     """Number of acknowledgements that have come in; waits for one if ``block``."""
     count = 0
-    while socket.receive(timeout=PATIENCE_S if block and not count else 0) is not None:
+    while socket.receive(timeout=RECEIVE_TIMEOUT_S if block and not count else 0) is not None:
         count += 1
     return count
 

@@ -9,9 +9,8 @@ from threading import Thread
 import pytest
 
 from nacdrive.cli import checks_simulator
-from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity import UdacityEnv
 
 
 def test_a_free_port_is_free() -> None:
@@ -19,11 +18,8 @@ def test_a_free_port_is_free() -> None:
 
 
 def test_another_nacdrive_is_recognised() -> None:
-    with (
-        Bridge(lambda *_: Action(0, 0, 0), port=0) as bridge,
-        pytest.raises(UserError, match="another 'nacdrive drive"),
-    ):
-        checks_simulator.waiting_place("127.0.0.1", bridge.port)
+    with UdacityEnv(port=0) as env, pytest.raises(UserError, match="another 'nacdrive drive"):
+        checks_simulator.waiting_place("127.0.0.1", env.port)
 
 
 def test_another_server_is_told_from_a_silent_program() -> None:

@@ -11,8 +11,9 @@ from PIL import Image
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.synthetic import make_up
-from nacdrive.tasks.problem import load_problem
+from nacdrive.datasets.synthetic import generate
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Size
 
 torch.set_num_threads(1)
 
@@ -21,12 +22,12 @@ torch.set_num_threads(1)
 def shelf(tmp_path_factory):
     """Untrained models, and data of each task."""
     folder = tmp_path_factory.mktemp("shelf")
-    for task in ("emnist", "par", "pronostia"):
-        make_up(task, folder / task)
-        problem = load_problem(task, "sequence")
-        train = problem.folds({task: folder / task}, 1, 0, 40)[0].train
+    for name in ("emnist", "par", "pronostia"):
+        generate(name, folder / name)
+        task = load_task(name, "sequence")
+        train = task.folds({name: folder / name}, 1, 0, Size(max_samples=40, max_tests=40))[0].train
         torch.manual_seed(0)
-        problem.save(problem.network("lstm", train), folder / f"{task}.pt", {})
+        task.save(task.network("lstm", train), folder / f"{name}.pt", {})
     return folder
 
 
@@ -94,9 +95,9 @@ def test_other_channels_are_refused(shelf, tmp_path):
         file.write_text("".join(line.rpartition(",")[0] + "\n" for line in file.read_text().splitlines()))
     with pytest.raises(UserError, match="has 5 columns where 6 belong"):
         dispatch(["predict", str(one_axis), "--model", str(shelf / "pronostia.pt")])
-    problem = load_problem("pronostia", "paper")
-    train = problem.folds({"pronostia": shelf / "pronostia"}, 1, 0, 40)[0].train
-    problem.save(problem.network("lstm", train), tmp_path / "paper.pt", {})
+    task = load_task("pronostia", "paper")
+    train = task.folds({"pronostia": shelf / "pronostia"}, 1, 0, Size(max_samples=40, max_tests=40))[0].train
+    task.save(task.network("lstm", train), tmp_path / "paper.pt", {})
     with pytest.raises(UserError, match="under the paper protocol"):
         dispatch(["predict", str(source), "--model", str(tmp_path / "paper.pt")])
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.human import SILENCE_S, Control
-from nacdrive.drivers.keyboard import RATE, Keyboard
+from nacdrive.drivers.base import Driver
+from nacdrive.drivers.human import KEY_RATE, SILENCE_S, HumanControl, HumanOverride, Keyboard
+from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv, Info
 from nacdrive.envs.carracing.env import make_carracing, to_action
-from nacdrive.rollout.record_episode import record_episode
 from nacdrive.rollout.recorder import corrections, drives
-from nacdrive.rollout.rollout import drive_episode
+from nacdrive.rollout.rollout import rollout
 from nacdrive.tasks import load_task
 
 GAS, LEFT = 3, 2
@@ -31,73 +31,82 @@ GAS, LEFT = 3, 2
 class Gas:
     """Steps on it, whatever it sees."""
 
-    def reset(self) -> None:
+    name = "gas"
+
+    def reset(self, env: DrivingEnv) -> None:
         self.asked = 0
 
-    def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
+    def act(self, frame: Any, info: Info) -> Action:
         self.asked += 1
         return to_action(GAS, np.array([0, 0, 0, 5, 0], np.float32))
 
-    def neurons(self) -> Mapping[str, Any]:
-        return {}
 
-
-def driven(control: Control, act: Callable[[Tick], None], frames: int = 80, **options: Any) -> list[Tick]:
-    """Ticks of a short drive; ``act`` is told of each, as a person at the page sees it."""
+def driven(
+    control: HumanControl,
+    *listeners: Callable[[Tick], None],
+    driver: Driver | None = None,
+    seed: int = 3_000_000,
+    frames: int = 80,
+    **options: Any,
+) -> list[Tick]:
+    """Ticks of a short drive; ``listeners`` are told of each, as a person at the page sees it."""
     ticks: list[Tick] = []
     world = make_carracing(renderer="fast", max_frames=frames)
-    drive_episode(world, Gas(), 3_000_000, listeners=[ticks.append, act], control=control, **options)
+    for tick in rollout(world, HumanOverride(SafetyStop(driver or Gas()), control), seed, **options):
+        ticks.append(tick)
+        for listener in listeners:
+            listener(tick)
     return ticks
 
 
 def test_whoever_takes_over_drives_and_the_policy_is_asked_all_the_same() -> None:
-    control = Control()
+    control = HumanControl()
 
     def act(tick: Tick) -> None:
         if tick.step == 4:
-            assert control.take(1)
-            control.hold(1, ["left", "up"])
+            assert control.acquire(1)
+            control.set_keys(1, ["left", "up"])
         if tick.step == 9:
             control.release(1)
 
     ticks = driven(control, act)
     choices = [tick.action.choice for tick in ticks]
     assert choices == [GAS] * 5 + [LEFT] * 5 + [GAS] * 10
-    assert [tick.person for tick in ticks] == [False] * 5 + [True] * 5 + [False] * 10
-    assert all((tick.policy is not None and tick.policy.choice == GAS) == tick.person for tick in ticks)
+    assert [tick.human for tick in ticks] == [False] * 5 + [True] * 5 + [False] * 10
+    assert all((tick.policy is not None and tick.policy.choice == GAS) == tick.human for tick in ticks)
     assert "taken over" in ticks[5].events and "handed back" in ticks[10].events
 
 
 def test_one_person_at_a_time_has_the_wheel() -> None:
-    control = Control()
-    assert control.take(1) and not control.take(2) and control.take(1)
-    control.hold(2, ["left"])
+    control = HumanControl()
+    assert control.acquire(1) and not control.acquire(2) and control.acquire(1)
+    control.set_keys(2, ["left"])
     control.release(2)
     assert control.poll().keys == frozenset() and control.state["person"] == 1
     control.release(1)
-    assert control.take(2)
+    assert control.acquire(2)
 
 
 def test_silence_lets_go_of_the_wheel() -> None:
     now = [0.0]
-    control = Control(clock=lambda: now[0])
+    control = HumanControl(clock=lambda: now[0])
     told: list[Any] = []
     control.on_change = lambda: told.append(control.state["person"])
-    control.take(7)
-    control.hold(7, ["up", "nonsense"])
+    control.acquire(7)
+    control.set_keys(7, ["up", "nonsense"])
     now[0] = SILENCE_S - 0.01
     assert control.poll().keys == {"up"}
-    control.hold(7, ["up"])
+    control.set_keys(7, ["up"])
     now[0] += SILENCE_S + 0.01
     orders = control.poll()
     assert orders.keys is None and orders.events == ("handed back: nothing heard for 0.5 s",)
     assert told[-1] is None
-    control.hold(7, ["left"])
+    control.set_keys(7, ["left"])
     assert control.poll().keys is None, "who has let go must take the wheel again"
 
 
 def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
-    control = Control()
+    control = HumanControl()
     ticks: list[Tick] = []
 
     def act(tick: Tick) -> None:
@@ -118,7 +127,7 @@ def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
 
 
 def test_starting_over_begins_the_same_track_anew() -> None:
-    control = Control()
+    control = HumanControl()
     seen: list[int] = []
 
     def act(tick: Tick) -> None:
@@ -134,62 +143,58 @@ def test_starting_over_begins_the_same_track_anew() -> None:
 
 def test_a_person_may_drive_on_after_the_policy_has_failed_and_the_stop_comes_when_they_let_go() -> None:
     class Failing(Gas):
-        def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
-            super().step(frame, t_s)
+        def act(self, frame: Any, info: Info) -> Action:
+            super().act(frame, info)
             if self.asked > 30:
                 raise ValueError("broken")
             return to_action(GAS)
 
-    control, ticks = Control(), []
+    control, ticks = HumanControl(), []
 
     def act(tick: Tick) -> None:
         ticks.append(tick)
         if tick.step == 20:
-            control.take(1)
-        control.hold(1, ["up"])
+            control.acquire(1)
+        control.set_keys(1, ["up"])
         if tick.step == 40:
             control.release(1)
 
-    world = make_carracing(renderer="fast", max_frames=1000)
-    result = drive_episode(world, Failing(), 3_000_000, listeners=[act], control=control)
-    assert result.failure == "ValueError: broken"
+    driven(control, act, driver=Failing(), frames=1000)
+    assert ticks[-1].failure == "ValueError: broken"
     assert [tick.action.choice for tick in ticks[31:41]] == [GAS] * 10 and ticks[35].policy is None
-    assert {tick.action.choice for tick in ticks[44:]} == {4} and ticks[-1].events == ("stopped safely",)
+    assert {tick.action.choice for tick in ticks[47:]} == {4} and ticks[-1].events == ("stopped safely",)
 
 
 def test_without_a_driver_the_drive_waits_for_a_person() -> None:
-    control = Control(needs_person=True)
+    control = HumanControl(needs_person=True)
     assert control.poll(wait=False).paused
-    world, ticks = make_carracing(renderer="fast", max_frames=40), []
-    options = {"source": "carracing", "driver": "keyboard", "listeners": [ticks.append], "control": control}
-    episodes: list[Any] = []
-    drive = threading.Thread(target=lambda: episodes.append(record_episode(world, None, 3_000_000, **options)))
+    world = make_carracing(renderer="fast", max_frames=40)
+    ticks: list[Tick] = []
+    drive = threading.Thread(target=lambda: ticks.extend(rollout(world, HumanOverride(None, control), 3_000_000)))
     drive.start()
     time.sleep(0.2)
     assert not ticks
-    control.take(1)
+    control.acquire(1)
     while drive.is_alive():
-        control.hold(1, ["up"])
+        control.set_keys(1, ["up"])
         time.sleep(0.05)
     assert [tick.action.choice for tick in ticks] == [GAS] * 10
-    assert episodes[0].expert_choice.tolist() == [GAS] * 10 and episodes[0].driver == "keyboard"
+    assert all(tick.human and tick.policy is None for tick in ticks)
 
 
 def test_take_overs_are_kept_as_corrections_that_a_training_takes(tmp_path: Path) -> None:
-    control, folder = Control(), tmp_path / "corrections"
+    control, folder = HumanControl(), tmp_path / "corrections"
 
     def act(tick: Tick) -> None:
         if tick.step in (2, 10):
-            control.take(1)
-        control.hold(1, ["left"])
+            control.acquire(1)
+        control.set_keys(1, ["left"])
         if tick.step in (6, 13):
             control.release(1)
 
     with corrections(folder, source="carracing", fps=12.5) as keeper:
-        ticks: list[Tick] = []
-        world = make_carracing(renderer="fast", max_frames=80)
         assert not folder.exists(), "nothing is made before there is something to keep"
-        drive_episode(world, Gas(), 3_000_001, listeners=[ticks.append, act, keeper], control=control)
+        ticks = driven(control, act, keeper, seed=3_000_001)
     recording = Recording.open(folder)
     first, second = sorted((recording.load(i) for i in range(2)), key=lambda episode: float(episode.t_s[0]))
     assert (len(first), len(second)) == (4, 3)
@@ -205,8 +210,7 @@ def test_a_whole_drive_is_kept_with_the_experts_labels_and_a_second_one_beside_i
     for number in (1, 2):
         expert = load_expert("geometric")
         with drives(tmp_path / "d", source="carracing", fps=12.5, driver="gas", teacher=expert.name) as keeper:
-            world = make_carracing(renderer="fast", max_frames=240)
-            drive_episode(world, Gas(), 3_000_000, listeners=[keeper], expert=expert.new_episode)
+            driven(HumanControl(), keeper, frames=240, expert=expert)
         recording = Recording.open(tmp_path / "d")
         assert len(recording) == number
     episode = recording.load(1)
@@ -218,13 +222,18 @@ def test_a_whole_drive_is_kept_with_the_experts_labels_and_a_second_one_beside_i
         drives(tmp_path / "other", source="carracing", fps=12.5, driver="gas", teacher=None)
 
 
+class Continuous(DrivingEnv):
+    name, step_s = "continuous", 0.05
+
+
 def test_keys_turn_a_wheel_by_degrees_and_let_it_come_back() -> None:
-    keyboard = Keyboard(spaces.Box(-1, 1, (2,), np.float32))
-    at = [keyboard.action(["right", "up"], k * 0.05) for k in range(12)]
-    assert at[0].steering == 0 and np.allclose(np.diff([action.steering for action in at[:6]]), RATE * 0.05)
+    keyboard, env = Keyboard(), Continuous()
+    at = [keyboard.action(["right", "up"], k * 0.05, env) for k in range(12)]
+    assert at[0].steering == 0 and np.allclose(np.diff([action.steering for action in at[:6]]), KEY_RATE * 0.05)
     assert at[-1] == Action(1.0, 1.0, 0.0)
-    assert keyboard.action(["left"], 0.6).steering == pytest.approx(-RATE * 0.05), "the far side begins at the middle"
-    back = [keyboard.action(["down"], 0.65 + k * 0.05) for k in range(20)]
+    far = keyboard.action(["left"], 0.6, env)
+    assert far.steering == pytest.approx(-KEY_RATE * 0.05), "the far side begins at the middle"
+    back = [keyboard.action(["down"], 0.65 + k * 0.05, env) for k in range(20)]
     assert back[-1] == Action(0.0, 0.0, 1.0)
 
 
@@ -233,4 +242,4 @@ def test_keys_turn_a_wheel_by_degrees_and_let_it_come_back() -> None:
     [([], 0), (["right", "up"], 1), (["left", "down"], 2), (["up"], 3), (["down"], 4), (["up", "down"], 0)],
 )
 def test_keys_choose_among_the_five_actions(keys: list[str], name: int) -> None:
-    assert Keyboard(spaces.Discrete(5)).action(keys, 0.0).choice == name
+    assert Keyboard().action(keys, 0.0, make_carracing()).choice == name

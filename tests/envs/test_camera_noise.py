@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.camera_noise import Camera, CameraNoise
+from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
+from nacdrive.envs.carracing.env import make_carracing
 
+NAN = math.nan
 GREY = np.full((96, 96, 3), 128, np.uint8)
 
 
@@ -50,7 +55,13 @@ def test_same_seed_same_disturbance_whatever_went_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"noise": -0.1}, {"blackout": 1.1}, {"blackout": -1}, {"delay_steps": -1}, {"brightness": -1}]
+    "setting",
+    [
+        *({"noise": value} for value in (-0.1, NAN, math.inf)),
+        *({"blackout": value} for value in (1.1, -1, NAN)),
+        *({"brightness": value} for value in (-1, NAN, math.inf)),
+        {"delay_steps": -1},
+    ],
 )
 def test_senseless_settings_are_refused(setting: dict[str, float]) -> None:
     with pytest.raises(UserError, match="give a"):
@@ -60,3 +71,40 @@ def test_senseless_settings_are_refused(setting: dict[str, float]) -> None:
 def test_settings_in_words() -> None:
     said = str(CameraNoise(noise=0.1, blackout=0.25, delay_steps=2, brightness=0.7))
     assert said == "noise 0.1 of full scale, 25% of the frames black, frames 2 decisions late, brightness x 0.7"
+
+
+def test_an_environment_is_seen_through_it_and_the_true_frame_is_told() -> None:
+    noise = CameraNoise(noise=0.05, blackout=0.3, delay_steps=1)
+    plain, noisy = make_carracing(renderer="fast"), NoisyCamera(make_carracing(renderer="fast"), noise)
+    for seed in (4, 9):
+        camera = Camera(noise)
+        camera.reset(seed)
+        frame, _ = plain.reset(seed=seed)
+        seen, info = noisy.reset(seed=seed)
+        for _ in range(12):
+            np.testing.assert_array_equal(seen, camera(frame))
+            np.testing.assert_array_equal(info["clean_frame"], frame)
+            frame, reward, *_ = plain.step(3)
+            seen, noisy_reward, _, _, info = noisy.step(plain.action_of(3))
+            assert reward == noisy_reward
+
+
+def test_through_it_all_else_is_the_environments_own() -> None:
+    env = make_carracing(renderer="fast", repeat=2)
+    noisy = NoisyCamera(env, CameraNoise(noise=0.1))
+    noisy.reset(seed=1)
+    assert isinstance(noisy, DrivingEnv)
+    assert (noisy.name, noisy.actions, noisy.step_s, noisy.realtime) == ("carracing", env.actions, 0.04, False)
+    assert noisy.discrete and noisy.action_space is env.action_space and noisy.unwrapped is env
+    assert noisy.metrics() == env.metrics() and noisy.episode_meta() == env.episode_meta()
+    assert noisy.world is env.world and noisy.native_action(env.action_of(2)) == 2
+    with pytest.raises(AttributeError, match="no_such"):
+        noisy.no_such  # noqa: B018
+
+
+def test_without_a_seed_each_episode_has_another_disturbance() -> None:
+    camera, seen = Camera(CameraNoise(noise=0.1)), []
+    for _ in range(2):
+        camera.reset(None)
+        seen.append(camera(GREY))
+    assert not np.array_equal(*seen)

@@ -8,6 +8,7 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 
 CHOICES = ("nothing", "right", "left", "gas", "brake")
+STEP_S = 0.05
 HEADS, WINDOW, CHOSEN, INTER, COMMAND = 4, 16, 8, 30, 20
 CIRCUIT = {
     "groups": {"sensory": 8, "inter": INTER, "command": COMMAND, "motor": 2},
@@ -51,6 +52,7 @@ def neurons(step: int) -> dict[str, np.ndarray]:
         "t": np.abs(draw(HEADS, CHOSEN)),
         "logits": logits,
         "weights": raised / raised.sum(1, keepdims=True),
+        "frame_t_s": (np.arange(step - WINDOW + 1, step + 1) * STEP_S).astype(np.float32),
     }
 
 
@@ -63,7 +65,7 @@ def make_tick(step: int, *, episode: int = 0, circuit: bool = True, saliency: bo
         "episode": episode,
         "seed": 700 + episode,
         "step": step,
-        "t_s": step * 0.05,
+        "t_s": step * STEP_S,
         "frame": road(step),
         "action": Action(steering, 0.25, 0.0, choice, scores),
         "reward": 1.0,

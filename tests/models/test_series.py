@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.models.series import SeriesConfig, SeriesNetwork, margins, mean_gap, scale_of
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, margins
 from nacdrive.models.series_files import load_series, save_series
-from nacdrive.tasks.base import LossOptions, Sample
-from nacdrive.tasks.series_task import UNKNOWN, Classification, Regression
+from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.series import UNKNOWN, Classification, Regression, mean_gap, scale_of
 from nacdrive.tasks.splits import rotate, stratified
 
 torch.set_num_threads(1)

@@ -11,7 +11,7 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.rl import train as ppo_train
 from nacdrive.rl.checkpoint import read_checkpoint
-from nacdrive.rl.config import PpoConfig
+from nacdrive.rl.config import PpoConfig, renamed
 from nacdrive.rl.train import BEST, CHECKPOINT, CURVE, LOG, SB3, train
 from tests.helpers.expert_cases import tiny
 
@@ -145,3 +145,36 @@ def test_schedules_are_linear_and_the_late_shaping_begins_where_it_should() -> N
 
 def test_module_names_the_files_it_writes() -> None:
     assert ppo_train.BEST.endswith(".pt") and ppo_train.SB3.endswith(".zip")
+
+
+def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(StopError):
+        train(tiny(), folder, show=stop_at(256))
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    assert (folder / "run.json").exists()
+    with pytest.raises(UserError, match="resume with the same settings"):
+        train(tiny(gamma=0.5), folder, resume=True)
+    train(tiny(), folder, resume=True)
+    assert read_checkpoint(folder / CHECKPOINT)["decisions"] == read_checkpoint(whole / CHECKPOINT)["decisions"]
+
+
+def test_a_line_of_the_log_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    train(tiny(timesteps=256), folder)
+    with (folder / LOG).open("a") as log:
+        log.write('{"seconds": 3.2, "deci')
+    train(tiny(timesteps=256), folder, resume=True)
+    assert all(json.loads(line)["decisions"] for line in (folder / LOG).read_text().splitlines())
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 10**23}, {"gamma": float("nan")}, {"clip_range": -1.0},
+                                   {"lr": (float("inf"), 0.0)}, {"target_kl": float("nan")}])  # fmt: skip
+def test_numbers_that_no_training_can_use_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):
+        tiny(**wrong)
+
+
+def test_a_checkpoint_of_an_older_version_names_its_settings_otherwise() -> None:
+    old = {"clip": 0.2, "entropy": [0.01, 0.001], "gamma": 0.99}
+    assert renamed(old) == {"clip_range": 0.2, "ent_coef": [0.01, 0.001], "gamma": 0.99}

@@ -6,9 +6,10 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.par import ACTIVITIES, ParRecording
-from nacdrive.datasets.synthetic import make_up
+from nacdrive.datasets.synthetic import generate
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Size
 from nacdrive.tasks.par import LONGEST_S, macro_f1, series
-from nacdrive.tasks.problem import load_problem
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 from nacdrive.training.predict import outputs
@@ -17,14 +18,14 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
+def data_dirs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("par")
-    make_up("par", folder)
+    generate("par", folder)
     return {"par": folder}
 
 
-def test_a_person_is_held_out_whole(places):
-    folds = load_problem("par", "sequence").folds(places, 5, 0, None)
+def test_a_person_is_held_out_whole(data_dirs):
+    folds = load_task("par", "sequence").folds(data_dirs, 5, 0)
     assert [fold.name for fold in folds] == ["person A", "person B", "person C"]
     for fold in folds:
         person = fold.name[-1]
@@ -44,8 +45,8 @@ def test_each_tag_keeps_its_last_value_and_its_age():
     assert (x[:, 1, 3] == LONGEST_S).all()
 
 
-def test_rows_of_the_paper_are_balanced_and_of_one_person(places):
-    fold = load_problem("par", "paper").folds(places, 1, 0, None)[0]
+def test_rows_of_the_paper_are_balanced_and_of_one_person(data_dirs):
+    fold = load_task("par", "paper").folds(data_dirs, 1, 0)[0]
     labels = torch.stack([s.labels["target"] for s in [*fold.train, *fold.tests["par"]]])
     assert (torch.bincount(labels) == 80).all()
     assert fold.train[0].fields["x"].shape == (1, 4)
@@ -58,34 +59,34 @@ def test_macro_f1_counts_every_class_alike():
     assert macro_f1(torch.zeros(10, dtype=torch.long), truth) == pytest.approx((2 * 8 / 18) / 2)
 
 
-def test_made_up_activities_are_learnt(places, tmp_path):
-    problem = load_problem("par", "sequence")
-    fold = problem.folds(places, 1, 0, None)[0]
+def test_made_up_activities_are_learnt(data_dirs, tmp_path):
+    task = load_task("par", "sequence")
+    fold = task.folds(data_dirs, 1, 0)[0]
     torch.manual_seed(0)
-    network = problem.network("gru", fold.train)
-    config = FitConfig(**{**problem.settings, "epochs": 15, "learning_rate": 1e-2})
-    fit(network, problem, fold.train, fold.valid, config, tmp_path)
-    scores = problem.score("par", outputs(network, problem, fold.tests["par"]), fold.tests["par"])
+    network = task.network("gru", fold.train)
+    config = FitConfig(**{**task.settings, "epochs": 15, "learning_rate": 1e-2})
+    fit(network, task, fold.train, fold.valid, config, tmp_path)
+    scores = task.score("par", outputs(network, task, fold.tests["par"]), fold.tests["par"])
     assert scores["accuracy"] > 3 * 100 / len(ACTIVITIES)
     assert 0 < scores["f1"] <= 100
 
 
-def test_a_person_alone_cannot_be_held_out(places, tmp_path):
-    lines = [row for row in (places["par"] / "readings.txt").read_text().splitlines() if row.startswith("A")]
+def test_a_person_alone_cannot_be_held_out(data_dirs, tmp_path):
+    lines = [row for row in (data_dirs["par"] / "readings.txt").read_text().splitlines() if row.startswith("A")]
     (tmp_path / "ConfLongDemo_JSI.txt").write_text("\n".join(lines))
     alone = {"par": tmp_path}
     with pytest.warns(UserWarning), pytest.raises(UserError, match="recordings of one person"):
-        load_problem("par", "sequence").folds(alone, 1, 0, None)
+        load_task("par", "sequence").folds(alone, 1, 0)
     with pytest.warns(UserWarning), pytest.raises(UserError, match="person B alone"):
-        load_problem("par", "paper").folds(alone, 1, 0, None)
+        load_task("par", "paper").folds(alone, 1, 0)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_trains_and_answers_on_cuda(places, tmp_path):
-    problem = load_problem("par", "sequence")
-    fold = problem.folds(places, 1, 0, 8)[0]
-    network = problem.network("nac-exact", fold.train)
-    config = FitConfig(**{**problem.settings, "epochs": 1})
-    fit(network, problem, fold.train, fold.valid, config, tmp_path, device="cuda")
-    assert all(y.isfinite().all() for y in outputs(network, problem, fold.tests["par"], device="cuda"))
+def test_trains_and_answers_on_cuda(data_dirs, tmp_path):
+    task = load_task("par", "sequence")
+    fold = task.folds(data_dirs, 1, 0, Size(max_samples=8, max_tests=8))[0]
+    network = task.network("nac-exact", fold.train)
+    config = FitConfig(**{**task.settings, "epochs": 1})
+    fit(network, task, fold.train, fold.valid, config, tmp_path, device="cuda")
+    assert all(y.isfinite().all() for y in outputs(network, task, fold.tests["par"], device="cuda"))

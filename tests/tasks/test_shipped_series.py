@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.bench.inference import Model, digits, wear
+from nacdrive.bench.inference import Model, predict_digits, predict_wear
 from nacdrive.common.paths import shipped
-from nacdrive.tasks.bearing_runs import read_lives
-from nacdrive.tasks.bearings import cut, wear_curves
+from nacdrive.tasks.bearing_runs import read_runs
+from nacdrive.tasks.bearings import Bearings, wear_curves
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
@@ -32,28 +32,28 @@ def test_pronostia_and_emnist_have_a_nac():
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="MNIST is not on this machine")
 def test_the_shipped_digit_model_reads_digits():
-    answers = digits(Model.load("nac_exact.pt", "emnist", "cpu"), MNIST, 500)
+    answers = predict_digits(Model.load("nac_exact.pt", "emnist", "cpu"), MNIST, 500)
     assert sum(answer.right for answer in answers) / len(answers) > 0.75
 
 
 @pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
 def test_the_shipped_bearing_model_sees_wear_where_no_training_was():
     model = Model.load("nac_exact.pt", "pronostia", "cpu")
-    lives = [life for life in read_lives("xjtu-sy", XJTU) if life.name in ("Bearing1_1", "Bearing1_3")]
-    samples = cut(lives)
-    for curve in wear_curves(model.ask(samples), samples).values():
+    lives = [life for life in read_runs("xjtu-sy", XJTU) if life.name in ("Bearing1_1", "Bearing1_3")]
+    samples = Bearings().cut(lives)
+    for curve in wear_curves(model.predict(samples), samples).values():
         assert curve.rmse < 0.15
         assert curve.predicted[: len(curve.t_s) // 3].max() < 0.1
         assert curve.predicted[-3:].min() > 0.8
 
 
 def test_a_bearing_without_wear_has_no_remaining_life(tmp_path):
-    from nacdrive.datasets.synthetic import make_up
+    from nacdrive.datasets.synthetic import generate
 
-    make_up("pronostia", tmp_path)
+    generate("pronostia", tmp_path)
     bearing = tmp_path / "Full_Test_Set/Bearing2_7"
     for file in sorted(bearing.glob("acc_*.csv"))[12:]:
         file.unlink()
-    (curve,) = wear(Model.load("nac_exact.pt", "pronostia", "cpu"), bearing).values()
+    (curve,) = predict_wear(Model.load("nac_exact.pt", "pronostia", "cpu"), bearing).values()
     assert len(curve.t_s) == 12
     assert (curve.remaining_s() == float("inf")).all()

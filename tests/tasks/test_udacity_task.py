@@ -10,10 +10,9 @@ from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.images import Augmentation, augmented, prepare
+from nacdrive.tasks.splits import block_folds, blocks_of
 from nacdrive.tasks.udacity import bin_of, with_sides
-from nacdrive.tasks.udacity_augment import Augmentation, augmented
-from nacdrive.tasks.udacity_blocks import blocks_of, folds
-from nacdrive.tasks.udacity_frames import prepare
 from tests.helpers.udacity_logs import make_log, numbers
 
 TASK = load_task("udacity")
@@ -63,7 +62,7 @@ def test_no_frame_is_near_one_that_is_held_out():
     samples = [drive(400, name="a"), drive(200, name="b")]
     assert {b.stop - b.start for b in blocks_of(samples)} == {80, 100}
     seen = []
-    for train, test in folds(samples, 5):
+    for train, test in block_folds(samples, 5):
         for sample in test:
             near = [s for s in train if s.name.split()[0] == sample.name.split()[0]]
             for other in near:

@@ -12,7 +12,6 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.layers import build
 from nacdrive.tasks import Sample
-from nacdrive.training.batches import Batches
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting, checkpoint_path, fit, make_optimizer
 from nacdrive.training.log import read_rows
@@ -80,6 +79,36 @@ def test_training_stops_when_the_validation_loss_stops_falling(network, task, sa
     assert result.progress.epoch <= 4
 
 
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_stops_after_exactly_so_many_epochs_without_gain(
+    network, task, samples, config, tmp_path, patience, monkeypatch
+):
+    losses = iter([0.9, 0.5, *[0.7] * 40])
+    real = task.loss
+
+    def loss(outputs, batch, weights, options):
+        total, weight = real(outputs, batch, weights, options)
+        # The validation has no gradient.
+        return (total, weight) if outputs.requires_grad else (torch.tensor(next(losses)), torch.tensor(1.0))
+
+    monkeypatch.setattr(task, "loss", loss)
+    config = dataclasses.replace(config, epochs=40, patience=patience)
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    # Best in epoch 1 (the second), then ``patience`` more.
+    assert (result.progress.best_epoch, result.progress.epoch) == (1, 2 + patience)
+
+
+def test_the_running_mean_moves_faster_at_first(network, task, samples, config, tmp_path):
+    fitting = Fitting(network, task, samples[1:], [], config, tmp_path, 0, torch.device("cpu"))
+    name, parameter = next(iter(network.named_parameters()))
+    for steps, decay in ((1, 2 / 11), (11, 12 / 21), (100_000, config.average)):
+        fitting.progress.total_steps = steps
+        fitting.weights.mean[name] = torch.zeros_like(parameter)
+        fitting.update_ema()
+        torch.testing.assert_close(fitting.weights.mean[name], (1 - decay) * parameter.detach())
+    fitting.log.close()
+
+
 def test_the_best_epoch_is_kept_not_the_last(network, task, samples, config, tmp_path):
     result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
     rows = numbers(tmp_path)
@@ -87,7 +116,7 @@ def test_the_best_epoch_is_kept_not_the_last(network, task, samples, config, tmp
     fitting = Fitting(
         network, task, samples[1:], samples[:1], config, folder_of(tmp_path, "again"), 0, torch.device("cpu")
     )
-    assert fitting.judge()["valid_loss"] == pytest.approx(result.progress.best_loss)
+    assert fitting.validate()["valid_loss"] == pytest.approx(result.progress.best_loss)
     fitting.log.close()
 
 
@@ -139,11 +168,11 @@ def test_the_running_mean_is_what_is_validated_and_kept(network, task, samples, 
     fitting = Fitting(network, task, samples[1:], samples[:1], plain, tmp_path, 0, torch.device("cpu"))
     fitting.epoch(lambda update: None)
     for name, parameter in network.named_parameters():
-        assert torch.equal(fitting.kept.mean[name], parameter)
+        assert torch.equal(fitting.weights.mean[name], parameter)
     fitting.config = config
     fitting.epoch(lambda update: None)
-    assert any(not torch.equal(fitting.kept.mean[name], p) for name, p in network.named_parameters())
-    assert all(torch.equal(fitting.kept.best[name], value) for name, value in fitting.kept.mean.items())
+    assert any(not torch.equal(fitting.weights.mean[name], p) for name, p in network.named_parameters())
+    assert all(torch.equal(fitting.weights.best[name], value) for name, value in fitting.weights.mean.items())
     fitting.log.close()
 
 
@@ -212,31 +241,6 @@ def test_a_task_without_frames_with_one_target_per_sequence_is_fitted_and_measur
     rows = numbers(tmp_path)
     assert rows[-1]["valid_mae"] < 0.05 < rows[0]["valid_mae"]
     assert result.progress.best_measure == pytest.approx(min(row["valid_mae"] for row in rows), abs=1e-2)
-
-
-def test_batches_may_come_from_elsewhere(network, task, samples, config, tmp_path):
-    class Ours:
-        """The very same batches, by another road."""
-
-        def __init__(self, samples, chunk, size):
-            self.inner = Batches(samples, chunk, size)
-            self.steps = self.inner.steps
-
-        def epoch(self, epoch, seed):
-            return list(enumerate(self.inner.epoch(epoch, seed)))
-
-        def load(self, key):
-            return self.inner.load(key[1])
-
-        def describe(self, key):
-            return self.inner.describe(key[1])
-
-    train, valid = samples[1:], samples[:1]
-    twin = copy.deepcopy(network)
-    fit(network, task, train, valid, config, folder_of(tmp_path, "usual"))
-    sources = Ours(train, config.chunk, config.batch), Ours(valid, len(valid[0]), 1)
-    fit(twin, task, train, valid, config, folder_of(tmp_path, "ours"), sources=sources)
-    assert numbers(tmp_path / "usual") == numbers(tmp_path / "ours")
 
 
 def test_checkpoints_from_before_the_measure_had_its_name_are_resumed(network, task, samples, config, tmp_path):

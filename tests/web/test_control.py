@@ -12,16 +12,16 @@ import pytest
 from simple_websocket import Client, ConnectionClosed
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.human import SILENCE_S, Control
+from nacdrive.drivers.human import SILENCE_S, HumanControl
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.web import LiveServer
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
-from tests.web.test_guard import UPGRADE, ask
+from tests.web.test_auth import UPGRADE, ask
 from tests.web.test_page import shows, text, until
 from tests.web.test_stream import rows_until
 
-READY = "document.querySelector('#helm .take')?.disabled === false"
+READY = "document.querySelector('#controls .take')?.disabled === false"
 NO_ORDERS = [
     "", "pause", "[]", "{}", '{"do": "fly"}', '{"do": ["take"]}', '{"keys": "left"}', '{"keys": ["jump"]}',
     b"\xff\xfe", '{"keys": [{}]}', "[" * 200, '{"keys": ["left"' + "," * 300,
@@ -29,15 +29,15 @@ NO_ORDERS = [
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[LiveServer, Control]]:
+def shared() -> Iterator[tuple[LiveServer, HumanControl]]:
     # Four times as patient as a real drive: the machine that runs the tests may have other things to do.
-    control = Control(silence_s=4 * SILENCE_S)
+    control = HumanControl(silence_s=4 * SILENCE_S)
     with LiveServer(port=0, title="nac_steady", choices=CHOICES, control=control) as server:
         yield server, control
 
 
 @pytest.fixture
-def control(shared: tuple[LiveServer, Control]) -> Iterator[Control]:
+def control(shared: tuple[LiveServer, HumanControl]) -> Iterator[HumanControl]:
     control = shared[1]
     yield control
     control.resume()
@@ -49,7 +49,7 @@ def control(shared: tuple[LiveServer, Control]) -> Iterator[Control]:
 
 
 @pytest.fixture
-def steered(shared: tuple[LiveServer, Control], control: Control) -> LiveServer:
+def steered(shared: tuple[LiveServer, HumanControl], control: HumanControl) -> LiveServer:
     return shared[0]
 
 
@@ -59,7 +59,7 @@ class Loop(threading.Thread):
     Without the circuit, which takes Chromium long to draw where there is no GPU.
     """
 
-    def __init__(self, server: LiveServer, control: Control, hz: float = 12) -> None:
+    def __init__(self, server: LiveServer, control: HumanControl, hz: float = 12) -> None:
         super().__init__(daemon=True)
         self.server, self.control, self.hz = server, control, hz
         self.keys: list[frozenset[str] | None] = []
@@ -113,11 +113,13 @@ def test_without_the_flag_a_hand_made_client_is_refused_and_the_page_has_no_cont
     page = open_page(server.url)
     server.publish(make_tick(1))
     shows(page, make_tick(1))
-    assert not page.is_visible("#helm")
+    assert not page.is_visible("#controls")
     assert text(page, "#state") == "Live"
 
 
-def test_another_sites_page_and_a_client_without_an_origin_are_refused(steered: LiveServer, control: Control) -> None:
+def test_another_sites_page_and_a_client_without_an_origin_are_refused(
+    steered: LiveServer, control: HumanControl
+) -> None:
     assert ask(steered, "/control", Origin="http://evil.example", **UPGRADE)[0] == 403
     assert ask(steered, "/control", **UPGRADE)[0] == 403
     assert ask(steered, "/control", Origin=f"http://127.0.0.1:{steered.port}", Host="evil.example", **UPGRADE)[0] == 403
@@ -125,7 +127,7 @@ def test_another_sites_page_and_a_client_without_an_origin_are_refused(steered: 
 
 
 def test_from_elsewhere_control_needs_the_token() -> None:
-    control = Control()
+    control = HumanControl()
     with LiveServer(host="0.0.0.0", port=0, announce=lambda line: None, control=control) as server:
         origin = f"http://127.0.0.1:{server.port}"
         status, _, said = ask(server, "/control", Origin=origin, **UPGRADE)
@@ -134,7 +136,7 @@ def test_from_elsewhere_control_needs_the_token() -> None:
 
 @pytest.mark.parametrize("said", NO_ORDERS)
 def test_what_is_no_order_ends_the_connection_and_nothing_else(
-    steered: LiveServer, control: Control, said: str | bytes
+    steered: LiveServer, control: HumanControl, said: str | bytes
 ) -> None:
     other, client = join(steered), join(steered)
     other.receive(2)
@@ -148,7 +150,7 @@ def test_what_is_no_order_ends_the_connection_and_nothing_else(
     holds(lambda: control.state["paused"])
 
 
-def test_a_browser_that_disconnects_hands_back(steered: LiveServer, control: Control) -> None:
+def test_a_browser_that_disconnects_hands_back(steered: LiveServer, control: HumanControl) -> None:
     client = join(steered)
     assert json.loads(client.receive(2) or "")["you"] > 0
     client.send('{"do": "take"}')
@@ -158,7 +160,7 @@ def test_a_browser_that_disconnects_hands_back(steered: LiveServer, control: Con
     assert control.poll().events == ("taken over", "handed back: the browser has gone")
 
 
-def test_only_one_of_two_browsers_has_the_wheel(steered: LiveServer, control: Control) -> None:
+def test_only_one_of_two_browsers_has_the_wheel(steered: LiveServer, control: HumanControl) -> None:
     first, second = join(steered), join(steered)
     me = json.loads(first.receive(2) or "")["you"]
     first.send('{"do": "take"}')
@@ -174,7 +176,7 @@ def test_only_one_of_two_browsers_has_the_wheel(steered: LiveServer, control: Co
 
 
 def test_pause_resume_and_start_over_by_key_and_button(
-    steered: LiveServer, control: Control, open_page: Callable[..., Any]
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
 ) -> None:
     with Loop(steered, control) as loop:
         page = open_page(steered.url)
@@ -185,17 +187,17 @@ def test_pause_resume_and_start_over_by_key_and_button(
         stood = len(loop.keys)
         page.wait_for_timeout(300)
         assert len(loop.keys) <= stood + 1
-        page.click("#helm >> text=Resume")
+        page.click("#controls >> text=Resume")
         until(page, "document.getElementById('state').textContent === 'Live'")
         until(page, "Number(document.getElementById('step').textContent) > 8")
-        page.click("#helm >> text=Start over")
+        page.click("#controls >> text=Start over")
         until(page, "Number(document.getElementById('step').textContent) < 8")
         until(page, "[...document.querySelectorAll('#events li')].some((e) => e.textContent.includes('started over'))")
         assert page.faults == []
 
 
 def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
-    steered: LiveServer, control: Control, open_page: Callable[..., Any]
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
 ) -> None:
     with Loop(steered, control) as loop:
         page, other = open_page(steered.url), open_page(steered.url)
@@ -208,7 +210,7 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         page.keyboard.press("w")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         until(other, "document.getElementById('state').textContent === 'A person drives'")
-        assert other.is_disabled("#helm .take") and not other.is_visible(".pad")
+        assert other.is_disabled("#controls .take") and not other.is_visible(".pad")
         page.keyboard.down("ArrowLeft")
         holds(lambda: loop.keys[-1] == {"left"})
         until(page, "document.getElementById('verb').textContent === 'Steers left'")
@@ -224,11 +226,11 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         assert page.faults == [] and other.faults == []
 
 
-def test_fingers_drive_on_a_phone(steered: LiveServer, control: Control, open_page: Callable[..., Any]) -> None:
+def test_fingers_drive_on_a_phone(steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]) -> None:
     with Loop(steered, control) as loop:
         page = open_page(steered.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
         until(page, READY)
-        page.tap("#helm .take")
+        page.tap("#controls .take")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         box = page.locator(".pad [aria-label='Steer left']").bounding_box()
@@ -241,7 +243,9 @@ def test_fingers_drive_on_a_phone(steered: LiveServer, control: Control, open_pa
         holds(lambda: loop.keys[-1] == frozenset())
 
 
-def test_a_frozen_or_hidden_page_lets_go(steered: LiveServer, control: Control, open_page: Callable[..., Any]) -> None:
+def test_a_frozen_or_hidden_page_lets_go(
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
+) -> None:
     with Loop(steered, control) as loop:
         page = open_page(steered.url)
         until(page, READY)
@@ -261,12 +265,12 @@ def test_a_frozen_or_hidden_page_lets_go(steered: LiveServer, control: Control, 
 
 
 def test_a_drive_without_a_driver_says_that_it_waits(open_page: Callable[..., Any]) -> None:
-    control = Control(needs_person=True, silence_s=4 * SILENCE_S)
+    control = HumanControl(needs_person=True, silence_s=4 * SILENCE_S)
     with LiveServer(port=0, control=control, choices=CHOICES) as server, Loop(server, control) as loop:
         page = open_page(server.url)
         until(page, "document.getElementById('curtain').textContent.includes('waits for you')")
         until(page, READY)
-        page.click("#helm .take")
+        page.click("#controls .take")
         until(page, "document.getElementById('state').textContent === 'You drive'")
         page.wait_for_selector("#curtain", state="hidden")
         holds(lambda: bool(loop.keys) and loop.keys[-1] is not None)

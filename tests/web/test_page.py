@@ -163,7 +163,7 @@ def test_the_page_comes_back_after_the_server_was_restarted(open_page: Callable[
     first.publish(make_tick(5))
     shows(page, make_tick(5))
     first.stop()
-    until(page, "document.getElementById('state').dataset.state === 'lost'")
+    until(page, "document.getElementById('state').dataset.state === 'ended'")
     with serve(port=first.port) as second:
         second.publish(make_tick(77, episode=4))
         shows(page, make_tick(77))

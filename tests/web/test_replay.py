@@ -78,7 +78,7 @@ def test_recorded_ticks_tell_what_was_driven_and_what_the_expert_would_have_done
 def test_a_replayed_correction_shows_the_person_and_the_policy_beside() -> None:
     beside = {"steering": [0.0] * 11 + [None], "throttle": [1.0] * 12, "brake": [0.0] * 12, "choice": [3] * 12}
     ticks = recorded_ticks(replace(make_episode(), driver="keyboard", meta={"policy": beside}))
-    assert all(tick.person and tick.expert is None for tick in ticks)
+    assert all(tick.human and tick.expert is None for tick in ticks)
     assert ticks[1].action.choice == 1 and ticks[1].policy is not None and ticks[1].policy.choice == 3
     assert ticks[-1].policy is None, "it had failed"
 
@@ -118,9 +118,9 @@ def test_few_episodes_are_kept_in_memory() -> None:
     run = ReplaySource(
         "x", [EpisodeLabel(i, 1, 0.0, "ppo") for i in range(20)], lambda i: loads.append(i) or [make_tick(0)]
     )  # type: ignore[func-returns-value]
-    shelf = EpisodeCache([run])
+    cache = EpisodeCache([run])
     for i in [*range(20), 19, 0]:
-        shelf.ticks(0, i)
+        cache.ticks(0, i)
     assert loads == [*range(20), 0]
 
 

@@ -16,7 +16,7 @@ from simple_websocket import Client
 from nacdrive.common.errors import UserError
 from nacdrive.web import LiveServer
 from nacdrive.web.protocol import pack
-from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Stage
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, StreamState
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 
@@ -121,22 +121,22 @@ def test_a_frozen_viewer_that_wakes_up_sees_the_newest_frame(server: LiveServer)
 
 
 def test_the_axis_runs_on_over_the_episodes() -> None:
-    stage = Stage()
+    state = StreamState()
     for episode in range(2):
         for step in range(10):
-            stage.publish(make_tick(step, episode=episode, circuit=False))
-    seen = stage.glimpse(0, 0, -1, 0)
+            state.publish(make_tick(step, episode=episode, circuit=False))
+    seen = state.wait_for_new(0, 0, -1, 0)
     assert seen is not None
     clock = [row[COLUMNS.index("clock_s")] for row in seen.rows]
     assert np.allclose(np.diff(clock), 0.05)
 
 
 def test_history_stays_bounded() -> None:
-    stage = Stage()
+    state = StreamState()
     tick = make_tick(0, circuit=False, events=("off road",))
     for _ in range(HISTORY_ROWS + 500):
-        stage.publish(tick)
-    seen = stage.glimpse(0, 0, -1, 0)
+        state.publish(tick)
+    seen = state.wait_for_new(0, 0, -1, 0)
     assert seen is not None
     assert len(seen.rows) == HISTORY_ROWS
     assert len(seen.events) <= 300

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, SupportsFloat
+import math
+from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
 
@@ -30,121 +31,159 @@ def to_action(choice: int, logits: NDArray[np.float32] | None = None) -> Action:
     return Action(STEERING[choice], THROTTLE[choice], BRAKE[choice], choice, logits)
 
 
-class CarRacingSteps(gymnasium.Env[NDArray[np.uint8], Any]):
-    """CarRacing-v3 (five actions, every action held for ``repeat`` frames) that draws only what is looked at.
+class CarRacingEnv(DrivingEnv):
+    """CarRacing-v3 that draws only what is looked at; cheap to build, without global state, needs no display.
 
     Returns are those of ``gymnasium.make("CarRacing-v3", continuous=False)`` with the same actions (tested).
     Observations: uint8 [96, 96, 3]; the official pixels, or with the fast renderer a grey picture in three equal
-    channels, whose instruments (rows 84 to 95) are black.
+    channels, whose instruments (rows 84 to 95) are black. Metres are the simulator's units of length.
+
+    Args:
+        renderer: ``official`` pixels (about 5 ms a frame) or ``fast`` grey ones (0.1 ms, see ``FastCarRacing``).
+        repeat: Frames of 0.02 s for which an action is held; only the last one is drawn.
+        max_frames: Frames after which the episode is truncated; 1000 is the official limit.
+        continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
+        render_mode: None or ``rgb_array``; ``render`` gives the last frame with either.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}
-    render_mode = "rgb_array"
+    name = "carracing"
 
-    def __init__(self, world: LazyCarRacing, *, repeat: int, max_frames: int, every_frame: bool) -> None:
-        self.world, self.repeat, self.max_frames, self.every_frame = world, repeat, max_frames, every_frame
-        self.action_space: spaces.Space[Any] = (
-            spaces.Box(-1, 1, (3,), np.float32) if world.continuous else spaces.Discrete(len(ACTIONS))
-        )
+    def __init__(
+        self,
+        *,
+        renderer: Renderer = "official",
+        repeat: int = 4,
+        max_frames: int = 1000,
+        continuous: bool = False,
+        render_mode: str | None = "rgb_array",
+    ) -> None:
+        if renderer not in RENDERERS:
+            raise unknown_name("renderer", renderer, RENDERERS)
+        if repeat < 1 or max_frames < 1:
+            raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
+        if render_mode not in (None, "rgb_array"):
+            raise unknown_name("render mode", render_mode, ("rgb_array",))
+        self.world = RENDERERS[renderer](continuous=continuous)
+        self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
+        self.actions = () if continuous else ACTIONS
+        self.step_s = repeat / FPS
+        self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
+        self.action_space: spaces.Space[Any] = self.world.action_space
         self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
         self.frame = 0
-        self._picture: NDArray[np.uint8] | None = None
+        self._picture: Frame | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """Start the lap of ``seed``; returns the first frame and the same keys of ``info`` as ``step``."""
-        super().reset(seed=seed)
+        super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
         self.world.drawing = True
         self._picture, _ = self.world.reset(seed=seed, options=options)
-        info = self._info(self.world.grass_share(), finished=False)
-        if self.every_frame:
-            info |= {"frames": [self._picture], "frame_times_s": [0.0], "frame_rewards": [0.0]}
-        return self._picture, info
+        # The middle of the road: the tiles' places in the order in which they are driven.
+        self._line = np.array([tile[2:4] for tile in self.world.track])
+        self._grass: list[float] = []
+        self._off_road = False
+        return self._picture, self._info(self.world.grass_share(), finished=False)
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
+    def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Hold ``action`` for ``repeat`` frames, fewer where the episode ends.
 
-        Returns the last frame, the sum of the rewards, and in ``info``: ``t_s``, ``speed_mps``, ``frame``,
-        ``tiles_visited``, ``wheels_on_grass`` (mean over the frames), ``finished_lap``; with ``every_frame`` also
-        ``frames``, ``frame_times_s`` and ``frame_rewards``.
+        Returns the last frame, the sum of the rewards, and ``Info``; in it also ``frame``, ``tiles_visited``,
+        ``wheels_on_grass`` (mean over the frames) and ``finished_lap``.
         """
         if self._picture is None:
             raise UserError("the lap has not begun: call reset() before step().")
         given = np.asarray(action) if self.world.continuous else int(action)
-        frames: list[NDArray[np.uint8]] = []
-        times: list[float] = []
         rewards: list[float] = []
         grass = 0.0
         terminated = truncated = finished = False
-        picture: NDArray[np.uint8] | None = None
+        picture: Frame | None = None
         while len(rewards) < self.repeat and not terminated and not truncated:
             self.frame += 1
             truncated = self.frame >= self.max_frames
-            self.world.drawing = self.every_frame or truncated or len(rewards) == self.repeat - 1
+            self.world.drawing = truncated or len(rewards) == self.repeat - 1
             drawn, reward, terminated, _, details = self.world.step(given)
             finished = details.get("lap_finished", False)
             grass += self.world.grass_share()
             rewards.append(float(reward))
-            times.append(self.frame / FPS)
             if self.world.drawing:
                 picture = drawn
-                frames.append(drawn)
-        if picture is None:
-            picture = self.world.picture()
-        self._picture = picture
-        info = self._info(grass / len(rewards), finished)
-        if self.every_frame:
-            info |= {"frames": frames, "frame_times_s": times, "frame_rewards": rewards}
-        return picture, sum(rewards), terminated, truncated, info
+        self._picture = self.world.picture() if picture is None else picture
+        grass /= len(rewards)
+        self._grass.append(grass)
+        info = self._info(grass, finished)
+        if terminated or truncated:
+            info["ended"] = "lap finished" if finished else "left the field" if terminated else "time is up"
+        return self._picture, sum(rewards), terminated, truncated, info
 
-    def render(self) -> NDArray[np.uint8]:
+    def native_action(self, action: Action) -> Any:
+        """The choice, or float32 [steering, gas, brake]."""
+        if self.actions:
+            return super().native_action(action)
+        return np.array([action.steering, action.throttle, action.brake], dtype=np.float32)
+
+    def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
+        """See ``to_action``."""
+        return to_action(choice, logits)
+
+    def metrics(self) -> dict[str, float]:
+        """``tiles_visited`` (share), ``finished_lap`` (0 or 1), ``grass_share`` (of the wheels, mean of decisions)."""
+        return {
+            "tiles_visited": self._tiles_visited(),
+            "finished_lap": float(self._finished),
+            "grass_share": float(np.mean(self._grass)) if self._grass else 0.0,
+        }
+
+    def episode_meta(self) -> dict[str, Any]:
+        """Whether the lap was finished, and the share of the tiles that were visited."""
+        return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited()}
+
+    def render(self) -> Frame:
         """The last frame, uint8 [96, 96, 3]."""
         if self._picture is None:
             raise UserError("there is nothing to render: call reset() first.")
         return self._picture
 
-    def large_picture(self) -> NDArray[np.uint8]:
-        """The scene in the official renderer's large size, uint8 [400, 600, 3], for videos (5 ms)."""
-        picture: NDArray[np.uint8] = LazyCarRacing._render(self.world, "rgb_array")
-        return np.ascontiguousarray(picture)
-
     def close(self) -> None:
         """Free the simulator."""
         self.world.close()  # type: ignore[no-untyped-call]
 
+    def _tiles_visited(self) -> float:
+        return float(self.world.tile_visited_count / len(self.world.track))
+
     def _info(self, grass: float, finished: bool) -> dict[str, Any]:
+        assert self.world.car is not None
+        hull, tiles = self.world.car.hull, self._tiles_visited()
+        left_road = grass >= 1 and not self._off_road
+        self._off_road, self._finished = grass >= 1, bool(finished)
+        x, y = hull.position
         return {
             "t_s": self.frame / FPS,
             "speed_mps": self.world.speed(),
+            "progress": tiles,
+            "laps": int(finished),
+            "wheels_off": grass,
+            "off_road": self._off_road,
+            "lane_offset_m": self._lane_offset(x, y),
+            "x_m": float(x),
+            "y_m": float(y),
+            # The car points along its own +y axis.
+            "heading_rad": float(hull.angle) + math.pi / 2,
+            "events": ("off road",) if left_road and self.frame else (),
             "frame": self.frame,
-            "tiles_visited": self.world.tile_visited_count / len(self.world.track),
+            "tiles_visited": tiles,
             "wheels_on_grass": grass,
             "finished_lap": finished,
         }
 
+    def _lane_offset(self, x: float, y: float) -> float:
+        """Metres to the right of the middle of the road, at its nearest point."""
+        away = np.array((x, y)) - self._line
+        index = int((away**2).sum(axis=1).argmin())
+        east, north = self._line[(index + 1) % len(self._line)] - self._line[index - 1]
+        return float((away[index, 0] * north - away[index, 1] * east) / math.hypot(east, north))
 
-def make_carracing(
-    *,
-    renderer: Renderer = "official",
-    repeat: int = 4,
-    max_frames: int = 1000,
-    every_frame: bool = False,
-    continuous: bool = False,
-) -> CarRacingSteps:
-    """A CarRacing-v3 environment; cheap to build, without global state, needs no display.
 
-    Args:
-        renderer: ``official`` pixels (about 5 ms a frame) or ``fast`` grey ones (0.1 ms, see ``FastCarRacing``).
-        repeat: Frames for which an action is held; only the last one is drawn.
-        max_frames: Frames after which the episode is truncated; 1000 is the official limit.
-        every_frame: Draw all frames and hand them out in ``info``.
-        continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
-    """
-    if renderer not in RENDERERS:
-        raise unknown_name("renderer", renderer, RENDERERS)
-    if repeat < 1 or max_frames < 1:
-        raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
-    world = RENDERERS[renderer](continuous=continuous)
-    return CarRacingSteps(world, repeat=repeat, max_frames=max_frames, every_frame=every_frame)
+make_carracing = CarRacingEnv
+"""The environment, under the name that says so beside ``make_udacity_track``."""

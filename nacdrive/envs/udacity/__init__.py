@@ -1,6 +1,5 @@
-"""The socket.io server that the Udacity simulator connects to."""
+"""The Udacity simulator, which connects to us."""
 
-from nacdrive.envs.udacity.server import Bridge
-from nacdrive.envs.udacity.wheel import Decision
+from nacdrive.envs.udacity.env import DriveInterruptedError, UdacityEnv
 
-__all__ = ["Bridge", "Decision"]
+__all__ = ["DriveInterruptedError", "UdacityEnv"]

@@ -1,11 +1,18 @@
-"""The simulators that are connected, which of them is driven, and what each still owes us."""
+"""The simulators that are connected, which of them is driven, and how many reports of each are under way."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import RLock
 
-from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
+from nacdrive.common.action import Action
+from nacdrive.envs.udacity.telemetry import MPS_PER_MPH, answer
 
+SILENCE_S = 1.0
+"""A simulator that has not reported for so long is sent a command: that makes it report."""
+PATIENT_SILENCE_S = 5.0
+"""The same after a few tries: a simulator that is paused answers all of them at once when it goes on."""
+TRIES = 5
 SENT_AT_OPENING = 2
 """Telemetries that the simulator sends by itself, because its "open" event fires twice."""
 RELEASE_MPS = 5 * MPS_PER_MPH
@@ -13,7 +20,7 @@ RELEASE_MPS = 5 * MPS_PER_MPH
 RELEASE = -0.01
 
 
-class Car:
+class SimulatorConnection:
     """One connected simulator.
 
     Each ``steer`` makes it report once more, so the reports under way keep their number. It begins with two, which
@@ -24,48 +31,58 @@ class Car:
     def __init__(self, sid: str, number: int, simulator: bool, now_s: float) -> None:
         self.sid, self.number, self.simulator = sid, number, simulator
         self.heard_s = now_s
-        """When it last reported, or was last woken."""
+        """When it last reported, or was last pinged."""
         self.tries = 0
-        """How often it was woken since it last reported."""
-        self.owes = SENT_AT_OPENING if simulator else 0
+        """How often it was pinged since it last reported."""
+        self.pending = SENT_AT_OPENING if simulator else 0
         """Reports that are still to come."""
         self.busy = 0
         """Reports that are being answered."""
-        self.separator = "."
+        self.separator: str | None = None
+        """Decimal separator of its numbers; None until it has reported soundly, and only then is it driven."""
         self.speed_mps = 0.0
         self.manual = False
-        self.known = False
-        """Whether it has reported as it should."""
         self.foreign = False
         """Whether it turned out to be another simulator, which is left alone."""
         self._braked = False
         self._lock = RLock()
 
-    def take(self, in_flight: int, now_s: float) -> bool:
+    def begin(self, in_flight: int, now_s: float) -> bool:
         """Note that a report came in; False if it is not to be decided on."""
         with self._lock:
             self.heard_s, self.tries = now_s, 0
-            self.owes = max(0, self.owes - 1)
-            if self.owes + self.busy >= in_flight:
+            self.pending = max(0, self.pending - 1)
+            if self.pending + self.busy >= in_flight:
                 return False
             self.busy += 1
             return True
 
-    def done(self) -> None:
-        """Note that the report taken has been dealt with."""
+    def end(self, reports: int = 1) -> None:
+        """Note that the report begun has been dealt with."""
         with self._lock:
-            self.busy -= 1
+            self.busy -= reports
 
-    def asked(self) -> None:
+    def sent(self) -> None:
         """Note that something is sent that makes it report."""
         with self._lock:
-            self.owes += 1
+            self.pending += 1
 
-    def woken(self, now_s: float) -> None:
-        """Note that it is asked although it has not reported: what it owed is taken for lost."""
+    def ping(self, now_s: float) -> None:
+        """Note that it is asked although it has not reported: what was pending is taken for lost."""
         with self._lock:
-            self.heard_s, self.owes = now_s, 0
+            self.heard_s, self.pending = now_s, 0
             self.tries += 1
+
+    def silent(self, now_s: float) -> bool:
+        """Whether it has said nothing for so long that it is to be pinged."""
+        return now_s - self.heard_s > (SILENCE_S if self.tries < TRIES else PATIENT_SILENCE_S)
+
+    def command(self, action: Action) -> dict[str, str]:
+        """The argument of ``steer`` for it."""
+        if self.separator is None:
+            # Whatever its culture is, it reads this; anything else might be no number there.
+            return {"steering_angle": "0", "throttle": "0"}
+        return answer(action.steering, self.pedal(action.throttle, action.brake), self.separator)
 
     def pedal(self, throttle: float, brake: float) -> float:
         """Throttle and brake, each 0 .. 1, as the simulator's one number: negative is braking.
@@ -84,29 +101,40 @@ class Car:
         return throttle
 
 
-class Cars:
+class Connections:
     """All that report. The newest simulator is driven: an older session may be a scene that was left."""
 
     def __init__(self) -> None:
-        self._cars: dict[str, Car] = {}
+        self._connections: dict[str, SimulatorConnection] = {}
         self._count = 0
         self._lock = RLock()
 
-    def of(self, sid: str, simulator: bool, now_s: float) -> Car:
-        """The car of a session; a new one for a new session."""
+    def of(self, sid: str, simulator: bool, now_s: float) -> SimulatorConnection:
+        """That of a session; a new one for a new session."""
         with self._lock:
-            if sid not in self._cars:
-                self._cars[sid] = Car(sid, self._count, simulator, now_s)
+            if sid not in self._connections:
+                self._connections[sid] = SimulatorConnection(sid, self._count, simulator, now_s)
                 self._count += 1
-            return self._cars[sid]
+            return self._connections[sid]
 
-    def remove(self, sid: str) -> Car | None:
-        """Forget a session; the car that it was, if it was one."""
+    def remove(self, sid: str) -> SimulatorConnection | None:
+        """Forget a session; what it was, if it was one of these."""
         with self._lock:
-            return self._cars.pop(sid, None)
+            return self._connections.pop(sid, None)
 
-    def driven(self) -> Car | None:
-        """The one that is driven: the newest simulator; without any, the newest other client that reports."""
+    def driven(self) -> SimulatorConnection | None:
+        """The one that is driven: the newest simulator that has reported soundly; without any, the newest such client.
+
+        One that has only connected takes over from nobody.
+        """
+        return self._newest(lambda each: each.separator is not None)
+
+    def expected(self) -> SimulatorConnection | None:
+        """The newest simulator if it has not reported soundly yet: its first reports may have been lost."""
+        newest = self._newest(lambda each: each.simulator)
+        return newest if newest is not None and newest.separator is None else None
+
+    def _newest(self, wanted: Callable[[SimulatorConnection], bool]) -> SimulatorConnection | None:
         with self._lock:
-            able = [car for car in self._cars.values() if not car.foreign]
-            return max(able, key=lambda car: (car.simulator, car.number), default=None)
+            able = [each for each in self._connections.values() if not each.foreign and wanted(each)]
+            return max(able, key=lambda each: (each.simulator, each.number), default=None)

@@ -5,73 +5,70 @@ from __future__ import annotations
 import socket
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Protocol
 
 from werkzeug.serving import make_server
 
 from nacdrive.common.errors import unknown_name
-from nacdrive.common.net import QuietHandler, listen
+from nacdrive.common.net import QuietHandler
 from nacdrive.envs.udacity.tcp import QuickAckSocket, tune, unmask
 
-Result = TypeVar("Result")
 LOOK_S = 0.05
+REQUEST_S = 10.0
+"""A client that has connected says what it wants within this time."""
+IDLE_S = 60.0
+"""A websocket that says nothing for so long, though it is asked every 25 s, has gone."""
 
 
 class Engine(Protocol):
-    """Serves an application and runs what the bridge has to do beside it."""
+    """Serves an application and runs what has to be done beside it."""
 
     async_mode: str
     """Name for python-socketio."""
 
-    def lock(self) -> AbstractContextManager[Any]:
-        """A lock that may be held during ``compute``."""
-
-    def compute(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run what takes its time, while others are served."""
-
     def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
         """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end."""
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run ``function``, which sends something, from whichever thread; it may run after this has returned."""
 
     def stop(self) -> None:
         """Stop serving; returns when the port is free."""
 
 
 class Threads:
-    """One operating-system thread per connection."""
+    """Operating-system threads for every connection."""
 
     async_mode = "threading"
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
-    def lock(self) -> AbstractContextManager[Any]:
-        """A lock that may be held during ``compute``."""
-        return threading.Lock()
-
-    def compute(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run it here: this thread serves nobody else."""
-        return function(*arguments)
-
     def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
         """Serve in the background."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
         self._server = make_server(
-            host, port, prompt(app), threaded=True, request_handler=QuietHandler, fd=listener.fileno()
+            host, port, quick(app), threaded=True, request_handler=ImpatientHandler, fd=listener.fileno()
         )
         listener.close()
         tune(self._server.socket)
         self._serving = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="nacdrive-bridge", daemon=True
+            target=self._server.serve_forever, args=(0.1,), name="nacdrive-udacity", daemon=True
         )
         self._serving.start()
-        threading.Thread(target=self._watch, args=(watch,), name="nacdrive-bridge-watch", daemon=True).start()
+        threading.Thread(target=self._watch, args=(watch,), name="nacdrive-udacity-watch", daemon=True).start()
 
     def _watch(self, watch: Callable[[], None]) -> None:
         while not self._stopping.wait(LOOK_S):
             watch()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run it here: what it sends goes into a queue of the connection's."""
+        function()
 
     def stop(self) -> None:
         """Stop serving."""
@@ -80,6 +77,12 @@ class Threads:
         self._server.shutdown()
         self._serving.join()
         self._goodbye()
+
+
+class ImpatientHandler(QuietHandler):
+    """Answers without a line per request, and does not wait for ever for a request that does not come."""
+
+    timeout = REQUEST_S
 
 
 class Eventlet:
@@ -92,31 +95,22 @@ class Eventlet:
             # Its maintainers discourage new uses; that is no news for whoever asked for it by name.
             warnings.simplefilter("ignore")
             import eventlet
-            import eventlet.semaphore
-            import eventlet.tpool
             import eventlet.websocket
             import eventlet.wsgi
         self._eventlet = eventlet
         eventlet.websocket.RFC6455WebSocket._apply_mask = staticmethod(unmask)
-        # One thread decides, as there is one policy.
-        eventlet.tpool.set_num_threads(1)
         self._stopping = threading.Event()
-
-    def lock(self) -> AbstractContextManager[Any]:
-        """A lock that may be held during ``compute``."""
-        lock: AbstractContextManager[Any] = self._eventlet.semaphore.Semaphore(1)
-        return lock
-
-    def compute(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run it in an operating-system thread, for here it would hold up everybody."""
-        result: Result = self._eventlet.tpool.execute(function, *arguments)
-        return result
+        # Green threads belong to their own operating-system thread: what others want done there is put into a list,
+        # and a byte through a pair of sockets wakes it up.
+        self._wanted: deque[Callable[[], None]] = deque()
+        self._bell, self._bell_pull = socket.socketpair()
+        self._bell_pull.setblocking(False)
 
     def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
         """Serve in the background."""
         tune(listener)
         self._serving = threading.Thread(
-            target=self._serve, args=(listener, app, watch, goodbye), name="nacdrive-bridge", daemon=True
+            target=self._serve, args=(listener, app, watch, goodbye), name="nacdrive-udacity", daemon=True
         )
         self._serving.start()
 
@@ -124,22 +118,44 @@ class Eventlet:
         eventlet = self._eventlet
         listener.setblocking(False)
         green = eventlet.greenio.GreenSocket(listener)
-        quiet = Quiet()
-        eventlet.spawn(eventlet.wsgi.server, green, prompt(app), log=quiet, log_output=False, debug=False)
+        options = {"log": Quiet(), "log_output": False, "debug": False}
+        eventlet.spawn(eventlet.wsgi.server, green, quick(app), **options)
+        eventlet.spawn(self._answer_bell)
         while not self._stopping.is_set():
             eventlet.sleep(LOOK_S)
             watch()
         # The port first: the simulator comes back within milliseconds of a goodbye.
         green.close()
+        self._run_wanted()
         goodbye()
         eventlet.sleep(LOOK_S)
-        # The pool's thread belongs to this thread's hub.
-        eventlet.tpool.killall()
+
+    def _answer_bell(self) -> None:
+        self._bell.setblocking(False)
+        bell = self._eventlet.greenio.GreenSocket(self._bell)
+        while bell.recv(1000):
+            self._run_wanted()
+
+    def _run_wanted(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._wanted.popleft()()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run it in the thread of the green threads."""
+        if threading.current_thread() is self._serving:
+            function()
+            return
+        self._wanted.append(function)
+        # A pair that is full has enough bytes in it to wake up whom it may.
+        with suppress(BlockingIOError):
+            self._bell_pull.send(b"!")
 
     def stop(self) -> None:
         """Stop serving."""
         self._stopping.set()
         self._serving.join(5)
+        self._bell_pull.close()
 
 
 class Quiet:
@@ -166,25 +182,19 @@ def new_engine(name: str) -> Engine:
     return ENGINES[name]()
 
 
-def open_listener(host: str, port: int) -> socket.socket:
-    """The listening socket that simulators connect to.
+def quick(app: Any) -> Any:
+    """``app`` with websockets that acknowledge promptly, and that end when their client has gone without a word."""
 
-    Raises:
-        UserError: if the port is in use, or the address is not this machine's.
-    """
-    return listen(host, port, what="the simulator")
-
-
-def prompt(app: Any) -> Any:
-    """``app`` with websockets that acknowledge promptly."""
-
-    def prompted(environ: dict[str, Any], start_response: Any) -> Any:
+    def served(environ: dict[str, Any], start_response: Any) -> Any:
         if "werkzeug.socket" in environ:
-            environ["werkzeug.socket"] = QuickAckSocket(environ["werkzeug.socket"])
+            connection = environ["werkzeug.socket"]
+            if environ.get("HTTP_UPGRADE", "").lower() == "websocket":
+                connection.settimeout(IDLE_S)
+            environ["werkzeug.socket"] = QuickAckSocket(connection)
         elif "eventlet.input" in environ:
             inner = environ["eventlet.input"]
-            connection = QuickAckSocket(inner.get_socket())
-            inner.get_socket = lambda: connection
+            acknowledging = QuickAckSocket(inner.get_socket())
+            inner.get_socket = lambda: acknowledging
         return app(environ, start_response)
 
-    return prompted
+    return served

@@ -19,6 +19,12 @@ from engineio.socket import Socket
 
 OLD_CLIENT = "nacdrive.engineio3"
 """Key in a session's environ: it asked for Engine.IO 3."""
+LARGEST_MESSAGE = 32 << 20
+"""Bytes. Larger than any telemetry, so that even an absurd one is answered rather than the connection closed."""
+MOST_UNSENT = 1000
+"""Packets that a client may leave unread; the simulator reads each within a frame."""
+MOST_SESSIONS = 200
+"""Connected clients; each takes three threads."""
 
 
 class LegacySocket(Socket):  # type: ignore[misc]
@@ -29,6 +35,8 @@ class LegacySocket(Socket):  # type: ignore[misc]
     """True for a client that never sends CONNECT: the simulator."""
     old = False
     """True for a client that asked for Engine.IO 3, such as socket.io-client 2."""
+    ping_due: float | None = None
+    """When it is to be asked for a sign of life, in ``time.monotonic()`` seconds."""
 
     def receive(self, pkt: packet.Packet) -> None:
         """Take in a packet; a PING is answered, as Engine.IO 3 wants it."""
@@ -44,6 +52,9 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.send(packet.Packet(packet.PONG, pkt.data or None))
         else:
             super().receive(pkt)
+        if self.server.async_mode == "eventlet":
+            # A green thread keeps its turn while there is something to read: one busy client would starve the others.
+            self.server.sleep(0)
 
     def connect(self) -> None:
         """Do as if the client had sent CONNECT."""
@@ -53,14 +64,29 @@ class LegacySocket(Socket):  # type: ignore[misc]
         """Send a packet; CONNECT without the session's name, which Socket.IO 2 does not expect."""
         if (self.simulator or self.old) and pkt.packet_type == packet.MESSAGE and str(pkt.data).startswith("0{"):
             pkt = packet.Packet(packet.MESSAGE, "0")
+        if self.queue.qsize() > MOST_UNSENT:
+            if not self.closing and not self.closed:
+                self.server.logger.warning("a client does not read what it is answered: it is disconnected")
+                self.close(wait=False, abort=True)
+            return
         super().send(pkt)
 
     def schedule_ping(self) -> None:
-        """Ask for a sign of life after a while, but not clients of Engine.IO 3, which give one by themselves."""
-        if not self.old:
-            super().schedule_ping()
+        """Ask for a sign of life after a while, but not clients of Engine.IO 3, which give one by themselves.
+
+        Engine.IO would let a thread sleep until then, which outlives the connection.
+        """
+        if self.last_ping and not self.old:
+            self.last_ping, self.ping_due = None, time.monotonic() + self.server.ping_interval
+
+    def ping_when_due(self, now_s: float) -> None:
+        """Ask for the sign of life; to be called all the time."""
+        if self.ping_due is not None and now_s >= self.ping_due:
+            self.ping_due, self.last_ping = None, time.time()
+            self.send(packet.Packet(packet.PING))
 
     def _websocket_handler(self, ws: Any) -> Any:
+        bound_messages(ws)
         try:
             return super()._websocket_handler(ws)
         except (ValueError, TypeError, IndexError, OSError) as error:
@@ -71,12 +97,58 @@ class LegacySocket(Socket):  # type: ignore[misc]
             return []
 
 
+def bound_messages(ws: Any) -> None:
+    """Close a websocket whose message exceeds ``LARGEST_MESSAGE``, finished or not, in however many fragments.
+
+    Engine.IO looks at the size of finished messages only. What has come and waits to be handled is bounded too.
+    """
+    if hasattr(ws, "ws"):
+        ws.ws.max_message_size = LARGEST_MESSAGE
+        ws.ws.input_buffer = Backlog(ws.ws, ws.ws.input_buffer)
+    else:
+        ws.Message = bounded_message(ws.Message)
+
+
+class Backlog(list[Any]):
+    """Messages of one client that wait to be handled: while they are many, nothing more is read from it."""
+
+    def __init__(self, websocket: Any, messages: Iterable[Any]) -> None:
+        super().__init__(messages)
+        self._websocket = websocket
+
+    def append(self, message: Any) -> None:
+        """Add a message; waits while there is no room."""
+        while self and self._websocket.connected and sum(map(len, self)) + len(message) > LARGEST_MESSAGE:
+            time.sleep(0.01)
+        super().append(message)
+
+
+def bounded_message(base: Any) -> Any:
+    """Eventlet's class of messages, with a bound on what its fragments take."""
+    from eventlet.websocket import FailedConnectionError
+
+    class BoundedMessage(base):  # type: ignore[misc]
+        taken = 0
+
+        def push(self, data: bytes, final: bool = False) -> None:
+            self.taken += len(data) + 50  # what Python takes for a bytes object, however short
+            if self.taken > LARGEST_MESSAGE:
+                raise FailedConnectionError(1009, "Message is too big")
+            super().push(data, final)
+
+    return BoundedMessage
+
+
 class LegacyEngine(engineio.Server):  # type: ignore[misc]
     """Lets clients of Engine.IO 3 in where they come by websocket; their polling speaks another format."""
 
     def handle_request(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Serve one request; one for Engine.IO 3 is relabelled and marked."""
         query = parse_qs(environ.get("QUERY_STRING", ""))
+        if "sid" not in query and sum(not each.closed for each in list(self.sockets.values())) >= MOST_SESSIONS:
+            self.logger.warning("%d clients are connected: no more are let in", MOST_SESSIONS)
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"Too many clients.\n"]
         if query.get("EIO") == ["3"] and "sid" not in query:
             if query.get("transport") == ["websocket"]:
                 environ["QUERY_STRING"] = environ["QUERY_STRING"].replace("EIO=3", "EIO=4")
@@ -93,7 +165,8 @@ class LegacyServer(socketio.Server):  # type: ignore[misc]
     """A Socket.IO server for modern clients and for the simulator."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        # Handlers return at once, so each runs where its event came in: in order, and without a thread for each.
+        super().__init__(max_http_buffer_size=LARGEST_MESSAGE, async_handlers=False, **options)
         self.eio.on("connect", self._adopt)
 
     def _engineio_server_class(self) -> type[engineio.Server]:
@@ -107,6 +180,13 @@ class LegacyServer(socketio.Server):  # type: ignore[misc]
             session.old = session.opened = True
             session.connect()
         return accepted
+
+    def ping_clients(self) -> None:
+        """Ask those for a sign of life who are due; to be called all the time."""
+        now_s = time.monotonic()
+        for session in list(self.eio.sockets.values()):
+            if isinstance(session, LegacySocket):
+                session.ping_when_due(now_s)
 
     def session_of(self, sid: str) -> LegacySocket | None:
         """The Engine.IO session of a Socket.IO client; None once it has gone."""

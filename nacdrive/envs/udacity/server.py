@@ -1,87 +1,91 @@
-"""``Bridge``: serves the Udacity simulator, has each picture decided on, and answers."""
+"""The socket.io server that the Udacity simulator connects to: who is connected, what each reports and is answered."""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import time
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import socketio
+from flask import Flask, request
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.speed_control import SpeedController
-from nacdrive.envs.udacity.connections import RELEASE_MPS, Car, Cars
-from nacdrive.envs.udacity.engines import new_engine, open_listener
-from nacdrive.envs.udacity.landing_page import web_app
+from nacdrive.common.net import listen
+from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
+from nacdrive.envs.udacity.engines import new_engine
 from nacdrive.envs.udacity.protocol import LegacyServer
-from nacdrive.envs.udacity.rate_limited_log import RateLimitedLog
-from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, answer, read
-from nacdrive.envs.udacity.wheel import Decide, Decision, Wheel
+from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, Report, picture, read
 
-LARGEST_MESSAGE = 32 << 20
-"""Bytes. Larger than any telemetry, so that even an absurd one is answered rather than the connection closed."""
-SILENCE_S = 1.0
-"""A simulator that has not reported for so long is sent a command: that makes it report."""
-PATIENT_SILENCE_S = 5.0
-"""The same after a few tries: a simulator that is paused answers all of them at once when it goes on."""
-TRIES = 5
+PERIOD_S = 1.0
+LONGEST_LINE = 300
 PARTING_S = 2.0
 """Longest time for which the car is braked before we go."""
 STOP = Action(0.0, 0.0, 1.0)
-
-Reply = tuple[str, dict[str, str]]
-
-
-def nothing(*_: Any) -> None:
-    """Do nothing."""
+LANDING_PAGE = (
+    "This is nacdrive's port for the Udacity simulator, which connects to it by itself: start the simulator and choose "
+    "Autonomous Mode. The page to watch is at the address that nacdrive printed.\n"
+)
 
 
-class Bridge:
-    """A server for the simulator and, on the same port, for modern Socket.IO clients. A context manager.
+class Pilot(Protocol):
+    """Who drives the simulator that is to be driven. Called from the server's threads; must return at once."""
 
-    Modern clients may ask for ``status``. One that reports as the simulator does is driven while there is no simulator.
+    def report(self, connection: SimulatorConnection, report: Report, now_s: float, *, fresh: bool) -> Action | None:
+        """A sound report: what to answer now; None if ``SimulatorServer.steer`` answers it later.
+
+        ``fresh`` is False for a report beyond those in flight, which comes only while ``stopping``.
+        """
+
+    def bad_report(self, connection: SimulatorConnection, reason: str) -> Action:
+        """What to answer to a report that cannot be driven by."""
+
+    def stopping(self, connection: SimulatorConnection) -> bool:
+        """Whether an emergency stop is under way, so that each report is answered at once."""
+
+    def watch(self, connection: SimulatorConnection, now_s: float) -> tuple[Action, bool]:
+        """What to do if it is to be sent something now, and whether it must be."""
+
+    def release(self, connection: SimulatorConnection, why: str) -> None:
+        """It is not driven any more."""
+
+
+class SimulatorServer:
+    """Serves the simulator and, on the same port, modern Socket.IO clients, which may ask for ``status``.
+
+    A client that reports as the simulator does is driven while there is no simulator.
 
     Args:
-        decide: Picture (uint8 [160, 320, 3], RGB), seconds since the drive began and speed in m/s give an action.
-            Called for one picture at a time. Whatever it raises starts the safety stop.
-        speed: Gives throttle and brake in place of the action's own; None leaves those.
+        pilot: Who drives.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one, ``port`` then tells which.
         engine: ``threads`` or ``eventlet``.
         on_event: Told in one line of what happens; at most once a second for each kind.
-        on_decision: Told of each decision after it was sent; must return at once.
-        begin: Called before the first decision of each drive.
-        in_flight: Reports of one simulator that may be under way at once; see ``Car``.
+        in_flight: Reports of one simulator that may be under way at once; see ``SimulatorConnection``.
+
+    Raises:
+        UserError: if there is no such engine, the port is in use, or the address is not this machine's.
     """
 
     def __init__(
-        self,
-        decide: Decide,
-        speed: SpeedController | None = None,
-        host: str = "127.0.0.1",
-        port: int = 4567,
-        engine: str = "threads",
-        on_event: Callable[[str], None] = nothing,
-        on_decision: Callable[[Decision], None] = nothing,
-        begin: Callable[[], None] = nothing,
-        in_flight: int = 1,
+        self, pilot: Pilot, host: str, port: int, engine: str, on_event: Callable[[str], None], in_flight: int
     ) -> None:
-        self.host, self.port, self.in_flight = host, port, in_flight
         self.steers = 0
         """Commands sent."""
         self.dropped = 0
         """Reports dropped because another one was under way."""
-        self._on_decision = on_decision
-        self._engine = new_engine(engine)
-        self._notices = RateLimitedLog(on_event)
-        self._cars = Cars()
-        self._wheel = Wheel(decide, begin, speed, self._engine.lock(), self._engine.compute, self._notices.say)
+        self.log = RateLimitedLog(on_event)
+        self.connections = Connections()
+        self._pilot, self._in_flight = pilot, in_flight
         self._leaving = False
+        self._engine = new_engine(engine)
         self._sio = LegacyServer(
             async_mode=self._engine.async_mode,
-            logger=self._notices.logger("Socket.IO"),
-            engineio_logger=self._notices.logger("Engine.IO"),
-            max_http_buffer_size=LARGEST_MESSAGE,
+            logger=self.log.logger("Socket.IO"),
+            engineio_logger=self.log.logger("Engine.IO"),
         )
         handlers: dict[str, Callable[..., Any]] = {
             "connect": self._connect,
@@ -92,43 +96,36 @@ class Bridge:
         }
         for event, handler in handlers.items():
             self._sio.on(event, self._guarded(handler))
-
-    def start(self) -> Self:
-        """Listen, in the background.
-
-        Raises:
-            UserError: if the port is in use, or the address is not this machine's.
-        """
-        listener = open_listener(self.host, self.port)
-        self.port = listener.getsockname()[1]
-        app = socketio.WSGIApp(self._sio, web_app(self._notices.say))
+        listener = listen(host, port, what="the simulator")
+        self.port: int = listener.getsockname()[1]
+        app = same_site(socketio.WSGIApp(self._sio, landing_page(self.log.say)), is_loopback(host))
         self._engine.start(listener, app, self._guarded(self._watch), self._disconnect_all)
-        return self
-
-    __enter__ = start
 
     def stop(self) -> None:
         """Brake the car, disconnect everybody and free the port."""
         self._leaving = True
         until = time.monotonic() + PARTING_S
-        # A command holds until the next one, and one that brakes would reverse the car once it is slow.
-        while (car := self._cars.driven()) and car.speed_mps > RELEASE_MPS and time.monotonic() < until:
-            time.sleep(0.05)
-        self._engine.stop()
+        try:
+            # A command holds until the next one, and one that brakes would reverse the car once it is slow.
+            while self._moving() and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            # Somebody who is impatient and presses Ctrl-C again gets a car that was told to brake all the same.
+            self._engine.stop()
 
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
+    def _moving(self) -> bool:
+        connection = self.connections.driven()
+        return connection is not None and connection.speed_mps > RELEASE_MPS
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a car to drive."""
-        return self._cars.driven() is not None
+    def steer(self, connection: SimulatorConnection, action: Action) -> None:
+        """Send a command, from whichever thread."""
+        self._engine.call(lambda: self._send(connection, "steer", connection.command(action)))
 
-    @property
-    def safety(self) -> str | None:
-        """Why the safety stop drives; None while it does not."""
-        return self._wheel.safety.reason
+    def _send(self, connection: SimulatorConnection, event: str, data: dict[str, str]) -> None:
+        """Answer one session, never all: an event that it cannot read makes the simulator drop the connection."""
+        connection.sent()
+        self.steers += event == "steer"
+        self._sio.emit(event, data, to=connection.sid)
 
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function``, with its exceptions told in one line: none may end a connection or a thread."""
@@ -137,7 +134,7 @@ class Bridge:
             try:
                 return function(*arguments)
             except Exception as error:
-                self._notices.say("fault", f"Fault in the bridge: {type(error).__name__}: {error}")
+                self.log.say("fault", f"Fault in the simulator's server: {type(error).__name__}: {error}")
                 return None
 
         return guarded
@@ -150,132 +147,216 @@ class Bridge:
         who = f"{str(environ.get('HTTP_USER_AGENT', 'no name'))[:60]} at {environ.get('REMOTE_ADDR', '?')}"
         if session is None or not session.simulator:
             kind = "Socket.IO 2" if session is not None and session.old else "Socket.IO"
-            self._notices.say("client", f"A {kind} client has connected that is not the simulator ({who}).")
+            self.log.say("client", f"A {kind} client has connected that is not the simulator ({who}).")
             return
-        before = self._cars.driven()
-        self._cars.of(sid, True, time.monotonic())
-        self._notices.say("connected", f"The simulator has connected ({who}).")
-        if before is not None and before.simulator and before.sid != sid:
-            self._notices.say("second", "Another one was connected before: the newer is driven, the older braked.")
+        self.connections.of(sid, True, time.monotonic())
+        self.log.say("connected", f"The simulator has connected ({who}).")
 
     def _disconnect(self, sid: str, *_: Any) -> None:
         if self._sio.manager.is_connected(sid, "/"):
             return
-        car = self._cars.remove(sid)
-        if car is None:
+        connection = self.connections.remove(sid)
+        if connection is None:
             return
-        if self._wheel.drives(car):
-            self._wheel.let_go()
-        if not self._leaving:
-            others = "the other one is driven now" if self.connected else "waiting for it to come back"
-            self._notices.say("gone", f"The simulator has gone: {others}.")
+        self._pilot.release(connection, "the simulator has gone")
+        if connection.separator is not None and not self._leaving:
+            who = "The simulator" if connection.simulator else "A client that reported as the simulator does"
+            others = "the other one is driven now" if self.connections.driven() else "waiting for it to come back"
+            self.log.say("gone", f"{who} has gone: {others}.")
 
     def _status(self, *_: Any) -> dict[str, Any]:
-        car = self._cars.driven()
+        connection = self.connections.driven()
         return {
-            "simulator": car is not None,
-            "manual": car is not None and car.manual,
-            "speed_mps": car.speed_mps if car else None,
+            "simulator": connection is not None,
+            "manual": connection is not None and connection.manual,
+            "speed_mps": connection.speed_mps if connection else None,
             "steers": self.steers,
-            "safety": self.safety,
+            "safety": getattr(self._pilot, "safety", None),
         }
 
     def _unknown(self, event: str, *_: Any) -> None:
-        self._notices.say("event", f"A client sends events that nobody knows here: '{str(event)[:40]}'.")
+        self.log.say("event", f"A client sends events that nobody knows here: '{str(event)[:40]}'.")
 
     def _telemetry(self, sid: str, data: Any = None, *_: Any) -> None:
         session = self._sio.session_of(sid)
         if session is None:
             return
         now = time.monotonic()
-        car = self._cars.of(sid, session.simulator, now)
-        reply: Reply | None = None
-        decision: Decision | None = None
-        if not car.take(self.in_flight, now):
-            # If the safety stop drives while another report is being decided on, that takes too long.
-            if car.busy and self.safety is not None and self._wheel.drives(car):
-                self._send(car, self._steer(car, self._wheel.emergency()))
-            else:
-                self.dropped += 1
+        connection = self.connections.of(sid, session.simulator, now)
+        fresh = connection.begin(self._in_flight, now)
+        # If the car is being stopped while another report is decided on, that takes too long.
+        if not fresh and not (connection.busy and self._pilot.stopping(connection)):
+            self.dropped += 1
             return
+        answer: Action | None = STOP
+        kept = False
         try:
-            reply, decision = self._reply(car, data)
-        except Exception:
-            # A fault of our own is no reason to leave the car without an answer.
-            reply = self._steer(car, STOP)
-            raise
+            if not data:
+                answer = None
+                self._manual(connection)
+            else:
+                answer, kept = self._answer(connection, data, now, fresh)
         finally:
-            car.done()
-            if reply is not None:
-                self._send(car, reply)
-        if decision is not None:
-            self._on_decision(decision)
+            # A fault of our own is no reason to leave the car without an answer.
+            if fresh and not kept:
+                connection.end()
+            if answer is not None:
+                self._send(connection, "steer", connection.command(answer))
 
-    def _reply(self, car: Car, data: Any) -> tuple[Reply | None, Decision | None]:
-        """What to answer, None for nothing at all, and what there is to show."""
-        if not data:
-            return self._manual(car), None
-        if car.manual:
-            car.manual = False
-            self._notices.say("manual", "The keys were let go: the policy drives.")
+    def _manual(self, connection: SimulatorConnection) -> None:
+        if not connection.manual:
+            connection.manual = True
+            self.log.say("manual", "A person drives (W or S is held in the simulator).")
+        self._pilot.release(connection, "a person drives in the simulator")
+        self._send(connection, "manual", {})
+
+    def _answer(
+        self, connection: SimulatorConnection, data: Any, now_s: float, fresh: bool
+    ) -> tuple[Action | None, bool]:
+        """What to answer now, None for nothing, and whether the report was kept to be answered later."""
+        if connection.manual:
+            connection.manual = False
+            self.log.say("manual", "The keys were let go: the policy drives.")
+        known = connection.separator is not None
         try:
             report = read(data)
-        except (BadTelemetryError, ForeignTelemetryError) as error:
-            if isinstance(error, ForeignTelemetryError) and not car.known:
-                car.foreign = True
-                self._notices.say("foreign", f"A simulator is left alone: {error}.")
-                return None, None
-            return self._steer(car, self._wheel.fail(str(error)) if self._drives(car) else STOP), None
-        car.known, car.foreign = True, False
-        car.separator, car.speed_mps = report.separator, report.speed_mps
-        if self._drives(car):
-            action, decision = self._wheel.drive(report, car)
-            return self._steer(car, action), decision
-        # One that is not driven is left alone once it is slow: each answer would make it report again.
-        return self._steer(car, STOP) if self._leaving or car.speed_mps > RELEASE_MPS else None, None
-
-    def _drives(self, car: Car) -> bool:
-        return car is self._cars.driven() and not self._leaving
-
-    def _manual(self, car: Car) -> Reply:
-        if not car.manual:
-            car.manual = True
-            self._notices.say("manual", "A person drives (W or S is held in the simulator).")
-        if self._wheel.drives(car):
-            self._wheel.let_go()
-        return "manual", {}
-
-    def _steer(self, car: Car, action: Action) -> Reply:
-        return "steer", answer(action.steering, car.pedal(action.throttle, action.brake), car.separator)
-
-    def _send(self, car: Car, reply: Reply) -> None:
-        """Answer one session, never all: an event that it cannot read makes the simulator drop the connection."""
-        car.asked()
-        self.steers += reply[0] == "steer"
-        self._sio.emit(*reply, to=car.sid)
+            if not known:
+                # Who has never shown a picture takes over from nobody.
+                picture(report.image)
+        except ForeignTelemetryError as error:
+            if not known:
+                connection.foreign = True
+                self.log.say("foreign", f"A simulator is left alone: {error}.")
+                return None, False
+            return self._pilot.bad_report(connection, str(error)), False
+        except BadTelemetryError as error:
+            return self._pilot.bad_report(connection, str(error)), False
+        before = self.connections.driven()
+        connection.foreign = False
+        connection.separator, connection.speed_mps = report.separator, report.speed_mps
+        driven = connection is self.connections.driven()
+        if not known and driven and before is not None and before.simulator:
+            self.log.say("second", "Another one was connected before: the newer is driven, the older braked.")
+        if self._leaving or not driven:
+            # One that is not driven is left alone once it is slow: each answer would make it report again.
+            return STOP if connection.speed_mps > RELEASE_MPS else None, False
+        answer = self._pilot.report(connection, report, now_s, fresh=fresh)
+        return answer, answer is None
 
     def _watch(self) -> None:
         """Wake up a simulator that says nothing, and stop a car for which nothing is decided."""
-        car = self._cars.driven()
-        if car is None:
-            return
+        self._sio.ping_clients()
         now = time.monotonic()
-        drives = self._wheel.drives(car)
-        action = STOP
-        wake = now - car.heard_s > (SILENCE_S if car.tries < TRIES else PATIENT_SILENCE_S)
-        if drives and self.safety is not None:
-            action = self._wheel.emergency()
-        elif drives and self._wheel.safety.overdue(now):
-            wake = True
-            why = "the policy is still at work" if car.busy else "the simulator sends no picture"
-            action = self._wheel.fail(f"no decision for {self._wheel.safety.limit_s:g} s, {why}")
-        if wake:
-            car.woken(now)
-            self._send(car, ("manual", {}) if car.manual else self._steer(car, action))
+        for connection in (self.connections.driven(), self.connections.expected()):
+            if connection is None:
+                continue
+            action, must = self._pilot.watch(connection, now)
+            # While a report is decided on, it is for us to speak.
+            waits = not connection.busy or self._pilot.stopping(connection)
+            if must or (waits and connection.silent(now)):
+                connection.ping(now)
+                if connection.manual:
+                    self._send(connection, "manual", {})
+                else:
+                    self._send(connection, "steer", connection.command(action))
 
     def _disconnect_all(self) -> None:
-        car = self._cars.driven()
-        if car is not None:
-            self._send(car, self._steer(car, STOP))
+        connection = self.connections.driven()
+        if connection is not None:
+            self._send(connection, "steer", connection.command(STOP))
         for session in list(self._sio.eio.sockets.values()):
             session.close(wait=False)
+
+
+class RateLimitedLog:
+    """Passes on at most one line a second of each kind; the next one says how many were left out."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._lock = Lock()
+        self._said: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def say(self, kind: str, text: str) -> None:
+        """Tell ``text`` unless something of its ``kind`` was told less than a second ago."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._said.get(kind, -PERIOD_S) < PERIOD_S:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                return
+            self._said[kind] = now
+            more = self._left_out.pop(kind, 0)
+        line = " ".join(text.split())
+        line = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
+        self._tell(f"{line} ({more} more like this)" if more else line)
+
+    def logger(self, name: str) -> logging.Logger:
+        """A logger for a library: its warnings and errors become lines here, without tracebacks."""
+        logger = logging.Logger(name, logging.WARNING)
+        logger.addHandler(_OneLine(self, name))
+        return logger
+
+
+class _OneLine(logging.Handler):
+    def __init__(self, log: RateLimitedLog, kind: str) -> None:
+        super().__init__()
+        self._log, self._kind = log, kind
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {type(error).__name__}: {error}" if error else ""
+        self._log.say(self._kind, f"{self._kind}: {record.getMessage()[:200]}{why[:200]}")
+
+
+def landing_page(say: Callable[[str, str], None]) -> Flask:
+    """What the port says to browsers and to other programs that try it; ``say`` is told who asked."""
+    app = Flask("nacdrive.envs.udacity", static_folder=None)
+
+    @app.before_request
+    def explain() -> tuple[str, int, dict[str, str]]:
+        agent = request.headers.get("User-Agent", "a program without a name")[:80]
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            say(
+                "stranger",
+                f"A plain websocket client ({agent}) asked for {request.path[:80]}: not the desktop simulator. "
+                "The builds in Udacity's workspaces speak another protocol.",
+            )
+        else:
+            say("stranger", f"Not the simulator, but {agent}, asked for {request.path[:80]}.")
+        return LANDING_PAGE, 200 if request.path == "/" else 404, {"Content-Type": "text/plain; charset=utf-8"}
+
+    return app
+
+
+def same_site(app: Any, local: bool) -> Any:
+    """``app`` for everybody but other sites' pages, which a browser on this machine would let reach this port.
+
+    Args:
+        app: A WSGI application.
+        local: Whether only this machine is served. Then ``Host`` must name it, for a page whose own name was made to
+            point here (DNS rebinding) is of this site in its browser's eyes.
+    """
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        host, origin = environ.get("HTTP_HOST"), environ.get("HTTP_ORIGIN")
+        site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+        link = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("PATH_INFO") == "/"
+        wrong_host = local and host is not None and not is_loopback(urlsplit(f"//{host}").hostname or "")
+        other_site = origin is not None and urlsplit(origin).netloc != host
+        if wrong_host or other_site or (site not in ("same-origin", "none") and not link):
+            start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Connection", "close")])
+            return [b"Another site's page may not use this port.\n"]
+        answer: Iterable[bytes] = app(environ, start_response)
+        return answer
+
+    return guarded
+
+
+def is_loopback(host: str) -> bool:
+    """True for names and addresses that only this machine reaches."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

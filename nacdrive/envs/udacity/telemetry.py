@@ -7,7 +7,6 @@ of the operating system. In a comma culture "0.25" is read as 25, or not at all,
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 import re
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 WIDTH, HEIGHT = 320, 160
 MPS_PER_MPH = 0.44704
@@ -52,14 +51,6 @@ class Report:
     """Decimal separator of the simulator's numbers."""
     image: str
     """Base64 of a JPEG."""
-
-    def frame(self) -> NDArray[np.uint8]:
-        """The picture, uint8 [160, 320, 3], RGB.
-
-        Raises:
-            BadTelemetryError: if it is none, or of another size.
-        """
-        return picture(self.image)
 
 
 def read(data: Any) -> Report:
@@ -108,8 +99,8 @@ def number(name: str, text: Any) -> float:
     return value
 
 
-def picture(image: str) -> NDArray[np.uint8]:
-    """Decode base64 JPEG to uint8 [160, 320, 3], RGB.
+def picture(image: str) -> tuple[NDArray[np.uint8], bytes]:
+    """Decode base64 JPEG: uint8 [160, 320, 3], RGB, and the JPEG's own bytes (or a PNG's).
 
     Raises:
         BadTelemetryError: if it is no picture of that size.
@@ -117,12 +108,19 @@ def picture(image: str) -> NDArray[np.uint8]:
     if len(image) > LARGEST_IMAGE:
         raise BadTelemetryError(f"its camera image has {len(image) / 1e6:.1f} MB")
     try:
-        with Image.open(io.BytesIO(base64.b64decode(image, validate=True)), formats=("JPEG", "PNG")) as opened:
+        data = base64.b64decode(image, validate=True)
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as opened:
             if opened.size != (WIDTH, HEIGHT):
                 width, height = opened.size
                 raise BadTelemetryError(f"its camera image is {width} x {height} and not {WIDTH} x {HEIGHT}")
-            return np.array(opened.convert("RGB"))
-    except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
+            if opened.info.get("progressive"):
+                # Twenty thousand tiny scans take a second to decode; the simulator's pictures have one.
+                raise BadTelemetryError("its camera image is a progressive JPEG, and a plain one is expected")
+            return np.array(opened.convert("RGB")), data
+    except BadTelemetryError:
+        raise
+    except (Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+        # ValueError: no base64, or a PNG whose texts unpack to too much.
         raise BadTelemetryError("its camera image cannot be decoded") from error
 
 

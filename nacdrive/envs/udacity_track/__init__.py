@@ -1,19 +1,11 @@
-"""The built-in 3-D track. Panda3D is imported when an environment is made, not before."""
+"""The built-in 3-D tracks. Panda3D is imported when an environment is made, not before."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import gymnasium
-
 if TYPE_CHECKING:
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
-
-ID = "nacdrive/UdacityTrack-v0"
-"""``gymnasium.make("nacdrive.envs.udacity_track:nacdrive/UdacityTrack-v0", track="mountain")`` makes one anywhere."""
-
-if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point="nacdrive.envs.udacity_track.env:UdacityTrackEnv", order_enforce=False)
 
 
 def make_udacity_track(

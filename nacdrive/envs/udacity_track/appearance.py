@@ -11,7 +11,7 @@ Colour = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Look:
+class Appearance:
     """One day on the track. Colours are RGB in 0 .. 1; the standard values are near the simulator's own."""
 
     sun: Colour = (0.55, -0.35, 0.76)
@@ -35,7 +35,7 @@ class Look:
     rock: Colour = (0.58, 0.58, 0.52)
     water: Colour = (0.50, 0.66, 0.84)
     leaves: Colour = (0.85, 0.95, 0.75)
-    bonnet: Colour = (0.58, 0.57, 0.50)
+    hood: Colour = (0.58, 0.57, 0.50)
     trees: int = 520
     """How many trees stand on the land."""
     bushes: int = 320
@@ -47,14 +47,14 @@ class Look:
     """Seed of the textures, and of where things stand."""
 
 
-def standard_appearance() -> Look:
-    """The look without any randomness."""
-    return Look()
+def standard_appearance() -> Appearance:
+    """The appearance without any randomness."""
+    return Appearance()
 
 
-def random_appearance(rng: np.random.Generator) -> Look:
-    """Another day: the standard look with everything varied."""
-    base = Look()
+def random_appearance(rng: np.random.Generator) -> Appearance:
+    """Another day: the standard appearance with everything varied."""
+    base = Appearance()
     height, direction = np.deg2rad(rng.uniform(18, 75)), rng.uniform(0, 2 * np.pi)
     sun = (np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height))
     # One warm or cold cast over everything, as at different hours.
@@ -66,7 +66,7 @@ def random_appearance(rng: np.random.Generator) -> Look:
 
     grey = float(rng.uniform(0.42, 0.78))
     clear = float(rng.uniform(0, 1))
-    return Look(
+    return Appearance(
         sun=tuple(float(x) for x in sun),  # type: ignore[arg-type]
         ambient=float(rng.uniform(0.35, 0.65)),
         exposure=float(rng.uniform(0.70, 1.20)),
@@ -84,7 +84,7 @@ def random_appearance(rng: np.random.Generator) -> Look:
         rock=near(base.rock, 0.3),
         water=near(base.water, 0.25),
         leaves=near(base.leaves, 0.3),
-        bonnet=near(base.bonnet, 0.4),
+        hood=near(base.hood, 0.4),
         trees=int(rng.integers(200, 800)),
         bushes=int(rng.integers(100, 500)),
         shadows=int(rng.integers(0, 60)),

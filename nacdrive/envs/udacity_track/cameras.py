@@ -60,7 +60,7 @@ class Cameras:
         form.set_depth_bits(24)
         size = WindowProperties.size(WIDTH, HEIGHT * len(cameras))
         self.buffer: GraphicsOutput = self.engine.make_output(
-            offscreen_pipe(), "eyes", 0, form, size, GraphicsPipe.BF_refuse_window
+            offscreen_pipe(), "cameras", 0, form, size, GraphicsPipe.BF_refuse_window
         )
         if self.buffer is None:
             raise UserError("Panda3D could not open a picture in memory: is another program's panda3d configured here?")
@@ -69,7 +69,7 @@ class Cameras:
         self.buffer.set_clear_color_active(False)
         self.buffer.set_clear_depth_active(True)
         self.rig = NodePath("rig")
-        self._company: list[NodePath] = []
+        self._scene_parts: list[NodePath] = []
         for number, name in enumerate(cameras):
             lens = PerspectiveLens()
             lens.set_aspect_ratio(WIDTH / HEIGHT)
@@ -85,9 +85,9 @@ class Cameras:
     def enter(self, scene: NodePath, sky: NodePath, *parts: NodePath) -> None:
         """Move into ``scene``; ``sky`` follows the car without turning, ``parts`` belong to the car."""
         self.rig.detach_node()
-        for old in self._company:
+        for old in self._scene_parts:
             old.remove_node()
-        self._company = [scene, sky, *parts]
+        self._scene_parts = [scene, sky, *parts]
         self.rig.reparent_to(scene)
         sky.reparent_to(scene)
         self.sky = sky

@@ -23,8 +23,8 @@ from panda3d.core import NodePath, Point3, TransformState, Vec3
 
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
-from nacdrive.envs.udacity_track.terrain import land
-from nacdrive.envs.udacity_track.track import course
+from nacdrive.envs.udacity_track.terrain import load_terrain
+from nacdrive.envs.udacity_track.track import load_track
 
 STEP_S = 0.02
 MASS = 1000.0
@@ -44,14 +44,14 @@ DOWNFORCE = 100.0
 """Newton per metre per second."""
 STEER_HELPER = 0.774
 """Share of the car's turning by which its velocity turns along."""
-WHEELBASE, TRACK, WHEEL_RADIUS = 2.6, 1.5, 0.35
+WHEELBASE, TRACK_WIDTH, WHEEL_RADIUS = 2.6, 1.5, 0.35
 RIDE_HEIGHT = 0.42
 """Metres from the ground to the car's origin, at rest on its springs."""
 ABOVE_GROUND = np.array((0.0, 0.0, RIDE_HEIGHT))
 FRICTION = 1.5
 BRAKE_GRIP = 1.0
 """Largest braking force of a wheel over its load."""
-WHEELS = [(x * TRACK / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1, 1)]
+WHEELS = [(x * TRACK_WIDTH / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1, 1)]
 """Right and forward of the car's middle, metres: front left, front right, rear left, rear right."""
 
 
@@ -191,13 +191,13 @@ class Car:
 
 def ground(track: str) -> BulletRigidBodyNode:
     """The road and the land as one body that does not move."""
-    shape = land(track)
+    shape = load_terrain(track)
     east, north = np.meshgrid(shape.east, shape.north)
     grid = np.stack([east, north, shape.height], axis=2)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
     flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
     mesh = BulletTriangleMesh()
-    for quads in (surface(course(track)), flat):
+    for quads in (surface(load_track(track)), flat):
         mesh.add_geom(geometry(quads))
     body = BulletRigidBodyNode("ground")
     body.add_shape(BulletTriangleMeshShape(mesh, dynamic=False))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, SupportsFloat
+from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance
 from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
-from nacdrive.envs.udacity_track.hood import bonnet
-from nacdrive.envs.udacity_track.scene import build_scene
-from nacdrive.envs.udacity_track.track import course
-from nacdrive.envs.udacity_track.track_position import TrackPosition
+from nacdrive.envs.udacity_track.scene import build_hood, build_scene
+from nacdrive.envs.udacity_track.track import TrackPosition, load_track
 
 OFF_ROAD_PENALTY = 20.0
 """Taken from the reward per second with all wheels off the road."""
@@ -25,9 +22,59 @@ TOO_FAR = 4.0
 """Metres beyond the edge at which an episode ends."""
 STUCK_S = 4.0
 """Seconds of throttle without motion at which an episode ends."""
+ROOM_M = 1.2
+"""Metres between the middle of the car and the edge of the road at the outermost random start."""
+INTERVENTION_S = 6.0
+"""What an intervention counts, in seconds (Bojarski et al., 2016)."""
+RESTART_MPS = 3.0
+"""Speed at which a car that has left the road with all wheels is put back."""
 
 
-class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
+class Score:
+    """What evaluations count of a drive: off the road is any wheel beyond the asphalt."""
+
+    def __init__(self) -> None:
+        self.offsets: list[float] = []
+        self.steering: list[float] = []
+        self.speeds: list[float] = []
+        self.off_road_events = self.interventions = self.clean_laps = 0
+        self._spoilt = False
+
+    def note(
+        self, info: dict[str, Any], steering: float, left_road: bool, intervention: bool, finished_lap: bool
+    ) -> None:
+        """Take in one decision; ``info`` is that after it."""
+        self.offsets.append(abs(info["lane_offset_m"]))
+        self.steering.append(steering)
+        self.speeds.append(info["speed_mps"])
+        self.off_road_events += left_road
+        self.interventions += intervention
+        self._spoilt |= left_road or intervention
+        if finished_lap:
+            self.clean_laps += not self._spoilt
+            self._spoilt = False
+
+    def numbers(self, info: dict[str, Any]) -> dict[str, float]:
+        """The score; ``info`` is that after the last decision."""
+        seconds, laps = info["t_s"], info["progress"]
+        gap_s = seconds / len(self.steering)
+        changes = np.abs(np.diff(self.steering))
+        return {
+            "laps": laps,
+            "clean_laps": self.clean_laps,
+            "off_road_events": self.off_road_events,
+            "off_road_per_lap": self.off_road_events / max(laps, 1e-6),
+            "interventions": self.interventions,
+            "autonomy": 100 * max(0.0, 1 - self.interventions * INTERVENTION_S / seconds),
+            "offset_mean_m": float(np.mean(self.offsets)),
+            "offset_max_m": float(np.max(self.offsets)),
+            "jitter_per_s": float(changes.mean() / gap_s) if len(changes) else 0.0,
+            "speed_mps": float(np.mean(self.speeds)),
+            "seconds": seconds,
+        }
+
+
+class UdacityTrackEnv(DrivingEnv):
     """One car on one track; no display is needed, several fit in one process.
 
     Observation: the front camera, uint8 [160, 320, 3] RGB. Action: float32 (steering, throttle), both -1 .. 1;
@@ -35,11 +82,13 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
     The same seed and the same actions give the same frames.
 
     Reward: metres forward along the road, less 20 a second for wheels off the road (in proportion).
-    An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s (with
-    ``recover`` the car is put back instead), and truncated after ``laps`` laps or ``max_seconds``.
+    An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s, and
+    truncated after ``laps`` laps or ``max_seconds``. With ``recover`` such a car, and one with all four wheels off the
+    road, is put back on it instead: an intervention.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
+    name = "udacity-track"
 
     def __init__(
         self,
@@ -54,49 +103,51 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         render_mode: str | None = None,
     ) -> None:
         """See ``make_udacity_track``."""
-        self.course = course(track)
+        self.track = load_track(track)
         for name in cameras:
             if name not in CAMERAS:
                 raise unknown_name("camera", name, CAMERAS)
         if "center" not in cameras or len(set(cameras)) != len(cameras):
             raise UserError(f"cameras are {cameras}: name 'center', and each of the others at most once.")
-        if repeat < 1 or laps <= 0 or max_seconds <= 0:
+        if repeat < 1 or not laps > 0 or not max_seconds > 0:
             raise UserError(f"repeat ({repeat}), laps ({laps}) and max_seconds ({max_seconds}) must be above 0.")
         if render_mode not in (None, "rgb_array", "human"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))
         self.repeat, self.randomize, self.laps, self.max_seconds = repeat, randomize, laps, max_seconds
         self.recover, self.render_mode = recover, render_mode
-        self.metadata = {**self.metadata, "render_fps": round(1 / (repeat * STEP_S))}
+        self.step_s = repeat * STEP_S
+        self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.car = Car(track)
-        self.where = TrackPosition(self.course)
-        self.eyes = Cameras(cameras)
-        self.screen: Any = None
-        self.frames: dict[str, NDArray[np.uint8]] = {}
+        self.track_position = TrackPosition(self.track)
+        self.cameras = Cameras(cameras)
+        self.window: Any = None
+        self.frames: dict[str, Frame] = {}
         self.steps = 0
         self._furnished = False
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """A new day and a new start, both by ``seed``.
 
         ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
         """
-        super().reset(seed=seed)
-        start = float(self.np_random.uniform(0, self.course.length))
+        super(DrivingEnv, self).reset(seed=seed)
+        start = float(self.np_random.uniform(0, self.track.length))
         self._furnish()
         self.steps = 0
         self._stuck_s = 0.0
         self._put_back = False
         self.interventions = 0
         self._action = (0.0, 0.0)
+        self._score = Score()
         self._place(**{"s": start, **(options or {})})
-        self.where.driven = 0.0
-        return self.look(), self._info()
+        self.track_position.driven = 0.0
+        frame = self.look()
+        self._before = self._info()
+        return frame, self._before
 
-    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
+    def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Hold (steering, throttle) for ``repeat`` steps of 0.02 s and look."""
         if not self.frames:
             raise UserError("the drive has not begun: call reset() before step().")
@@ -104,7 +155,7 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         if not (math.isfinite(steering) and math.isfinite(throttle)):
             raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
         self._action = steering, throttle
-        before, lost, reward = self.where.driven, False, 0.0
+        before, lost, reward = self.track_position.driven, False, 0.0
         self._put_back = False
         for _ in range(self.repeat):
             self.advance(steering, throttle)
@@ -112,46 +163,74 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
             lost = self.is_lost()
             if lost:
                 break
-        reward += self.where.driven - before
+        reward += self.track_position.driven - before
         if lost and self.recover:
             self.put_back()
             lost = False
-        truncated = self.where.driven >= self.laps * self.where.length or self.t_s >= self.max_seconds
-        return self.look(), reward, lost, truncated, self._info()
+        all_laps = self.track_position.driven >= self.laps * self.track_position.length
+        truncated = all_laps or self.t_s >= self.max_seconds
+        frame, info = self.look(), self._info()
+        if self.recover and info["wheels_off"] == 1.0:
+            # After the look: the driver shall see once where it has got to.
+            self.put_back(RESTART_MPS)
+            info |= {"put_back": True, "interventions": self.interventions}
+        finished_lap = info["laps"] > self._before["laps"]
+        left_road = info["off_road"] and not self._before["off_road"]
+        if lost or truncated:
+            info["ended"] = "left the field" if lost else "laps finished" if all_laps else "time is up"
+        info["events"] = (
+            *("off road",) * left_road,
+            *("intervention: put back on the road",) * info["put_back"],
+            *("lap finished",) * finished_lap,
+        )
+        self._score.note(info, steering, left_road, lost or info["put_back"], finished_lap)
+        self._before = info
+        return frame, reward, lost, truncated, info
+
+    def metrics(self) -> dict[str, float]:
+        """Of the drive so far: laps, clean laps, times off the road, interventions, autonomy in %, ...; see ``Score``.
+
+        Empty before the first decision.
+        """
+        return self._score.numbers(self._before) if self._score.steering else {}
+
+    def episode_meta(self) -> dict[str, Any]:
+        """The track's name."""
+        return {"track": self.track.name}
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
         self.car.step(steering, throttle)
         self.steps += 1
-        self.where.follow(self.car.position)
+        self.track_position.follow(self.car.position)
         self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
 
-    def look(self) -> NDArray[np.uint8]:
+    def look(self) -> Frame:
         """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
-        self.eyes.follow(self.car.path)
-        self.frames = self.eyes.look()
+        self.cameras.follow(self.car.path)
+        self.frames = self.cameras.look()
         if self.render_mode == "human":
-            from nacdrive.envs.udacity_track.window import Screen
+            from nacdrive.envs.udacity_track.window import Window
 
-            self.screen = self.screen or Screen(pace_s=self.repeat * STEP_S)
-            self.screen.show(self.frames["center"])
+            self.window = self.window or Window(pace_s=self.repeat * STEP_S)
+            self.window.show(self.frames["center"])
         return self.frames["center"]
 
     def is_lost(self) -> bool:
         """Whether the car cannot go on by itself: far off the road, in the water, overturned or stuck."""
-        too_far = abs(self.where.offset) > self.course.half_width + TOO_FAR
-        drowned = self.car.position[2] < self.course.water_level
+        too_far = abs(self.track_position.offset) > self.track.half_width + TOO_FAR
+        drowned = self.car.position[2] < self.track.water_level
         return too_far or drowned or not self.car.upright or self._stuck_s > STUCK_S
 
     def put_back(self, speed: float = 0.0) -> None:
         """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
-        self._place(s=self.where.s, speed=speed)
+        self._place(s=self.track_position.s, speed=speed)
         self._put_back = True
         self.interventions += 1
 
     def place(
         self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    ) -> tuple[Frame, dict[str, Any]]:
         """Set the car anywhere (no intervention) and look: the frame and ``info`` there.
 
         Args:
@@ -163,12 +242,21 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         self._place(s, offset, heading, speed)
         return self.look(), self._info()
 
+    def random_start(self, rng: np.random.Generator, top_speed_mps: float) -> dict[str, float]:
+        """Options of ``reset`` for a start from which a driver must recover: beside the middle, askew, at any speed."""
+        room = self.track.half_width - ROOM_M
+        return {
+            "offset": float(rng.uniform(-room, room)),
+            "heading": float(rng.uniform(-0.2, 0.2)),
+            "speed": float(rng.uniform(2.0, top_speed_mps)),
+        }
+
     def _place(self, s: float, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> None:
-        point, along = self.course.at(s)
+        point, along = self.track.at(s)
         point[:2] += offset * np.array((math.sin(along), -math.cos(along)))
-        rise = self.course.at(s + 2)[0][2] - self.course.at(s - 2)[0][2]
+        rise = self.track.at(s + 2)[0][2] - self.track.at(s - 2)[0][2]
         self.car.place(point, along - heading, speed, pitch=math.atan(rise / 4) * math.cos(heading))
-        self.where.find(self.car.position)
+        self.track_position.find(self.car.position)
         self._stuck_s = 0.0
 
     @property
@@ -178,9 +266,9 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
 
     def wheels_off(self) -> float:
         """Share of the four wheels that stand beyond the edge of the asphalt."""
-        return float(self.where.beyond_edge(self.car.wheels()).mean())
+        return float(self.track_position.beyond_edge(self.car.wheels()).mean())
 
-    def render(self) -> NDArray[np.uint8] | None:
+    def render(self) -> Frame | None:
         """The last frame of the front camera, uint8 [160, 320, 3]; with ``human`` it is on the screen already."""
         if not self.frames:
             raise UserError("there is nothing to render: call reset() first.")
@@ -188,18 +276,18 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
 
     def close(self) -> None:
         """Free the pictures and the window."""
-        if self.screen is not None:
-            self.screen.close()
-            self.screen = None
-        self.eyes.close()
+        if self.window is not None:
+            self.window.close()
+            self.window = None
+        self.cameras.close()
 
     def _furnish(self) -> None:
         """Build the day's scene around the cameras; without randomness the one there is stays."""
         if self._furnished and not self.randomize:
             return
-        look = random_appearance(self.np_random) if self.randomize else standard_appearance()
-        scene, sky = build_scene(self.course, look)
-        self.eyes.enter(scene, sky, bonnet(look))
+        appearance = random_appearance(self.np_random) if self.randomize else standard_appearance()
+        scene, sky = build_scene(self.track, appearance)
+        self.cameras.enter(scene, sky, build_hood(appearance))
         self._furnished = True
 
     def _info(self) -> dict[str, Any]:
@@ -208,17 +296,21 @@ class UdacityTrackEnv(gymnasium.Env[NDArray[np.uint8], NDArray[np.float32]]):
         info: dict[str, Any] = {
             "t_s": self.t_s,
             "speed_mps": self.car.speed,
-            "s_m": self.where.s,
-            "lane_offset_m": self.where.offset,
-            "road_half_width_m": self.course.half_width,
-            "heading_error": self.where.heading_error(self.car.heading),
-            "curvature": self.where.curvature(),
+            "s_m": self.track_position.s,
+            "lane_offset_m": self.track_position.offset,
+            "road_half_width_m": self.track.half_width,
+            "heading_error": self.track_position.heading_error(self.car.heading),
+            "curvature": self.track_position.curvature(),
             "off_road": wheels_off > 0,
             "wheels_off": wheels_off,
-            "progress": self.where.driven / self.where.length,
-            "laps": max(0, int(self.where.driven / self.where.length)),
+            "progress": self.track_position.driven / self.track_position.length,
+            "laps": max(0, int(self.track_position.driven / self.track_position.length)),
             "steering": steering,
             "throttle": throttle,
+            "x_m": float(self.car.position[0]),
+            "y_m": float(self.car.position[1]),
+            "heading_rad": self.car.heading,
+            "events": (),
             "put_back": self._put_back,
             "interventions": self.interventions,
         }

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.envs.udacity_track.appearance import Colour, Look
+from nacdrive.envs.udacity_track.appearance import Appearance, Colour
 from nacdrive.envs.udacity_track.meshes import Quads
-from nacdrive.envs.udacity_track.track import Course
+from nacdrive.envs.udacity_track.track import Track
 
 Rows = NDArray[np.int64]
 """Points of the centre line at which rows of quadrilaterals begin."""
 Ribbon = Callable[..., Quads]
-"""``ribbon`` or ``on_side`` with the course given."""
+"""``ribbon`` or ``on_side`` with the track given."""
 
 BLOCK = 4
 """Points of the centre line to one row of quadrilaterals that are drawn; half as many in bends."""
@@ -33,7 +33,7 @@ WALL = 0.9
 
 
 def ribbon(
-    course: Course,
+    track: Track,
     rows: Rows,
     left: float,
     right: float,
@@ -47,14 +47,14 @@ def ribbon(
 
     ``heights`` are metres above the road's surface at both offsets; ``colour`` may have one entry per row.
     """
-    count = len(course.line)
+    count = len(track.line)
     ends = np.minimum(rows + step, count)
     uv = np.empty((len(rows), 4, 2))
     uv[:, [0, 3], 1], uv[:, [1, 2], 1] = rows[:, None] / texture_m, ends[:, None] / texture_m
     uv[:, :2, 0], uv[:, 2:, 0] = right / texture_m, left / texture_m
     corners = np.stack(
         [
-            edge(course, index % count, offset, height)
+            edge(track, index % count, offset, height)
             for index, offset, height in (
                 (rows, right, heights[1]),
                 (ends, right, heights[1]),
@@ -68,28 +68,28 @@ def ribbon(
     return Quads(corners, colours, uv)
 
 
-def edge(course: Course, index: Rows, offset: float, height: float) -> NDArray[np.float64]:
+def edge(track: Track, index: Rows, offset: float, height: float) -> NDArray[np.float64]:
     """Points [n, 3] beside the centre line, ``offset`` metres to its right and ``height`` above it."""
-    points = course.line[index].copy()
-    points[:, :2] -= course.left[index] * offset
+    points = track.line[index].copy()
+    points[:, :2] -= track.left[index] * offset
     points[:, 2] += height
     return points
 
 
-def surface(course: Course) -> Quads:
+def surface(track: Track) -> Quads:
     """What the wheels roll on, a row per metre: from kerb to kerb, the slopes down to the land, the bridge's walls."""
-    every = np.arange(len(course.line))
-    walls = every[course.bridge]
-    half, out = course.half_width, course.half_width + SHOULDER
-    parts = [ribbon(course, every, -out, out, (1, 1, 1), step=1)]
+    every = np.arange(len(track.line))
+    walls = every[track.bridge]
+    half, out = track.half_width, track.half_width + SHOULDER
+    parts = [ribbon(track, every, -out, out, (1, 1, 1), step=1)]
     for sign in (-1, 1):
-        parts.append(on_side(course, sign, every, out, out + 4, (1, 1, 1), heights=(0.0, -1.2), step=1))
-        parts.append(on_side(course, sign, walls, half, half + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=1))
+        parts.append(on_side(track, sign, every, out, out + 4, (1, 1, 1), heights=(0.0, -1.2), step=1))
+        parts.append(on_side(track, sign, walls, half, half + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=1))
     return Quads.joined(parts)
 
 
 def on_side(
-    course: Course,
+    track: Track,
     sign: int,
     rows: Rows,
     inner: float,
@@ -102,72 +102,75 @@ def on_side(
 ) -> Quads:
     """A ribbon at the right (``sign`` 1) or the left (-1) side of the road, seen from above."""
     if sign > 0:
-        return ribbon(course, rows, inner, outer, colour, heights=heights, step=step, texture_m=texture_m)
-    return ribbon(course, rows, -outer, -inner, colour, heights=heights[::-1], step=step, texture_m=texture_m)
+        return ribbon(track, rows, inner, outer, colour, heights=heights, step=step, texture_m=texture_m)
+    return ribbon(track, rows, -outer, -inner, colour, heights=heights[::-1], step=step, texture_m=texture_m)
 
 
-def painted(course: Course, look: Look) -> dict[str, Quads]:
+def painted(track: Track, appearance: Appearance) -> dict[str, Quads]:
     """All that is drawn of the road, by texture: ``asphalt``, ``cobbles``, ``soil`` and ``plain``.
 
-    Colours count in ``plain`` alone; the others are of one colour each, ``look.asphalt``, ``STONE`` and ``look.earth``.
+    Colours count in ``plain`` alone; the others are of one colour each: ``appearance.asphalt``, ``STONE`` and
+    ``appearance.earth``.
     """
-    blocks = np.arange(0, len(course.line), BLOCK)
-    bend = np.maximum.reduceat(np.abs(course.curvature), blocks) > KERBED
-    bridge, earth = course.bridge[blocks], course.earth_edge[blocks]
+    blocks = np.arange(0, len(track.line), BLOCK)
+    bend = np.maximum.reduceat(np.abs(track.curvature), blocks) > KERBED
+    bridge, earth = track.bridge[blocks], track.earth_edge[blocks]
     stretches = [(blocks[~bend], BLOCK), (np.concatenate([blocks[bend], blocks[bend] + BLOCK // 2]), BLOCK // 2)]
     kinds: dict[str, list[Quads]] = {"asphalt": [], "cobbles": [], "soil": [], "plain": []}
     for (rows, step), kerbed in zip(stretches, (False, True), strict=True):
-        rows = rows[rows < len(course.line)]
+        rows = rows[rows < len(track.line)]
         on_bridge, on_earth = bridge[rows // BLOCK], earth[rows // BLOCK]
-        lane(kinds, partial(ribbon, course, step=step), course, rows[~on_bridge], look)
+        lane(kinds, partial(ribbon, track, step=step), track, rows[~on_bridge], appearance)
         kinds["cobbles"].append(
-            ribbon(course, rows[on_bridge], -course.half_width, course.half_width, STONE, texture_m=3.0, step=step)
+            ribbon(track, rows[on_bridge], -track.half_width, track.half_width, STONE, texture_m=3.0, step=step)
         )
         for sign in (-1, 1):
-            side = partial(on_side, course, sign, step=step)
-            edges(kinds, side, course.half_width, rows[~on_bridge & ~on_earth], look, kerbed=kerbed)
-            earth_edges(kinds, side, course.half_width, rows[~on_bridge], rows[on_earth], look)
-            bridge_walls(kinds, side, course.half_width, rows[on_bridge])
+            side = partial(on_side, track, sign, step=step)
+            edges(kinds, side, track.half_width, rows[~on_bridge & ~on_earth], appearance, kerbed=kerbed)
+            earth_edges(kinds, side, track.half_width, rows[~on_bridge], rows[on_earth], appearance)
+            bridge_walls(kinds, side, track.half_width, rows[on_bridge])
     return {name: Quads.joined(parts) for name, parts in kinds.items()}
 
 
-def lane(kinds: dict[str, list[Quads]], across: Ribbon, course: Course, rows: Rows, look: Look) -> None:
+def lane(kinds: dict[str, list[Quads]], across: Ribbon, track: Track, rows: Rows, appearance: Appearance) -> None:
     """The asphalt between the painted lines, and the dashes along its middle."""
-    inner, half_line = course.half_width - VERGE, LINE / 2
-    dashes = rows[(rows // 8) % 2 > 0] if course.centre_line else rows[:0]
+    inner, half_line = track.half_width - VERGE, LINE / 2
+    dashes = rows[(rows // 8) % 2 > 0] if track.centre_line else rows[:0]
     kinds["asphalt"] += [
-        across(rows, -inner, -half_line, look.asphalt),
-        across(rows, half_line, inner, look.asphalt),
-        across(np.setdiff1d(rows, dashes), -half_line, half_line, look.asphalt),
+        across(rows, -inner, -half_line, appearance.asphalt),
+        across(rows, half_line, inner, appearance.asphalt),
+        across(np.setdiff1d(rows, dashes), -half_line, half_line, appearance.asphalt),
     ]
-    kinds["plain"].append(across(dashes, -half_line, half_line, look.marking))
+    kinds["plain"].append(across(dashes, -half_line, half_line, appearance.marking))
 
 
-def edges(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, look: Look, *, kerbed: bool) -> None:
+def edges(
+    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, appearance: Appearance, *, kerbed: bool
+) -> None:
     """The lines and what lies beyond them: a dark strip and concrete, in bends red and white kerbs."""
     inner = half - VERGE
-    kinds["plain"].append(side(rows, inner, inner + LINE, look.marking))
+    kinds["plain"].append(side(rows, inner, inner + LINE, appearance.marking))
     if kerbed:
         kinds["plain"] += [
-            side(rows, inner + LINE, half + 0.25, stripes(rows, look)),
-            side(rows, half + 0.25, half + SHOULDER, np.array(look.concrete) * 1.3),
+            side(rows, inner + LINE, half + 0.25, stripes(rows, appearance)),
+            side(rows, half + 0.25, half + SHOULDER, np.array(appearance.concrete) * 1.3),
         ]
         return
     kinds["plain"] += [
-        side(rows, inner + LINE, half - 0.1, look.verge),
-        side(rows, half - 0.1, half, look.marking),
-        side(rows, half, half + SHOULDER, look.concrete, heights=(0.0, 0.05)),
+        side(rows, inner + LINE, half - 0.1, appearance.verge),
+        side(rows, half - 0.1, half, appearance.marking),
+        side(rows, half, half + SHOULDER, appearance.concrete, heights=(0.0, 0.05)),
     ]
 
 
 def earth_edges(
-    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, unmarked: Rows, look: Look
+    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, unmarked: Rows, appearance: Appearance
 ) -> None:
     """The slope beside the road, and earth from the asphalt on where no lines are."""
-    kinds["asphalt"].append(side(unmarked, half - VERGE, half, look.asphalt))
+    kinds["asphalt"].append(side(unmarked, half - VERGE, half, appearance.asphalt))
     kinds["soil"] += [
-        side(rows, half + SHOULDER, half + SHOULDER + 4, look.earth, heights=(0.0, -1.2)),
-        side(unmarked, half, half + SHOULDER, look.earth),
+        side(rows, half + SHOULDER, half + SHOULDER + 4, appearance.earth, heights=(0.0, -1.2)),
+        side(unmarked, half, half + SHOULDER, appearance.earth),
     ]
 
 
@@ -180,19 +183,19 @@ def bridge_walls(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows:
     ]
 
 
-def patch(course: Course, at: int, offset: float, length: float, width: float) -> Quads:
+def patch(track: Track, at: int, offset: float, length: float, width: float) -> Quads:
     """An oval on the road around point ``at`` and ``offset`` metres to the right, for a shadow."""
     ends = np.linspace(-1, 1, 7)
     half = np.sqrt(np.clip(1 - ends**2, 0, 1)) * width / 2
-    index = (at + np.round(ends * length / 2 / course.spacing).astype(np.int64)) % len(course.line)
-    reach = course.half_width
+    index = (at + np.round(ends * length / 2 / track.spacing).astype(np.int64)) % len(track.line)
+    reach = track.half_width
     left, right = (np.clip(offset + side * half, -reach, reach) for side in (-1, 1))
-    edges = [course.line[index] - np.c_[course.left[index] * x[:, None], np.full(7, -0.03)] for x in (right, left)]
+    edges = [track.line[index] - np.c_[track.left[index] * x[:, None], np.full(7, -0.03)] for x in (right, left)]
     corners = np.stack([edges[0][:-1], edges[0][1:], edges[1][1:], edges[1][:-1]], axis=1)
     return Quads(corners, np.ones_like(corners), np.zeros((6, 4, 2)))
 
 
-def stripes(rows: Rows, look: Look) -> NDArray[np.float64]:
+def stripes(rows: Rows, appearance: Appearance) -> NDArray[np.float64]:
     """Red and white in turn, one colour per row."""
     white = np.array((0.88, 0.86, 0.82))
-    return np.where((rows // 2 % 2 == 0)[:, None], np.array(look.kerb), white)
+    return np.where((rows // 2 % 2 == 0)[:, None], np.array(appearance.kerb), white)

@@ -1,4 +1,7 @@
-"""The course of one seed as a Panda3D scene: road, land, water, trees, sky; light and shade are in the colours."""
+"""A track under one sky as a Panda3D scene: road, land, water, trees, sky, and the car's hood before the cameras.
+
+Light and shade are in the colours.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,68 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.core import NodePath, TransparencyAttrib
+from panda3d.core import GeomNode, NodePath, TransparencyAttrib
 
-from nacdrive.envs.udacity_track import textures
-from nacdrive.envs.udacity_track.appearance import Look
-from nacdrive.envs.udacity_track.meshes import Quads, paper, tiled
+from nacdrive.envs.udacity_track.appearance import Appearance
+from nacdrive.envs.udacity_track.meshes import (
+    SIDE,
+    Quads,
+    asphalt_texture,
+    bush_texture,
+    cobbles_texture,
+    geometry,
+    grain,
+    lay_texture,
+    oak_texture,
+    pine_texture,
+    soil_texture,
+    tiled,
+)
 from nacdrive.envs.udacity_track.road import STONE, painted, patch
-from nacdrive.envs.udacity_track.sky import sky
-from nacdrive.envs.udacity_track.terrain import Land, land
-from nacdrive.envs.udacity_track.track import Course
+from nacdrive.envs.udacity_track.terrain import Terrain, load_terrain
+from nacdrive.envs.udacity_track.track import Track
 
 CLEAR_OF_ROAD = 3.5
 """Metres from the edge of the asphalt within which nothing stands."""
+SKY_RADIUS = 100.0
+SKY_SIDES = 48
+# Forward and up in the car's own metres, with the share of the paint's brightness, from the crest backwards.
+HOOD_BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.665, 0.69, 1.25), (1.45, 0.68, 1.25))
+HOOD_HALF_WIDTH = 0.86
 
 
-def build_scene(course: Course, look: Look) -> tuple[NodePath, NodePath]:
+def build_scene(track: Track, appearance: Appearance) -> tuple[NodePath, NodePath]:
     """The scene and its sky, which has to follow the camera; about 0.1 s."""
-    rng = np.random.default_rng(look.paint_seed)
-    ground = land(course.name)
+    rng = np.random.default_rng(appearance.paint_seed)
+    ground = load_terrain(track.name)
     root = NodePath("scene")
-    flat = look.exposure * min(1.0, look.ambient + (1 - look.ambient) * max(0.35, look.sun[2]))
-    soil = textures.soil(rng, 0.10)
-    papers = {
-        "asphalt": (textures.asphalt(rng, look.asphalt_contrast), look.asphalt),
-        "cobbles": (textures.cobbles(rng), STONE),
-        "soil": (soil, look.earth),
+    flat = appearance.exposure * min(1.0, appearance.ambient + (1 - appearance.ambient) * max(0.35, appearance.sun[2]))
+    soil = soil_texture(rng, 0.10)
+    textures = {
+        "asphalt": (asphalt_texture(rng, appearance.asphalt_contrast), appearance.asphalt),
+        "cobbles": (cobbles_texture(rng), STONE),
+        "soil": (soil, appearance.earth),
     }
-    for name, quads in painted(course, look).items():
+    for name, quads in painted(track, appearance).items():
         part = tiled(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
         part.set_two_sided(True)
-        if name in papers:
-            picture, colour = papers[name]
-            paper(part, picture, np.array(colour) * flat)
-    cast_shadows(root, course, look, rng)
-    paper(tiled(root, "land", land_quads(ground, look, rng)), soil)
-    tiled(root, "water", water_quads(course, ground, look), tile=240.0)
-    plant(root, course, ground, look, rng)
+        if name in textures:
+            picture, colour = textures[name]
+            lay_texture(part, picture, np.array(colour) * flat)
+    cast_shadows(root, track, appearance, rng)
+    lay_texture(tiled(root, "land", land_quads(ground, appearance, rng)), soil)
+    tiled(root, "water", water_quads(track, ground, appearance), tile=240.0)
+    plant(root, track, ground, appearance, rng)
     # Panda draws states in the order of their addresses, which is another one each time; where two surfaces meet,
     # single pixels depend on it. So the order is said: near things first, shadows right after the road.
     for order, part in enumerate(root.get_children()):
         part.set_bin("fixed", order)
-    return root, sky(look, rng)
+    return root, build_sky(appearance, rng)
 
 
-def land_quads(ground: Land, look: Look, rng: np.random.Generator) -> Quads:
+def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Quads:
     """The land, coloured by slope and by patches of sand, grass and earth, lit by the sun."""
-    colours = land_colours(ground, look, rng)
+    colours = land_colours(ground, appearance, rng)
     east, north = np.meshgrid(ground.east, ground.north)
     places = np.stack([east, north, ground.height], axis=2)
 
@@ -62,80 +81,80 @@ def land_quads(ground: Land, look: Look, rng: np.random.Generator) -> Quads:
     return Quads(corners(places), corners(colours), corners(places[:, :, :2] / 14.0))
 
 
-def land_colours(ground: Land, look: Look, rng: np.random.Generator) -> NDArray[np.float64]:
+def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> NDArray[np.float64]:
     """RGB per point of the grid, [rows, columns, 3]."""
     normal = ground.normals()
     steep = np.clip((0.93 - normal[:, :, 2]) / 0.10, 0, 1)[:, :, None]
-    patches = np.stack([textures.grain(rng, 2.5) for _ in range(2)], axis=2)
+    patches = np.stack([grain(rng, 2.5) for _ in range(2)], axis=2)
     rows, columns = ground.height.shape
-    patches = np.tile(patches, (rows // textures.SIDE + 1, columns // textures.SIDE + 1, 1))[:rows, :columns]
+    patches = np.tile(patches, (rows // SIDE + 1, columns // SIDE + 1, 1))[:rows, :columns]
     grassy, earthy = (np.clip(0.5 + 0.8 * patches[:, :, k : k + 1], 0, 1) for k in range(2))
-    base = np.array(look.sand) * (1 - grassy) + np.array(look.grass) * grassy
+    base = np.array(appearance.sand) * (1 - grassy) + np.array(appearance.grass) * grassy
     beside = np.clip(1 - (ground.road_distance[:, :, None] - 6) / 14, 0, 1)
-    base = base * (1 - earthy * beside) + np.array(look.earth) * earthy * beside
-    base = base * (1 - steep) + np.array(look.rock) * steep
-    light = look.ambient + (1 - look.ambient) * 1.25 * np.clip(normal @ np.array(look.sun), 0, None)
-    lit: NDArray[np.float64] = base * look.exposure * light[:, :, None]
+    base = base * (1 - earthy * beside) + np.array(appearance.earth) * earthy * beside
+    base = base * (1 - steep) + np.array(appearance.rock) * steep
+    light = appearance.ambient + (1 - appearance.ambient) * 1.25 * np.clip(normal @ np.array(appearance.sun), 0, None)
+    lit: NDArray[np.float64] = base * appearance.exposure * light[:, :, None]
     return lit
 
 
-def water_quads(course: Course, ground: Land, look: Look) -> Quads:
+def water_quads(track: Track, ground: Terrain, appearance: Appearance) -> Quads:
     """The lake's surface under the whole land: it shows where the land is lower."""
     size = 120.0
-    wet = ground.height < course.water_level
+    wet = ground.height < track.water_level
     found = set()
     for row, column in zip(*np.nonzero(wet), strict=True):
         found.add((int(ground.east[column] // size), int(ground.north[row] // size)))
     low = np.array(sorted(found), dtype=float).reshape(-1, 2) * size
     square = np.array([(0, 0), (size, 0), (size, size), (0, size)])
-    corners = np.concatenate([low[:, None] + square, np.full((len(low), 4, 1), course.water_level)], axis=2)
-    colours = np.broadcast_to(np.array(look.water) * look.exposure, corners.shape)
+    corners = np.concatenate([low[:, None] + square, np.full((len(low), 4, 1), track.water_level)], axis=2)
+    colours = np.broadcast_to(np.array(appearance.water) * appearance.exposure, corners.shape)
     return Quads(corners, colours, corners[:, :, :2] / size)
 
 
-def plant(root: NodePath, course: Course, ground: Land, look: Look, rng: np.random.Generator) -> None:
+def plant(root: NodePath, track: Track, ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> None:
     """Trees and bushes where no road and no water is."""
     kinds: list[tuple[str, Callable[[np.random.Generator], NDArray[np.uint8]], int, tuple[float, float], float]] = [
-        ("pines", textures.pine, look.trees // 3, (6.0, 13.0), 0.42),
-        ("dark pines", textures.pine, look.trees // 3, (6.0, 13.0), 0.42),
-        ("oaks", textures.oak, look.trees // 3, (5.0, 9.0), 0.6),
-        ("bushes", textures.bush, look.bushes, (0.8, 2.2), 2.2),
+        ("pines", pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
+        ("dark pines", pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
+        ("oaks", oak_texture, appearance.trees // 3, (5.0, 9.0), 0.6),
+        ("bushes", bush_texture, appearance.bushes, (0.8, 2.2), 2.2),
     ]
     for name, paint, count, (low, high), aspect in kinds:
-        places = free_places(course, ground, count, rng, near=name == "bushes")
+        places = free_places(track, ground, count, rng, near=name == "bushes")
         heights = rng.uniform(low, high, len(places))
         group = tiled(root, name, crossed(places, heights, heights * aspect / 2, rng))
-        paper(group, paint(rng), np.array(look.leaves) * look.exposure * rng.uniform(0.7, 1.1))
+        lay_texture(group, paint(rng), np.array(appearance.leaves) * appearance.exposure * rng.uniform(0.7, 1.1))
         group.set_transparency(TransparencyAttrib.M_binary)
         group.set_two_sided(True)
 
 
-def cast_shadows(root: NodePath, course: Course, look: Look, rng: np.random.Generator) -> None:
+def cast_shadows(root: NodePath, track: Track, appearance: Appearance, rng: np.random.Generator) -> None:
     """Shadows of trees on the road: patches at its sides, longest where the sun is low."""
-    if not look.shadows:
+    if not appearance.shadows:
         return
-    long = 2.0 + 2.5 / max(0.3, look.sun[2])
+    long = 2.0 + 2.5 / max(0.3, appearance.sun[2])
     patches = []
-    for _ in range(look.shadows):
-        at, offset = int(rng.integers(len(course.line))), float(rng.uniform(-1, 1)) * course.half_width
-        patches.append(patch(course, at, offset, float(rng.uniform(1.5, 5)), float(rng.uniform(0.4, 1)) * long))
+    for _ in range(appearance.shadows):
+        at, offset = int(rng.integers(len(track.line))), float(rng.uniform(-1, 1)) * track.half_width
+        patches.append(patch(track, at, offset, float(rng.uniform(1.5, 5)), float(rng.uniform(0.4, 1)) * long))
     group = tiled(root, "shadows", Quads.joined(patches))
-    group.set_color(0, 0, 0, look.shadow_depth)
+    group.set_color(0, 0, 0, appearance.shadow_depth)
     group.set_transparency(TransparencyAttrib.M_alpha)
     group.set_depth_write(False)
 
 
 def free_places(
-    course: Course, ground: Land, count: int, rng: np.random.Generator, *, near: bool
+    track: Track, ground: Terrain, count: int, rng: np.random.Generator, *, near: bool
 ) -> NDArray[np.float64]:
     """At most ``count`` dry points [n, 3] of the land clear of the road; ``near``: most of them along it."""
-    along = rng.integers(len(course.line), size=count * 2)
-    reach = course.half_width + CLEAR_OF_ROAD + rng.gamma(1.2, 8.0 if near else 22.0, count * 2)
+    along = rng.integers(len(track.line), size=count * 2)
+    reach = track.half_width + CLEAR_OF_ROAD + rng.gamma(1.2, 8.0 if near else 22.0, count * 2)
     side = reach * rng.choice((-1, 1), count * 2)
-    flat = course.line[along, :2] + course.left[along] * side[:, None]
+    flat = track.line[along, :2] + track.left[along] * side[:, None]
     distance = ground.road_distance_at(*flat.T)
     height = ground.height_at(*flat.T)
-    good = (distance > course.half_width + CLEAR_OF_ROAD) & (height > course.water_level + 0.3)
+    good = (distance > track.half_width + CLEAR_OF_ROAD) & (height > track.water_level + 0.3)
     free: NDArray[np.float64] = np.c_[flat, height - 0.1][good][:count]
     return free
 
@@ -156,3 +175,61 @@ def crossed(
         uv = np.broadcast_to(np.array([(0, 0), (1, 0), (1, 1), (0, 1)], dtype=float), (len(places), 4, 2))
         parts.append(Quads(corners, np.ones_like(corners), uv))
     return Quads.joined(parts)
+
+
+def build_sky(appearance: Appearance, rng: np.random.Generator) -> NodePath:
+    """A cylinder around the camera, with which it moves, drawn first and behind everything: bands of colour from the
+    ground to the zenith, with far hills painted on its foot.
+    """
+    angle = np.linspace(0, 2 * np.pi, SKY_SIDES + 1)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1) * SKY_RADIUS
+    zenith, horizon = (np.array(c) * appearance.exposure for c in (appearance.zenith, appearance.horizon))
+    far = 0.55 * horizon + 0.45 * np.array(appearance.rock) * appearance.exposure
+    ground = np.array(appearance.grass) * appearance.exposure * 0.8
+    phases = rng.uniform(0, 2 * np.pi, 5)
+    crest = 3.5 + sum(1.6 / (k + 1) * np.sin((k + 2) * angle + phases[k]) for k in range(5))
+    crest[-1] = crest[0]
+    level = np.zeros_like(angle)
+    parts = [
+        band(ring, level - 60, level, ground, ground),
+        band(ring, level, crest, far * 0.9, far),
+        band(ring, crest, level + 18, horizon, 0.6 * horizon + 0.4 * zenith),
+        band(ring, level + 18, level + 60, 0.6 * horizon + 0.4 * zenith, zenith),
+        band(ring, level + 60, level + 400, zenith, zenith),
+    ]
+    node = GeomNode("sky")
+    node.add_geom(geometry(Quads.joined(parts)))
+    path = NodePath(node)
+    path.set_bin("background", 0)
+    path.set_depth_write(False)
+    path.set_depth_test(False)
+    path.set_two_sided(True)
+    return path
+
+
+def band(ring: np.ndarray, low: np.ndarray, high: np.ndarray, below: np.ndarray, above: np.ndarray) -> Quads:
+    """A ring of quadrilaterals between two heights (one each per point of ``ring``), with a colour at both."""
+    bottom, top = np.c_[ring, low], np.c_[ring, high]
+    corners = np.stack([bottom[:-1], bottom[1:], top[1:], top[:-1]], axis=1)
+    colours = np.broadcast_to(np.stack([below, below, above, above]), corners.shape)
+    return Quads(corners, colours, np.zeros((len(corners), 4, 2)))
+
+
+def build_hood(appearance: Appearance) -> NodePath:
+    """The car's hood as the cameras see it along the lower edge of the picture: a sheet, to be hung under the car."""
+    across = np.linspace(-HOOD_HALF_WIDTH, HOOD_HALF_WIDTH, 13)
+    rows = [
+        np.stack([across, forward - 0.22 * across**2, up - 0.19 * across**2], axis=1) for forward, up, _ in HOOD_BANDS
+    ]
+    light = [
+        np.broadcast_to(np.array(appearance.hood) * shade * appearance.exposure, (13, 3)) for *_, shade in HOOD_BANDS
+    ]
+    parts = []
+    for k in range(len(HOOD_BANDS) - 1):
+        corners, colours = (np.stack([r[k][:-1], r[k + 1][:-1], r[k + 1][1:], r[k][1:]], axis=1) for r in (rows, light))
+        parts.append(Quads(corners, colours, np.zeros((12, 4, 2))))
+    node = GeomNode("hood")
+    node.add_geom(geometry(Quads.joined(parts)))
+    path = NodePath(node)
+    path.set_two_sided(True)
+    return path

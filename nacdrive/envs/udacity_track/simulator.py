@@ -15,7 +15,7 @@ from nacdrive.envs.udacity_track.car import FULL_LOCK, MPH, STEP_S
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
 if TYPE_CHECKING:
-    from nacdrive.envs.udacity_track.window import Screen
+    from nacdrive.envs.udacity_track.window import Window
 
 JPEG_QUALITY = 75
 MOST_STEPS = 5
@@ -52,7 +52,7 @@ class UdacitySimulator:
         port: Its port.
         culture: Whose decimal separators the wire has, such as ``de-DE``.
         say: Told, in one line, of what happens.
-        screen: A window of ``env``, where a person watches and may drive.
+        window: A window of ``env``, where a person watches and may drive.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class UdacitySimulator:
         port: int,
         culture: str = "en-US",
         say: Callable[[str], None] = print,
-        screen: Screen | None = None,
+        window: Window | None = None,
     ) -> None:
-        self.env, self.say, self.screen = env, say, screen
+        self.env, self.say, self.window = env, say, window
         self.client = UdacityClient(host, port, self._telemetry, self._command, culture)
         self.off_road = 0
         """How often a wheel left the road."""
@@ -88,13 +88,13 @@ class UdacitySimulator:
     @property
     def closed(self) -> bool:
         """True once a person has closed the window."""
-        return self.screen is not None and self.screen.closed
+        return self.window is not None and self.window.closed
 
     def frame(self, steps: int = 1) -> None:
         """One picture's worth of the drive: ``steps`` of 0.02 s, then the server's commands are answered."""
-        if self.screen is not None:
-            self.screen.show(self.env.look())
-            self._keys = Keys.of(self.screen.pressed())
+        if self.window is not None:
+            self.window.show(self.env.look())
+            self._keys = Keys.of(self.window.pressed())
         for _ in range(steps):
             self._advance()
         self.client.frame()
@@ -109,16 +109,16 @@ class UdacitySimulator:
         else:
             self.env.advance(self._steering, self._throttle)
         if self.env.is_lost():
-            where = self.env.where
+            position = self.env.track_position
             self.say(
-                f"{self.env.t_s:.0f} s: the car was lost at {where.s:.0f} m of the lap and is put back on the road"
+                f"{self.env.t_s:.0f} s: the car was lost at {position.s:.0f} m of the lap and is put back on the road"
             )
             self.env.put_back()
         off = self.env.wheels_off() > 0
         self.off_road += off and not self._was_off
         self._was_off = off
         if self.env.car.speed > 1:
-            self.offsets.append(abs(self.env.where.offset))
+            self.offsets.append(abs(self.env.track_position.offset))
 
     def _command(self, steering: float, throttle: float) -> None:
         self._steering, self._throttle = steering, throttle
@@ -146,15 +146,16 @@ class UdacitySimulator:
         if self.client.connections != self._connections:
             self._connections = self.client.connections
             self.say(f"connected to {self.client.host}:{self.client.port}")
-        laps = int(self.env.where.driven / self.env.where.length)
+        laps = int(self.env.track_position.driven / self.env.track_position.length)
         if laps > self._laps:
             self._laps = laps
             self.say(f"{self.env.t_s:.0f} s: lap {laps} done; " + self.summary())
 
     def summary(self) -> str:
         """One line on the drive so far."""
+        position = self.env.track_position
         mean = float(np.mean(self.offsets)) if self.offsets else 0.0
         return (
-            f"{self.env.where.driven / self.env.where.length:.2f} laps, a wheel off the road {self.off_road} times, "
+            f"{position.driven / position.length:.2f} laps, a wheel off the road {self.off_road} times, "
             f"put back {self.env.interventions} times, {mean:.2f} m from the middle on average"
         )

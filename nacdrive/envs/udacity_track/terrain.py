@@ -1,4 +1,4 @@
-"""The land around a course: heights on a grid that meet the road, with hills, and a hollow that the lake fills."""
+"""The land around a track: heights on a grid that meet the road, with hills, and a hollow that the lake fills."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.envs.udacity_track.track import Course, course
+from nacdrive.envs.udacity_track.track import Track, load_track
 
 CELL = 8.0
 """Metres between two points of the grid."""
@@ -19,7 +19,7 @@ SUNK = 0.3
 
 
 @dataclass(frozen=True)
-class Land:
+class Terrain:
     """Heights on a grid. Row index runs north, column index runs east."""
 
     east: NDArray[np.float64]
@@ -60,9 +60,9 @@ class Land:
 
 
 @cache
-def land(name: str) -> Land:
-    """The land around the course of that name; computed once, to be left unchanged."""
-    road = course(name)
+def load_terrain(name: str) -> Terrain:
+    """The land around the track of that name; computed once, to be left unchanged."""
+    road = load_track(name)
     low, high = road.line[:, :2].min(axis=0) - MARGIN, road.line[:, :2].max(axis=0) + MARGIN
     east, north = (np.arange(a, b + CELL, CELL) for a, b in zip(low, high, strict=True))
     places = np.stack(np.meshgrid(east, north), axis=2).reshape(-1, 2)
@@ -74,11 +74,11 @@ def land(name: str) -> Land:
     meets = np.where(bridge, road.water_level - 1.5, road_height - SUNK)
     height = meets * (1 - share) + wild(road, places, road_height) * share
     shape = len(north), len(east)
-    return Land(east, north, height.reshape(shape), distance.reshape(shape))
+    return Terrain(east, north, height.reshape(shape), distance.reshape(shape))
 
 
 def beside(
-    road: Course, places: NDArray[np.float64]
+    road: Track, places: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """For ``places`` [n, 2]: distance to the road, its height there (nearer parts count more), whether at a bridge."""
     found = []
@@ -91,7 +91,7 @@ def beside(
     return distance, height, bridge
 
 
-def wild(road: Course, places: NDArray[np.float64], road_height: NDArray[np.float64]) -> NDArray[np.float64]:
+def wild(road: Track, places: NDArray[np.float64], road_height: NDArray[np.float64]) -> NDArray[np.float64]:
     """Heights of the land far from the road: a sum of waves, always the same ones, less the lake's hollow."""
     rng = np.random.default_rng(20160518)
     total = np.zeros(len(places))

@@ -1,7 +1,11 @@
-"""The two courses: a closed centre line with heights, widths and what lies beside it. Fixed: no seed changes them."""
+"""The two tracks, a closed centre line with heights, widths and what lies beside it, and where a car is on them.
+
+Tracks are fixed: no seed changes them. To the right is positive throughout.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -13,10 +17,12 @@ from nacdrive.common.errors import unknown_name
 
 SPACING = 1.0
 """Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
+REACH = 25
+"""Points of the centre line, ahead and behind, among which the nearest one to a moving car is looked for."""
 
 
 @dataclass(frozen=True)
-class Course:
+class Track:
     """A closed road. All arrays have one entry per point of the centre line, driven in the order of the points."""
 
     name: str
@@ -48,7 +54,7 @@ class Course:
 
     @cached_property
     def length(self) -> float:
-        """Metres of one lap, along the ground plan."""
+        """Metres of one lap, along the ground spec."""
         steps = np.diff(self.line[:, :2], axis=0, append=self.line[:1, :2])
         return float(np.linalg.norm(steps, axis=1).sum())
 
@@ -73,8 +79,8 @@ Stretches = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a course is drawn from."""
+class TrackSpec:
+    """What a track is drawn from."""
 
     corners: Sequence[tuple[float, float, float]]
     """Points (east, north, up) that the centre line passes near."""
@@ -89,10 +95,10 @@ class Plan:
     lake: tuple[float, float, float]
 
 
-PLANS = {
+TRACK_SPECS = {
     # An easy loop of the size of the simulator's first track, counter-clockwise as there; every bend can be driven
     # at the top speed.
-    "lake": Plan(
+    "lake": TrackSpec(
         corners=(
             (-40, -8, 1.4), (30, -14, 1.2), (110, -4, 1.2), (185, 8, 1.5), (225, 55, 2.0), (206, 112, 2.4),
             (158, 150, 2.4), (163, 206, 2.2), (205, 248, 2.2), (196, 304, 2.6), (140, 330, 3.0), (76, 308, 3.0),
@@ -109,7 +115,7 @@ PLANS = {
         lake=(30.0, 130.0, 62.0),
     ),
     # A narrow road over hills with sharp bends: the limits of speed must be known there.
-    "mountain": Plan(
+    "mountain": TrackSpec(
         corners=(
             (0, 0, 4), (70, -6, 6), (128, 4, 10), (150, 44, 13), (112, 66, 16), (70, 62, 18), (48, 92, 21),
             (78, 118, 23), (134, 116, 24), (186, 104, 22), (226, 130, 19), (218, 176, 17), (170, 182, 17),
@@ -127,31 +133,31 @@ PLANS = {
         lake=(30.0, -120.0, 50.0),
     ),
 }  # fmt: skip
-TRACKS = tuple(PLANS)
+TRACKS = tuple(TRACK_SPECS)
 
 
 @cache
-def course(name: str) -> Course:
-    """The course ``lake`` or ``mountain``; computed once, to be left unchanged."""
-    if name not in PLANS:
-        raise unknown_name("track", name, PLANS)
-    plan = PLANS[name]
-    line = evenly_spaced(rounded(evenly_spaced(np.array(plan.corners, dtype=float), 0.5), plan.rounding / 0.5))
+def load_track(name: str) -> Track:
+    """The track ``lake`` or ``mountain``; computed once, to be left unchanged."""
+    if name not in TRACK_SPECS:
+        raise unknown_name("track", name, TRACK_SPECS)
+    spec = TRACK_SPECS[name]
+    line = evenly_spaced(rounded(evenly_spaced(np.array(spec.corners, dtype=float), 0.5), spec.rounding / 0.5))
     ahead = np.roll(line, -1, axis=0) - np.roll(line, 1, axis=0)
     heading = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
     turn = (np.roll(heading, -1) - np.roll(heading, 1) + np.pi) % (2 * np.pi) - np.pi
-    return Course(
+    return Track(
         name=name,
         line=line,
         heading=heading,
         curvature=turn / np.linalg.norm(ahead[:, :2], axis=1),
-        half_width=plan.half_width,
-        bridge=stretches(len(line), plan.bridge),
-        earth_edge=stretches(len(line), plan.earth),
-        centre_line=plan.centre_line,
-        water_level=plan.water_level,
-        relief=plan.relief,
-        lake=plan.lake,
+        half_width=spec.half_width,
+        bridge=stretches(len(line), spec.bridge),
+        earth_edge=stretches(len(line), spec.earth),
+        centre_line=spec.centre_line,
+        water_level=spec.water_level,
+        relief=spec.relief,
+        lake=spec.lake,
     )
 
 
@@ -165,7 +171,7 @@ def stretches(count: int, parts: Stretches) -> NDArray[np.bool_]:
 
 
 def evenly_spaced(points: NDArray[np.float64], spacing: float = SPACING) -> NDArray[np.float64]:
-    """A closed line through ``points`` [n, 3], at even distances in the ground plan."""
+    """A closed line through ``points`` [n, 3], at even distances in the ground spec."""
     closed = np.concatenate([points, points[:1]])
     along = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(closed[:, :2], axis=0), axis=1))]
     at = np.linspace(0, along[-1], round(along[-1] / spacing), endpoint=False)
@@ -178,3 +184,61 @@ def rounded(points: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     gain = np.exp(-2 * (np.pi * frequency * sigma) ** 2)
     widths = np.stack([gain, gain, gain**9], axis=1)
     return np.fft.irfft(np.fft.rfft(points, axis=0) * widths, len(points), axis=0)
+
+
+class TrackPosition:
+    """Follows a car along the centre line; the nearest point is looked for near the last one only."""
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+        self.spacing, self.length = track.spacing, track.length
+        self.index = 0
+        self.s = 0.0
+        """Metres along the lap, 0 .. length."""
+        self.offset = 0.0
+        """Metres to the right of the centre line."""
+        self.driven = 0.0
+        """Metres forward along the centre line since ``start``."""
+
+    def start(self, place: NDArray[np.float64]) -> None:
+        """Look for ``place`` [3] on the whole track and count from there."""
+        self.find(place)
+        self.driven = 0.0
+
+    def find(self, place: NDArray[np.float64]) -> None:
+        """Look for ``place`` [3] on the whole track without counting the way there."""
+        self.index = int(((self.track.line[:, :2] - place[:2]) ** 2).sum(axis=1).argmin())
+        self._measure(place)
+
+    def follow(self, place: NDArray[np.float64]) -> None:
+        """The car has moved to ``place`` [3]: update everything, count the way."""
+        near = (self.index + np.arange(-REACH, REACH + 1)) % len(self.track.line)
+        self.index = int(near[((self.track.line[near, :2] - place[:2]) ** 2).sum(axis=1).argmin()])
+        before = self.s
+        self._measure(place)
+        self.driven += (self.s - before + self.length / 2) % self.length - self.length / 2
+
+    def _measure(self, place: NDArray[np.float64]) -> None:
+        away = place[:2] - self.track.line[self.index, :2]
+        left = self.track.left[self.index]
+        self.offset = -float(away @ left)
+        ahead = float(away @ (left[1], -left[0]))
+        self.s = (self.index * self.spacing + ahead) % self.length
+
+    def heading_error(self, heading: float) -> float:
+        """Radians by which ``heading`` (counter-clockwise from east) points to the right of the road."""
+        _, along = self.track.at(self.s)
+        return (along - heading + math.pi) % (2 * math.pi) - math.pi
+
+    def curvature(self) -> float:
+        """Of the road here, 1/m; positive in a right bend."""
+        return -float(self.track.curvature[self.index])
+
+    def beyond_edge(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of ``places`` [n, 2], all within a car's length, lie beyond the edge of the asphalt."""
+        near = (self.index + np.arange(-3, 4)) % len(self.track.line)
+        away = places[:, None] - self.track.line[near, :2]
+        index = (away**2).sum(axis=2).argmin(axis=1)
+        sideways = (away[np.arange(len(places)), index] * self.track.left[near[index]]).sum(axis=1)
+        beyond: NDArray[np.bool_] = np.abs(sideways) > self.track.half_width
+        return beyond

@@ -17,11 +17,13 @@ import pygame
 from nacdrive.common.errors import UserError
 
 SIZE = 960, 480
+UNSEEN = ("dummy", "offscreen")
+"""SDL's drivers that open no window."""
 NAMES = ("w", "a", "s", "d", "up", "down", "left", "right", "escape")
 KEYS = {name: getattr(pygame, f"K_{name.upper() if len(name) > 1 else name}") for name in NAMES}
 
 
-class Screen:
+class Window:
     """A window that shows the pictures it is given, three times as large; one at a time in a process."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
@@ -35,6 +37,10 @@ class Screen:
         try:
             pygame.display.quit()
             self.surface = pygame.display.set_mode(SIZE)
+            # Without a display SDL draws into memory, and nobody would see it.
+            if pygame.display.get_driver() in UNSEEN:
+                pygame.display.quit()
+                raise pygame.error("there is no display")
         except pygame.error as error:
             raise UserError(
                 f"no window can be opened here ({error}): drive without one, or log in to a desktop."

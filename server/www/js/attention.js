@@ -1,39 +1,25 @@
 // Which of the last frames decide: the window as a film strip, over it the mean weight, below it every head's weights.
 
 import { Surface, font, rem } from "./canvas.js";
+import { fixed } from "./dom.js";
 import { colours } from "./theme.js";
-
-const KEPT = 32;
 
 export class Attention {
   constructor(canvas) {
-    this.film = new Map();
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
-    this.neurons = null;
-    this.head = 0;
-    this.seq = 0;
-    this.gap = NaN;
-  }
-
-  // Keeps a frame for the strip; frames that have left the window are freed.
-  keep(seq, bitmap) {
-    this.film.set(seq, bitmap);
-    for (const [old, picture] of this.film) {
-      if (this.film.size <= KEPT && Math.abs(old - seq) < KEPT) continue;
-      picture.close();
-      this.film.delete(old);
-    }
+    this.clear();
   }
 
   clear() {
-    for (const picture of this.film.values()) picture.close();
-    this.film.clear();
     this.neurons = null;
+    this.film = null;
+    this.head = 0;
     this.surface.touch();
   }
 
-  show(neurons, head, seq, gap) {
-    Object.assign(this, { neurons, head, seq, gap });
+  // film: the very frames of the window, in the order of time; null where one is not there.
+  show(neurons, head, film) {
+    Object.assign(this, { neurons, head, film });
     this.surface.touch();
   }
 
@@ -65,8 +51,8 @@ export class Attention {
     c.textAlign = "right";
     c.fillText("now", width, height - 0.25 * u);
     c.textAlign = "left";
-    const age = (keys - 1) * this.gap;
-    const note = keys === 1 ? "a window of one frame: nothing to choose from" : `${Number.isFinite(age) ? age.toFixed(2) : "?"} s ago`;
+    const age = n.age(0);
+    const note = keys === 1 ? "a window of one frame: nothing to choose from" : `${fixed(age, 2)} s ago`;
     c.fillText(note, Math.min(start, width - 18 * u * (keys === 1)), height - 0.25 * u);
   }
 
@@ -86,8 +72,9 @@ export class Attention {
   frames(c, keys, start, each, top, strip) {
     c.imageSmoothingEnabled = true;
     for (let key = 0; key < keys; key++) {
-      const picture = this.film.get(this.seq - (keys - 1 - key));
-      const wide = Math.max(1, Math.min(each, strip) - 2);
+      const picture = this.film?.[key];
+      const shape = picture?.width ? picture.width / picture.height : 1;
+      const wide = Math.max(1, Math.min(each, strip * shape) - 2);
       const x = start + key * each + (each - wide) / 2;
       if (picture?.width) c.drawImage(picture, x, top + 2, wide, strip - 2);
       else {

@@ -12,15 +12,15 @@ export class Circuit {
     this.wires = new OffscreenCanvas(1, 1);
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
     this.surface.layout = () => this.place();
-    this.plan = null;
+    this.wiring = null;
     this.neurons = null;
     this.head = 0;
     onTheme(() => this.place());
   }
 
   // plan: {groups: {sensory: n, ...}, edges: [[group, i, group, j, sign], ...]} or null
-  setPlan(plan) {
-    this.plan = plan;
+  setWiring(plan) {
+    this.wiring = plan;
     this.neurons = null;
     this.place();
   }
@@ -32,12 +32,13 @@ export class Circuit {
   }
 
   place() {
-    if (!this.surface || !this.plan || this.surface.width < 10) return;
+    if (!this.surface || !this.wiring || this.surface.width < 10) return;
     const { width, height } = this.surface;
     const u = rem();
     const top = 1.7 * u;
-    const room = height - top - 0.3 * u;
-    const sizes = this.plan.groups;
+    // The last line is the colour key's.
+    const room = height - top - 1.7 * u;
+    const sizes = this.wiring.groups;
     const columns = { sensory: [0.09, 1], inter: [0.37, 7], command: [0.67, 5], motor: [0.9, 1] };
     this.spots = {};
     for (const name of LAYERS) {
@@ -72,7 +73,7 @@ export class Circuit {
     c.strokeStyle = colours.dim;
     c.globalAlpha = 0.13;
     c.lineWidth = 0.7;
-    const edges = this.plan.edges;
+    const edges = this.wiring.edges;
     const every = Math.max(1, edges.length / FAINT_EDGES);
     for (let i = 0; i < edges.length; i += every) this.wire(c, edges[Math.floor(i)]);
   }
@@ -88,7 +89,7 @@ export class Circuit {
   }
 
   draw(c, width, height) {
-    if (!this.plan || !this.spots) return;
+    if (!this.wiring || !this.spots) return;
     const u = rem();
     c.drawImage(this.wires, 0, 0, width, height);
     const values = Object.fromEntries(LAYERS.map((name) => [name, this.scaled(name)]));
@@ -121,7 +122,7 @@ export class Circuit {
   // The synapses that carry most right now.
   currents(c, values, u) {
     const carried = [];
-    for (const edge of this.plan.edges) {
+    for (const edge of this.wiring.edges) {
       const [from, i, to, j] = edge;
       const a = values[from]?.[i];
       const b = to === "motor" ? 1 : values[to]?.[j];

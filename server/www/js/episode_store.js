@@ -1,7 +1,8 @@
 // One recorded episode: all its numbers at once, its frames and neurons in chunks around the playhead.
 
+import { known } from "./dom.js";
 import { decode } from "./protocol.js";
-import { Ring } from "./ring.js";
+import { RingBuffer } from "./ring_buffer.js";
 
 const CHUNK = 25;
 const KEPT_CHUNKS = 8;
@@ -10,6 +11,7 @@ export class EpisodeStore {
   constructor(run, episode, columns) {
     this.base = `/replay/${run}/${episode}`;
     this.columns = columns;
+    // Promises of decoded messages by number of the chunk, the one looked at last at the end.
     this.chunks = new Map();
     this.ring = null;
     this.events = [];
@@ -19,7 +21,7 @@ export class EpisodeStore {
     const answer = await fetch(`${this.base}/rows`);
     if (!answer.ok) throw new Error(`this episode cannot be read (${answer.status})`);
     const { rows, events } = await answer.json();
-    this.ring = new Ring(this.columns, rows.length);
+    this.ring = new RingBuffer(this.columns, rows.length);
     for (const row of rows) this.ring.push(row);
     this.events = events;
     return this;
@@ -29,50 +31,46 @@ export class EpisodeStore {
     return this.ring.length;
   }
 
-  // The message of a step; null while it is under way. Asks for the chunk and the next one.
-  tick(step) {
-    const chunk = Math.floor(step / CHUNK);
-    this.want(chunk + 1);
-    return this.want(chunk)?.[step % CHUNK] ?? null;
+  // Whether any row knows a column.
+  has(name) {
+    for (let i = 0; i < this.length; i++) if (known(this.ring.at(i, name))) return true;
+    return false;
   }
 
-  // The same, waited for.
-  async whole(step) {
+  // The message of a step; asks for the chunk after it too. Rejected with TypeError where the server is away.
+  async tick(step) {
     const chunk = Math.floor(step / CHUNK);
-    this.want(chunk);
-    await this.chunks.get(chunk)?.coming;
-    return this.chunks.get(chunk)?.ticks?.[step % CHUNK] ?? null;
+    const coming = this.chunk(chunk);
+    // Nobody waits for this one yet: if it fails, it is asked for again when somebody does.
+    this.chunk(chunk + 1)?.catch(() => {});
+    return (await coming)?.[step % CHUNK] ?? null;
   }
 
-  want(chunk) {
-    if (chunk < 0 || chunk * CHUNK >= this.length) return null;
-    const kept = this.chunks.get(chunk);
-    if (kept) {
-      // Looked at last, dropped last.
-      this.chunks.delete(chunk);
-      this.chunks.set(chunk, kept);
-      return kept.ticks;
-    }
-    const entry = { ticks: null, coming: null };
-    entry.coming = this.load(chunk, entry);
-    this.chunks.set(chunk, entry);
+  chunk(number) {
+    if (number < 0 || number * CHUNK >= this.length) return null;
+    const kept = this.chunks.get(number);
+    this.chunks.delete(number);
+    const coming = kept ?? this.load(number);
+    this.chunks.set(number, coming);
     while (this.chunks.size > KEPT_CHUNKS) this.chunks.delete(this.chunks.keys().next().value);
-    return null;
+    return coming;
   }
 
-  async load(chunk, entry) {
-    const answer = await fetch(`${this.base}/ticks?from=${chunk * CHUNK}&count=${CHUNK}`);
-    if (!answer.ok) {
-      this.chunks.delete(chunk);
-      return;
+  async load(number) {
+    try {
+      const answer = await fetch(`${this.base}/ticks?from=${number * CHUNK}&count=${CHUNK}`);
+      if (!answer.ok) throw new TypeError(`no answer (${answer.status})`);
+      const buffer = await answer.arrayBuffer();
+      const ticks = [];
+      for (let at = 0; at < buffer.byteLength;) {
+        const message = decode(buffer, at);
+        ticks.push(message);
+        at = message.end;
+      }
+      return ticks;
+    } catch (error) {
+      this.chunks.delete(number);
+      throw error;
     }
-    const buffer = await answer.arrayBuffer();
-    const ticks = [];
-    for (let at = 0; at < buffer.byteLength;) {
-      const message = decode(buffer, at);
-      ticks.push(message);
-      at = message.end;
-    }
-    entry.ticks = ticks;
   }
 }

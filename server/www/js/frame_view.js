@@ -1,9 +1,12 @@
-// What the network sees, and over it where it looks.
+// What the network sees, and beside it where it looked last.
 
-import { Surface } from "./canvas.js";
+import { Surface, font, rem } from "./canvas.js";
+import { $, put } from "./dom.js";
+import { colours } from "./theme.js";
 
 // Black over purple and orange to yellow (inferno, thinned out): readable on grey road and green grass alike.
 const RAMP = [[20, 11, 52], [85, 15, 109], [159, 42, 99], [212, 72, 66], [245, 125, 21], [250, 193, 39], [252, 255, 164]];
+const INSET = 0.3;
 
 function ramp(v) {
   const x = v * (RAMP.length - 1);
@@ -16,52 +19,144 @@ const TABLE = new Uint32Array(new Uint8Array(Array.from({ length: 256 }, (_, v) 
 export class FrameView {
   constructor(canvas) {
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h));
-    this.heat = new OffscreenCanvas(1, 1);
-    this.frame = null;
     this.overlay = false;
-    this.saliency = null;
+    // Whether only what reaches the network is drawn, in its own resolution.
+    this.onlyInput = false;
+    this.describe(null);
   }
 
-  show(frame, saliency) {
-    this.frame = frame;
-    this.saliency = saliency ?? this.saliency;
-    if (this.overlay && saliency) this.keep(saliency);
+  // input: {rows, masked, size, colours}; null where no network is known.
+  describe(input) {
+    this.input = input;
+    this.frame = null;
+    this.looked = null;
+    $("input-switch").hidden = !input || !this.reduces;
     this.surface.touch();
+  }
+
+  // Whether the network gets less than the camera's picture.
+  get reduces() {
+    const { rows, masked, size, frame } = this.input;
+    return Boolean(masked) || rows[0] > 0 || rows[1] < frame[0] || size[0] !== frame[0] || size[1] !== frame[1];
+  }
+
+  // looked: {frame, map, t_s}, a saliency map and the very frame that it belongs to.
+  show(frame, t_s, looked) {
+    this.frame?.close();
+    this.frame = frame;
+    this.t_s = t_s;
+    this.looked = looked && this.compose(looked);
+    put($("frame-note"), this.caption());
+    this.surface.touch();
+  }
+
+  caption() {
+    const { width, height } = this.frame;
+    if (!this.input) return `the camera's picture, ${width} × ${height}`;
+    const { rows, masked, size, colours: space } = this.input;
+    if (rows[0] === 0 && rows[1] === height && size[0] === height && size[1] === width) {
+      return `what the network sees, ${width} × ${height}${masked ? ", but for the dimmed rows" : ""}`;
+    }
+    return `the network sees the framed part as ${size[1]} × ${size[0]}${space === "RGB" ? "" : ` ${space}`}; camera ${width} × ${height}`;
+  }
+
+  // What is to say of the saliency; some: whether there is a map at all.
+  note(some) {
+    if (!some) return "(none yet, or none in this drive)";
+    if (!this.overlay || !this.looked) return "";
+    const age = this.t_s - this.looked.t_s;
+    return `Grad-CAM, last convolution, ${age > 0.001 ? `of ${age.toFixed(2)} s ago (small: now)` : "of this frame"}; a hint, no proof`;
   }
 
   setOverlay(on) {
     this.overlay = on;
-    if (on && this.saliency) this.keep(this.saliency);
+    if (!on) this.looked = null;
     this.surface.touch();
   }
 
-  clear() {
-    this.frame = null;
-    this.saliency = null;
+  setOnlyInput(on) {
+    this.onlyInput = on;
     this.surface.touch();
   }
 
-  keep({ data, shape: [height, width] }) {
-    if (this.heat.width !== width || this.heat.height !== height) this.heat = new OffscreenCanvas(width, height);
-    const context = this.heat.getContext("2d");
-    const image = context.createImageData(width, height);
+  // Frame and map in one picture: they are never apart, nor is either with another's.
+  compose({ frame, map: { data, shape: [height, width] }, t_s }) {
+    const heat = new OffscreenCanvas(width, height);
+    const image = new ImageData(width, height);
     const pixels = new Uint32Array(image.data.buffer);
     for (let i = 0; i < data.length; i++) pixels[i] = TABLE[data[i]];
-    context.putImageData(image, 0, 0);
+    heat.getContext("2d").putImageData(image, 0, 0);
+    const scale = Math.max(1, Math.floor(640 / frame.width));
+    const picture = new OffscreenCanvas(frame.width * scale, frame.height * scale);
+    const c = picture.getContext("2d");
+    c.imageSmoothingEnabled = false;
+    c.drawImage(frame, 0, 0, picture.width, picture.height);
+    c.imageSmoothingEnabled = true;
+    c.drawImage(heat, 0, 0, picture.width, picture.height);
+    frame.close();
+    return { picture, t_s };
   }
 
-  draw(context, width, height) {
-    // A bitmap that was closed meanwhile has no width.
+  draw(c, width, height) {
     if (!this.frame?.width) return;
-    const scale = Math.min(width / this.frame.width, height / this.frame.height);
-    const w = this.frame.width * scale;
-    const h = this.frame.height * scale;
+    const main = this.overlay && this.looked ? this.looked.picture : this.onlyInput ? this.networkView() : this.frame;
+    const scale = Math.min(width / main.width, height / main.height);
+    const [w, h] = [main.width * scale, main.height * scale];
     const box = [(width - w) / 2, (height - h) / 2, w, h];
-    context.imageSmoothingEnabled = this.frame.width > 320;
-    context.drawImage(this.frame, ...box);
-    if (this.overlay && this.saliency) {
-      context.imageSmoothingEnabled = true;
-      context.drawImage(this.heat, ...box);
+    c.imageSmoothingEnabled = main !== this.frame ? false : this.frame.width > 320;
+    c.drawImage(main, ...box);
+    if (main === this.frame) this.dimUnseen(c, ...box);
+    if (this.looked && main === this.looked.picture) this.legend(c, width, height, box);
+  }
+
+  // What the network gets: rows cut off or blackened, resized; blown up again, so that its pixels can be seen.
+  networkView() {
+    const { rows: [first, last], masked, size, frame } = this.input;
+    const view = new OffscreenCanvas(size[1], size[0]);
+    const c = view.getContext("2d");
+    const unit = this.frame.height / frame[0];
+    c.drawImage(this.frame, 0, first * unit, this.frame.width, (last - first) * unit, 0, 0, size[1], size[0]);
+    if (masked) c.fillRect(0, ((masked[0] - first) * size[0]) / (last - first), size[1], ((masked[1] - masked[0]) * size[0]) / (last - first));
+    return view;
+  }
+
+  dimUnseen(c, x, y, w, h) {
+    if (!this.input || !this.reduces) return;
+    const { rows: [first, last], masked, frame: [all] } = this.input;
+    const at = (row) => y + (row / all) * h;
+    c.fillStyle = "rgb(10 16 22 / 55%)";
+    c.fillRect(x, y, w, at(first) - y);
+    c.fillRect(x, at(last), w, y + h - at(last));
+    if (masked) c.fillRect(x, at(masked[0]), w, at(masked[1]) - at(masked[0]));
+    if (first > 0 || last < all) {
+      c.strokeStyle = "#fff";
+      c.lineWidth = 1.5;
+      c.strokeRect(x + 1, at(first), w - 2, at(last) - at(first));
     }
+  }
+
+  legend(c, width, height, [x, y, w, h]) {
+    const u = rem();
+    const bar = 4.5 * u;
+    for (let i = 0; i < 40; i++) {
+      c.fillStyle = `rgb(${ramp(i / 39).map(Math.round).join()})`;
+      c.fillRect(x + 0.5 * u + (i * bar) / 40, y + h - 1.1 * u, bar / 40 + 0.5, 0.55 * u);
+    }
+    c.font = font(0.76, 600);
+    c.fillStyle = "#fff";
+    c.textBaseline = "alphabetic";
+    c.textAlign = "left";
+    c.shadowColor = "#000";
+    c.shadowBlur = 3;
+    c.fillText("less   more", x + 0.5 * u, y + h - 1.35 * u);
+    c.shadowBlur = 0;
+    if (Math.abs(this.t_s - this.looked.t_s) < 1e-3) return;
+    const small = [w * INSET, ((w * INSET) / this.frame.width) * this.frame.height];
+    const corner = [x + w - small[0] - 0.4 * u, y + h - small[1] - 0.4 * u];
+    c.imageSmoothingEnabled = this.frame.width > 320;
+    c.drawImage(this.frame, ...corner, ...small);
+    c.strokeStyle = colours.card;
+    c.lineWidth = 2;
+    c.strokeRect(...corner, ...small);
   }
 }

@@ -81,10 +81,10 @@ export class Gates {
 
   // An axis that grows at once and shrinks slowly: bars do not jump, and one outlier does not flatten them for good.
   grown(name, all) {
-    const known = all.filter(Boolean);
+    const present = all.filter(Boolean);
     const [lo, hi] = this.ranges[name] ?? [0, 0.1];
-    const least = Math.min(0, ...known.map((s) => s.lo));
-    const most = Math.max(0.1, ...known.map((s) => s.hi));
+    const least = Math.min(0, ...present.map((s) => s.lo));
+    const most = Math.max(0.1, ...present.map((s) => s.hi));
     this.ranges[name] = [Math.min(least, lo + (least - lo) * FORGET), Math.max(most, hi + (most - hi) * FORGET)];
     return this.ranges[name];
   }

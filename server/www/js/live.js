@@ -1,90 +1,143 @@
-// A running drive: every message goes onto the board; the newest one is what is seen.
+// A running drive: every message is kept for five minutes; the newest one is seen, or the one at which a person holds.
 
-import { Helm } from "./helm.js";
+import { ControlBar } from "./control_bar.js";
+import { $, put } from "./dom.js";
+import { EndCard } from "./end_card.js";
+import { HistoryBar } from "./history_bar.js";
 import { LiveSource } from "./live_source.js";
+import { MomentHistory, SPAN_S as KEPT_S } from "./moment_history.js";
 
 const SPAN_S = 30;
 const SILENCE_MS = 2500;
 
-export function startLive(board) {
+export function startLive(dashboard) {
   let status = "";
-  let told = false;
+  let connection = "connecting";
+  let hasFrame = false;
   let stopped = false;
-  let heard = 0;
-  const helm = new Helm(document.getElementById("helm"), () => board.ring && $state() !== "lost" && settle());
+  let lastFrameMs = 0;
+  const history = new MomentHistory();
+  const endCard = new EndCard($("end-card"));
+  const controls = new ControlBar($("controls"), () => dashboard.ring && showState());
+  const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive });
+  dashboard.strips.onSeek = (t) => Number.isFinite(t) && holdAt(t);
 
-  function settle() {
-    const silent = performance.now() - heard > SILENCE_MS;
-    const { paused, person, needs_person: waits } = helm.state;
-    board.paused(paused && told);
+  // What the drive does now, in the pill and over the frame.
+  function showState() {
+    if (connection === "ended") {
+      dashboard.state("ended", "The drive has ended");
+      dashboard.curtain(hasFrame ? "" : "The drive has ended.");
+      return;
+    }
+    if (connection !== "open") return;
+    const silent = performance.now() - lastFrameMs > SILENCE_MS;
+    const { paused, person, needs_person: waits } = controls.state;
+    dashboard.paused(paused && hasFrame);
     if (status) {
       // The whole sentence stands over the frame.
-      board.state(/^safety stop/i.test(status) ? "stop" : "waiting", status.split(" (")[0]);
-      board.curtain(silent || !told ? status : "");
+      dashboard.state(/^safety stop/i.test(status) ? "stop" : "waiting", status.split(" (")[0]);
+      dashboard.curtain(silent || !hasFrame ? status : "");
     } else if (waits && person === null) {
-      board.state("waiting", "Nobody is at the wheel");
-      board.curtain("The car waits for you: press Take the wheel.");
-    } else if (told && paused) {
-      board.state("paused", "Paused");
-      board.curtain("");
-    } else if (!told) {
-      board.state("waiting", "Waiting for the first frame …");
-      board.curtain("Waiting for the first frame …");
+      dashboard.state("waiting", "Nobody drives");
+      dashboard.curtain("The car waits for you: press Take the wheel.");
+    } else if (hasFrame && paused) {
+      dashboard.state("paused", "Paused");
+      dashboard.curtain("");
+    } else if (!hasFrame) {
+      dashboard.state("waiting", "Waiting for the first frame …");
+      dashboard.curtain("Waiting for the first frame …");
     } else {
-      const over = board.ring.at(board.ring.length - 1, "done") === 1;
-      if (stopped) board.state("stop", "Safety stop");
-      else if (silent) board.state("waiting", over ? "Episode over" : "No new frames");
-      else if (person !== null) board.state("person", helm.mine ? "You drive" : "A person drives");
-      else board.state("live", "Live");
-      board.curtain("");
+      const over = dashboard.ring.at(dashboard.ring.length - 1, "done") === 1;
+      if (stopped) dashboard.state("stop", "Safety stop");
+      else if (over && (silent || !endCard.hidden)) dashboard.state("ended", "Episode over");
+      else if (silent) dashboard.state("waiting", "No new frames");
+      else if (person !== null) dashboard.state("person", controls.mine ? "You drive" : "A person drives");
+      else dashboard.state("live", "Live");
+      dashboard.curtain("");
     }
   }
 
   function hello(description) {
-    board.describe(description);
-    helm.allow(description.control);
-    told = false;
+    connection = "open";
+    dashboard.describe(description);
+    controls.allow(description.control);
+    history.clear((row) => dashboard.named(row));
+    endCard.hide();
+    bar.show(history, null);
+    hasFrame = stopped = false;
     status = "";
-    settle();
+    showState();
   }
 
-  async function message({ header, parts }) {
+  async function message({ header, parts }, data) {
     if (header.status !== undefined) status = header.status;
-    if (header.control?.person !== undefined) helm.show(header.control);
-    for (const row of header.rows) board.push(row);
+    if (header.control?.person !== undefined) controls.show(header.control);
+    if (header.result !== undefined) endCard.show(header.result);
+    for (const row of header.rows) dashboard.push(row);
     for (const event of header.events) {
-      board.event(event);
+      dashboard.event(event);
       if (event.text === "started" || /^sound decisions again/i.test(event.text)) stopped = false;
       if (/^safety stop/i.test(event.text)) stopped = true;
     }
-    const jpeg = parts.get("frame");
-    if (!jpeg || !board.ring.length) return settle();
-    const bitmap = document.hidden ? null : await createImageBitmap(new Blob([jpeg.data], { type: "image/jpeg" }));
-    heard = performance.now();
-    told = true;
-    settle();
-    const last = board.ring.length - 1;
-    const row = board.row(last);
-    const gap = board.ring.at(last, "clock_s") - board.ring.at(last - 1, "clock_s");
-    // The frame may be a Tick newer than the rows that came with it.
-    if (bitmap && header.frame_seq !== row.seq) row.seq = header.frame_seq;
-    board.show(row, bitmap, parts, gap);
-    const now = row.clock_s;
-    board.strips.show({ ring: board.ring, t0: now - SPAN_S, t1: now, now, live: true, events: board.marks });
-  }
-
-  function state(name) {
-    if (name === "ended") {
-      board.state("lost", "The drive has ended");
-      if (!told) board.curtain("The drive has ended.");
-    } else {
-      board.state("lost", told ? "Connection lost, trying again" : "No drive here, trying again");
-      if (!told) board.curtain("No drive is running here. This page connects by itself as soon as one begins.");
+    if (!header.tick) return showState();
+    const moment = history.add(data, { header, parts });
+    lastFrameMs = performance.now();
+    if (!hasFrame) {
+      hasFrame = true;
+      bar.reveal();
     }
+    showState();
+    if (bar.held === null && !document.hidden) await dashboard.show(moment, history.frameAt);
+    drawStrips();
+    bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
   }
 
-  new LiveSource({ hello, message, state });
-  setInterval(() => $state() !== "lost" && board.ring && settle(), 1000);
-}
+  function drawStrips() {
+    const last = dashboard.ring.at(dashboard.ring.length - 1, "clock_s");
+    // The charts stand still with the rest while a person holds, and go along only when the moment leaves them.
+    const now = bar.held === null ? last : Math.min(last, Math.max(bar.edge, bar.held));
+    dashboard.strips.show({ ring: dashboard.ring, t0: now - SPAN_S, t1: now, now: bar.held ?? now, live: bar.held === null, events: dashboard.marks });
+  }
 
-const $state = () => document.getElementById("state").dataset.state;
+  // Hold the moment at time t of the axis: everything on the page is of that moment.
+  async function holdAt(t) {
+    const moment = history.near(t);
+    if (!moment) return;
+    const last = dashboard.ring.at(dashboard.ring.length - 1, "clock_s");
+    if (bar.held === null) bar.edge = last;
+    bar.held = moment.row.clock_s;
+    if (bar.held > bar.edge || bar.held < bar.edge - SPAN_S) bar.edge = Math.min(last, bar.held + SPAN_S / 2);
+    bar.show(history, last);
+    drawStrips();
+    await dashboard.show(moment, history.frameAt);
+  }
+
+  function step(n) {
+    const at = bar.held ?? dashboard.ring.at(dashboard.ring.length - 1, "clock_s");
+    const moment = history.near(at, n);
+    if (moment) holdAt(moment.row.clock_s);
+  }
+
+  function backToLive() {
+    bar.held = null;
+    const { newest } = history;
+    bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
+    if (newest) dashboard.show(history.view(newest), history.frameAt);
+    drawStrips();
+  }
+
+  function closed(ended) {
+    // Said once by the drive, true until the next one says hello: a failed attempt to connect is no news then.
+    if (ended || connection === "ended") {
+      connection = "ended";
+      return showState();
+    }
+    connection = "lost";
+    dashboard.state("lost", hasFrame ? "Connection lost, trying again" : "No drive here, trying again");
+    if (!hasFrame) dashboard.curtain("No drive is running here. This page connects by itself as soon as one begins.");
+  }
+
+  put($("history-note"), `${KEPT_S / 60} minutes are kept in this browser`);
+  new LiveSource({ hello, message, closed });
+  setInterval(() => dashboard.ring && showState(), 1000);
+}

@@ -6,7 +6,7 @@ const FIRST_RETRY_MS = 400;
 const LAST_RETRY_MS = 3000;
 
 export class LiveSource {
-  // handlers: hello(description), message({header, parts}) -> Promise, state(name)
+  // handlers: hello(description), message({header, parts}, data) -> Promise, closed(whether the drive said goodbye)
   constructor(handlers) {
     this.handlers = handlers;
     this.retry = FIRST_RETRY_MS;
@@ -19,23 +19,23 @@ export class LiveSource {
     let ended = false;
     socket.onmessage = async ({ data }) => {
       if (typeof data === "string") {
-        const said = JSON.parse(data);
-        ended = said.kind === "bye";
-        if (said.kind === "hello") {
+        const message = JSON.parse(data);
+        ended = message.kind === "bye";
+        if (message.kind === "hello") {
           this.retry = FIRST_RETRY_MS;
-          this.handlers.hello(said);
+          this.handlers.hello(message);
         }
         return;
       }
       try {
-        await this.handlers.message(decode(data));
+        await this.handlers.message(decode(data), data);
       } finally {
         // Only now is the next one wanted: a slow page skips frames, and is never behind.
         if (socket.readyState === WebSocket.OPEN) socket.send("a");
       }
     };
     socket.onclose = () => {
-      this.handlers.state(ended ? "ended" : "lost");
+      this.handlers.closed(ended);
       setTimeout(() => this.connect(), this.retry);
       this.retry = Math.min(LAST_RETRY_MS, this.retry * 1.6);
     };

@@ -1,29 +1,36 @@
 // Puts the page together: asks what is served (a running drive or recordings) and shows it.
 
-import { Board } from "./board.js";
+import { Dashboard } from "./dashboard.js";
+import { $ } from "./dom.js";
 import { toggleTheme } from "./theme.js";
-import { savePng } from "./snapshot.js";
+import { savePng } from "./png_export.js";
 
-const board = new Board();
-const $ = (id) => document.getElementById(id);
+const dashboard = new Dashboard();
 
 $("theme").addEventListener("click", toggleTheme);
 $("png").addEventListener("click", () => savePng());
-$("saliency").addEventListener("change", (e) => board.frame.setOverlay(e.target.checked));
+$("help").addEventListener("click", () => $("words").showModal());
+$("saliency").addEventListener("change", (e) => {
+  dashboard.frame.setOverlay(e.target.checked);
+  dashboard.again();
+});
+$("only-input").addEventListener("change", (e) => dashboard.frame.setOnlyInput(e.target.checked));
 document.addEventListener("keydown", (press) => {
-  if (press.ctrlKey || press.metaKey || press.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
+  if (press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
   const key = press.key.toLowerCase();
   if (key === "t") toggleTheme();
   if (key === "p") savePng();
   if (key === "s") $("saliency").click();
+  if (key === "n" && !$("input-switch").hidden) $("only-input").click();
+  if (key === "?") $("help").click();
 });
 
 const answer = await fetch("/what");
 const { mode } = await answer.json();
 if (mode === "replay") {
   const { startReplay } = await import("./replay.js");
-  startReplay(board);
+  startReplay(dashboard);
 } else {
   const { startLive } = await import("./live.js");
-  startLive(board);
+  startLive(dashboard);
 }

@@ -15,11 +15,13 @@ export class Neurons {
 
   constructor(arrays) {
     this.arrays = arrays;
-    const lead = arrays.get("weights") ?? arrays.get("phi") ?? [...arrays.values()][0];
+    const lead = arrays.get("weights") ?? arrays.get("phi") ?? arrays.values().next().value;
     this.heads = lead.shape[0];
     this.slots = lead.shape.length > 1 ? lead.shape[1] : 1;
     this.chosen = arrays.get("keys")?.data ?? null;
     this.keys = arrays.get("k")?.shape[1] ?? this.slots;
+    // When the frames of the window were taken, the present one last.
+    this.times = arrays.get("frame_t_s")?.data ?? [];
     this.spread();
   }
 
@@ -33,6 +35,16 @@ export class Neurons {
         if (key < this.keys && Number.isFinite(w)) this.dense[head * this.keys + key] += w;
       }
     }
+  }
+
+  // Seconds between a frame of the window and the present one.
+  age(key) {
+    return this.times.at(-1) - this.times.at(key);
+  }
+
+  // Seconds between the last two frames.
+  get gap() {
+    return this.age(-2);
   }
 
   has(name) {

@@ -1,16 +1,8 @@
 // The bar under the page in a replay: which episode, which one beside it, play, step, seek, speed, export.
 
-const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
+import { button, put } from "./dom.js";
 
-function button(label, title, act) {
-  const element = document.createElement("button");
-  element.type = "button";
-  element.textContent = label;
-  element.title = title;
-  element.setAttribute("aria-label", title);
-  element.addEventListener("click", act);
-  return element;
-}
+const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 
 function select(label, act) {
   const element = document.createElement("select");
@@ -30,7 +22,7 @@ export class PlayerBar {
   // acts: toggle(), step(n), seek(t), speed(x), pick(run, episode), compare(run, episode | null), video()
   constructor(root, acts) {
     this.acts = acts;
-    this.play = button("▶", "Play or pause (space)", acts.toggle);
+    this.play = button("▶", acts.toggle, { title: "Play or pause (space)" });
     this.play.className = "main";
     this.slider = document.createElement("input");
     Object.assign(this.slider, { type: "range", min: 0, max: 1, step: "any", value: 0 });
@@ -42,10 +34,10 @@ export class PlayerBar {
     this.speeds.value = "1";
     this.episodes = select("Episode", (value) => acts.pick(...value.split("/").map(Number)));
     this.others = select("Episode to compare with", (value) => (value ? acts.compare(...value.split("/").map(Number)) : acts.compare(null)));
-    this.video = button("mp4", "Save this episode as mp4", acts.video);
+    this.video = button("mp4", acts.video, { title: "Save this episode as mp4" });
     const steps = document.createElement("span");
     steps.className = "steps";
-    steps.append(button("◀|", "One decision back (comma)", () => acts.step(-1)), this.play, button("|▶", "One decision on (full stop)", () => acts.step(1)));
+    steps.append(button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }), this.play, button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }));
     root.append(this.episodes, steps, this.slider, this.clock, this.speeds, this.others, this.video);
     root.hidden = false;
   }
@@ -63,8 +55,7 @@ export class PlayerBar {
   }
 
   show(head) {
-    const glyph = head.playing ? "❚❚" : "▶";
-    if (this.play.textContent !== glyph) this.play.textContent = glyph;
+    put(this.play, head.playing ? "❚❚" : "▶");
     this.slider.min = head.start;
     this.slider.max = head.end;
     this.slider.value = head.time;

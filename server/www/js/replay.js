@@ -1,24 +1,26 @@
-// Recorded runs on the board: a playhead in this browser, frames fetched around it, a second run on the same axis.
+// Recorded runs on the page: a playhead in this browser, frames fetched around it, a second run on the same axis.
 
+import { $, put } from "./dom.js";
 import { EpisodeStore } from "./episode_store.js";
+import { same } from "./moment_history.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
-import { put } from "./does_view.js";
-import { download } from "./snapshot.js";
+import { download } from "./png_export.js";
 
-const $ = (id) => document.getElementById(id);
-const WINDOW = 16;
 const WHOLE_S = 45;
 const SPAN_S = 30;
+const RETRY_MS = 1000;
+// A saliency map is looked for so many decisions back.
+const LOOK_BACK = 16;
 
-export async function startReplay(board) {
+export async function startReplay(dashboard) {
   const { title, columns, runs } = await (await fetch("/replay/runs")).json();
   let store = null;
   let other = null;
-  let chosen = [0, 0];
   let shown = -1;
   let drawing = false;
   let asked = 0;
+  let away = false;
 
   const head = new Playhead(() => refresh());
   const bar = new PlayerBar($("player"), {
@@ -26,29 +28,65 @@ export async function startReplay(board) {
     step: (n) => stepBy(n),
     seek: (t) => head.seek(t),
     speed: (x) => { head.speed = x; },
-    pick,
-    compare,
+    pick: (run, episode) => guarded(() => pick(run, episode)),
+    compare: (run, episode) => guarded(() => compare(run, episode)),
     video: () => store && download(`${store.base}/video.mp4`),
   });
   bar.list(runs);
 
+  // Does what needs the server; where that is away, everything stands still, says so, and goes on when it is back.
+  async function guarded(work) {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      lost(work);
+    }
+  }
+
+  function lost(work) {
+    head.play(false);
+    if (away) return;
+    away = true;
+    dashboard.state("lost", "The replay's server does not answer");
+    const retry = setInterval(async () => {
+      try {
+        await fetch("/what");
+      } catch {
+        return;
+      }
+      clearInterval(retry);
+      away = false;
+      await guarded(work);
+      refresh();
+    }, RETRY_MS);
+  }
+
   async function pick(run, episode) {
     const ticket = ++asked;
-    chosen = [run, episode];
+    const { circuit, choices, network_input, name, policy, expert, episodes } = runs[run];
     head.play(false);
-    board.state("waiting", "Reading the episode …");
-    board.curtain(runs[run].circuit ? "The policy looks at the recorded frames …" : "Reading the episode …");
+    dashboard.state("waiting", "Reading the episode …");
+    dashboard.curtain(policy ? "The policy looks at the recorded frames …" : "Reading the episode …");
     const fresh = await new EpisodeStore(run, episode, columns).open();
     if (ticket !== asked) return;
     store = fresh;
-    put($("legend-a"), runs[run].circuit ? "policy" : "driven");
-    board.why.without = "Replay with --model to see what a policy's neurons do here.";
-    board.describe({ title: `${title} · ${runs[run].name}`, circuit: runs[run].circuit, choices: runs[run].choices, columns }, 1);
-    board.log.onPick = (event) => head.seek(event.clock_s);
-    board.ring = store.ring;
-    for (const event of store.events) board.event(event);
+    const { driver } = episodes[episode];
+    // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
+    const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
+    dashboard.network.without = "Replay with --model to see what a policy's neurons do here.";
+    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input }, 1);
+    dashboard.decision.describe({ driver: policy ? driver : null, expert: !policy && expert && driver === expert ? expert : null });
+    put($("legend-a"), policy ? `${policy} (looks on)` : driver);
+    $("legend-driver").hidden = !policy;
+    put($("legend-driver-name"), `${driver} (drove)`);
+    dashboard.strips.driven = policy ? "ink" : "policy";
+    dashboard.log.onPick = (event) => head.seek(event.clock_s);
+    dashboard.ring = store.ring;
+    $("legend-expert").hidden = !store.has("expert_steering");
+    for (const event of store.events) dashboard.event(event);
     shown = -1;
-    board.curtain("");
+    dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
   }
@@ -69,10 +107,10 @@ export async function startReplay(board) {
   function refresh() {
     if (!store) return;
     bar.show(head);
-    board.state("replay", head.playing ? `Replay ${head.speed} ×` : "Paused");
+    if (!away) dashboard.state(head.playing ? "replay" : "paused", head.playing ? `Replay ${head.speed} ×` : "Paused");
     strips();
     const step = Math.max(0, store.ring.upTo(head.time));
-    if (step !== shown && !drawing) draw(step);
+    if (step !== shown && !drawing && !away) guarded(() => draw(step));
   }
 
   function strips() {
@@ -80,21 +118,22 @@ export async function startReplay(board) {
     const t0 = whole ? head.start : Math.max(head.start, Math.min(head.end - SPAN_S, head.time - SPAN_S / 2));
     const t1 = whole ? Math.max(head.end, other ? other.at(other.length - 1, "clock_s") : 0) : t0 + SPAN_S;
     put($("charts-b"), whole ? "Whole episode" : "30 s around here");
-    board.strips.show({ ring: store.ring, other, t0, t1, now: head.time, live: false, events: board.marks });
+    dashboard.strips.show({ ring: store.ring, other, t0, t1, now: head.time, live: false, events: dashboard.marks });
   }
 
-  // Shows a step: its frame, and the frames of the window before it for the film strip.
   async function draw(step) {
     drawing = true;
     const source = store;
     try {
-      const { parts } = (source.tick(step) ?? await source.whole(step)) || {};
-      if (!parts || source !== store) return;
-      await film(source, step);
+      const found = await source.tick(step);
+      if (!found || source !== store) return;
+      const row = dashboard.row(step);
+      const moment = { row, parts: found.parts };
+      moment.withNeurons = moment;
+      moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.parts.has("saliency") ? moment : null;
       if (source !== store) return;
       shown = step;
-      const gap = source.ring.at(step, "clock_s") - source.ring.at(step - 1, "clock_s");
-      board.show(board.row(step), board.why.attention.film.get(step + 1) ?? null, parts, gap);
+      await dashboard.show(moment, (episode, t_s) => frameAt(source, step, t_s));
     } finally {
       drawing = false;
     }
@@ -102,21 +141,29 @@ export async function startReplay(board) {
     if (Math.max(0, store.ring.upTo(head.time)) !== shown) refresh();
   }
 
-  async function film(source, step) {
-    const strip = board.why.attention;
-    const from = runs[chosen[0]].circuit ? Math.max(0, step - WINDOW + 1) : step;
-    for (let i = from; i <= step; i++) {
-      if (strip.film.has(i + 1)) continue;
-      const jpeg = (source.tick(i) ?? await source.whole(i))?.parts.get("frame");
-      if (!jpeg) continue;
-      const bitmap = await createImageBitmap(new Blob([jpeg.data], { type: "image/jpeg" }));
-      if (source === store) strip.keep(i + 1, bitmap);
+  // The last decision up to step that has a saliency map.
+  async function lookedAt(source, step) {
+    for (let i = step; i >= Math.max(0, step - LOOK_BACK); i--) {
+      const found = await source.tick(i);
+      if (found?.parts.has("saliency")) return { row: dashboard.row(i), parts: found.parts };
     }
+    return null;
   }
 
-  board.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
+  async function frameAt(source, step, t_s) {
+    for (let i = step; i >= 0 && source.ring.at(i, "t_s") > t_s - 1; i--) {
+      if (same(source.ring.at(i, "t_s"), t_s)) return (await source.tick(i))?.parts.get("frame");
+    }
+    return null;
+  }
+
+  $("saliency").addEventListener("change", () => {
+    shown = -1;
+    refresh();
+  });
+  dashboard.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
   document.addEventListener("keydown", (press) => {
-    if (!store || press.ctrlKey || press.metaKey || press.altKey || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
+    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
     if (press.target.tagName === "SELECT" || (press.target.type === "range" && press.key.startsWith("Arrow"))) return;
     const act = {
       " ": () => head.play(!head.playing),
@@ -131,5 +178,5 @@ export async function startReplay(board) {
     press.preventDefault();
     act();
   });
-  await pick(0, 0);
+  await guarded(() => pick(0, 0));
 }

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import gymnasium
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.envs.carracing.env import ACTIONS, make_carracing, to_action
 
-KEYS = {"t_s", "speed_mps", "frame", "tiles_visited", "wheels_on_grass", "finished_lap"}
+KEYS = {"t_s", "speed_mps", "progress", "laps", "wheels_off", "off_road", "lane_offset_m", "x_m", "y_m", "heading_rad"}
 
 
 def choices(seed: int, count: int) -> list[int]:
@@ -44,23 +47,63 @@ def test_last_frame_is_the_official_one() -> None:
 def test_info_tells_time_speed_and_progress() -> None:
     env = make_carracing(renderer="fast")
     frame, info = env.reset(seed=1)
-    assert set(info) == KEYS and info["t_s"] == 0 and info["frame"] == 0
+    assert set(info) >= KEYS and info["t_s"] == 0 and info["events"] == ()
     for _ in range(25):
         frame, _, _, _, info = env.step(ACTIONS.index("gas"))
     assert frame.shape == (96, 96, 3) and frame.dtype == np.uint8
-    assert set(info) == KEYS and info["frame"] == 100 and info["t_s"] == 2.0
-    assert info["speed_mps"] > 20 and 0 < info["tiles_visited"] < 0.5 and info["finished_lap"] is False
+    assert set(info) >= KEYS and info["t_s"] == 2.0 and "ended" not in info
+    assert info["speed_mps"] > 20 and 0 < info["progress"] < 0.5 and info["laps"] == 0
 
 
-def test_every_frame_hands_out_all_frames() -> None:
-    env = make_carracing(renderer="fast", every_frame=True)
+def test_info_tells_where_the_car_is() -> None:
+    env = make_carracing(renderer="fast")
     _, info = env.reset(seed=1)
-    assert len(info["frames"]) == 1
-    frame, reward, _, _, info = env.step(3)
-    assert len(info["frames"]) == 4 and info["frame_times_s"] == [0.02, 0.04, 0.06, 0.08]
-    assert sum(info["frame_rewards"]) == reward
-    np.testing.assert_array_equal(info["frames"][-1], frame)
-    assert all(one is not other for one, other in zip(info["frames"], info["frames"][1:], strict=False))
+    assert abs(info["lane_offset_m"]) < 0.5
+    x, y = info["x_m"], info["y_m"]
+    for _ in range(25):
+        _, _, _, _, info = env.step(ACTIONS.index("gas"))
+    ahead = np.array((info["x_m"] - x, info["y_m"] - y))
+    along = np.array((np.cos(info["heading_rad"]), np.sin(info["heading_rad"])))
+    assert ahead @ along > 0.95 * np.linalg.norm(ahead) > 5  # it drives where it points
+    # The middle of the road at its nearest tile; to the right is positive.
+    tiles = np.array([tile[2:4] for tile in env.world.track])
+    nearest = np.linalg.norm(tiles - (info["x_m"], info["y_m"]), axis=1).min()
+    assert 0 <= abs(info["lane_offset_m"]) <= nearest
+    before = info["lane_offset_m"]
+    for _ in range(5):
+        _, _, _, _, info = env.step(ACTIONS.index("right"))
+    assert info["lane_offset_m"] > before + 1
+
+
+def test_leaving_the_road_is_an_event_said_once() -> None:
+    env = make_carracing(renderer="fast")
+    env.reset(seed=1)
+    events, off = [], []
+    for _ in range(60):
+        _, _, terminated, truncated, info = env.step(ACTIONS.index("gas"))
+        events += info["events"]
+        off.append(info["off_road"])
+        if terminated or truncated:
+            break
+    assert off[-1] and events == ["off road"] * sum(now and not before for before, now in pairwise([False, *off]))
+    metrics = env.metrics()
+    assert metrics["tiles_visited"] == info["progress"] and metrics["finished_lap"] == 0
+    assert 0 < metrics["grass_share"] < 1
+    assert env.episode_meta() == {"finished_lap": False, "tiles_visited": info["progress"]}
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_an_action_in_nacdrive_units_does_what_its_native_form_does(continuous: bool) -> None:
+    ours, theirs = (make_carracing(renderer="fast", continuous=continuous) for _ in range(2))
+    native = np.array([0.4, 0.5, 0.0], dtype=np.float32) if continuous else 1
+    action = Action(0.4, 0.5, 0.0) if continuous else ours.action_of(1)
+    for env in (ours, theirs):
+        env.reset(seed=3)
+    for _ in range(20):
+        frame, reward, *_ = ours.step(action)
+        expected, expected_reward, *_ = theirs.step(native)
+        np.testing.assert_array_equal(frame, expected)
+        assert reward == expected_reward
 
 
 def test_episode_is_truncated_at_the_frame_limit() -> None:
@@ -68,7 +111,7 @@ def test_episode_is_truncated_at_the_frame_limit() -> None:
     env.reset(seed=1)
     assert env.step(0)[3] is False
     _, _, terminated, truncated, info = env.step(0)
-    assert truncated and not terminated and info["frame"] == 6
+    assert truncated and not terminated and info["t_s"] == 0.12 and info["ended"] == "time is up"
 
 
 def test_leaving_the_field_ends_the_episode_without_a_lap() -> None:
@@ -79,7 +122,7 @@ def test_leaving_the_field_ends_the_episode_without_a_lap() -> None:
         _, reward, terminated, _, info = env.step(3)
         if terminated:
             break
-    assert terminated and not info["finished_lap"] and reward <= -99
+    assert terminated and not info["laps"] and reward <= -99 and info["ended"] == "left the field"
 
 
 def test_a_seed_gives_the_same_lap_whatever_was_driven_before() -> None:

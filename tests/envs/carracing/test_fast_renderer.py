@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacdrive.drivers.ppo_preprocess import downscale
-from nacdrive.drivers.pure_pursuit import PurePursuitExpert
+from nacdrive.drivers.ppo_network import downscale
+from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 
 
@@ -16,11 +16,12 @@ def pairs() -> list[tuple[float, np.ndarray, np.ndarray]]:
         official, fast = make_carracing(), make_carracing(renderer="fast")
         frame, info = official.reset(seed=seed)
         other, _ = fast.reset(seed=seed)
-        driver = PurePursuitExpert().new_episode(official)
+        driver = PurePursuit()
+        driver.reset(official)
         for step in range(120):
             if step % 4 == 0:
                 found.append((info["t_s"], frame, other))
-            choice = driver.observe(frame).choice
+            choice = driver.act(frame, info).choice
             official.world.drawing = step % 4 == 3
             frame, _, _, _, info = official.step(choice)
             other = fast.step(choice)[0]

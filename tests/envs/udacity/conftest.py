@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from nacdrive.envs.udacity import Bridge
+from nacdrive.envs.udacity import UdacityEnv
+from tests.helpers.udacity_loop import Loop, drive
 from tests.helpers.udacity_simulators import Simulator, steer_by_speed
 
 
 class Lines(list[str]):
-    """What the bridge told."""
+    """What was told."""
 
     def told(self, words: str) -> bool:
         return any(words in line for line in self)
@@ -29,11 +30,11 @@ def lines() -> Lines:
 
 
 @pytest.fixture
-def bridge(stack: ExitStack, lines: Lines) -> Callable[..., Bridge]:
-    """Opens bridges on free ports."""
+def driven(stack: ExitStack, lines: Lines) -> Callable[..., Loop]:
+    """Opens environments on free ports, each driven by a function."""
 
-    def opened(decide: Any = steer_by_speed, **options: Any) -> Bridge:
-        return stack.enter_context(Bridge(decide, port=0, on_event=lines.append, **options))
+    def opened(decide: Any = steer_by_speed, **options: Any) -> Loop:
+        return stack.enter_context(drive(UdacityEnv(port=0, on_event=lines.append, **options), decide))
 
     return opened
 
@@ -42,7 +43,7 @@ def bridge(stack: ExitStack, lines: Lines) -> Callable[..., Bridge]:
 def simulator(stack: ExitStack) -> Callable[..., Simulator]:
     """Opens simulators."""
 
-    def opened(bridge: Bridge, *arguments: Any, **options: Any) -> Simulator:
-        return stack.enter_context(Simulator(bridge.port, *arguments, **options))
+    def opened(loop: Loop, *arguments: Any, **options: Any) -> Simulator:
+        return stack.enter_context(Simulator(loop.env.port, *arguments, **options))
 
     return opened

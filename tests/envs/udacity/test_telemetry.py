@@ -43,7 +43,8 @@ def test_a_point_in_a_comma_culture_would_be_full_lock() -> None:
 def test_units_are_converted_here() -> None:
     found = read(report())
     assert (found.steering, found.throttle, found.speed_mps) == (-0.5, 0.5, pytest.approx(4.4704))
-    assert found.frame().shape == (160, 320, 3)
+    frame, jpeg = picture(found.image)
+    assert frame.shape == (160, 320, 3) and jpeg == PICTURE
 
 
 @pytest.mark.parametrize("text", ["12.5", "-3", "1e-05", " 0.5 ", "1.2345678"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nacdrive.envs.udacity_track.car import MPH, STEP_S, Car
-from nacdrive.envs.udacity_track.track import TRACKS, course
+from nacdrive.envs.udacity_track.track import TRACKS, load_track
 
 STRAIGHT = 40.0
 """Metres along the lake track: the middle of its longest straight."""
@@ -16,7 +16,7 @@ def car() -> Car:
 
 
 def placed(car: Car, speed: float = 0.0) -> Car:
-    point, heading = course("lake").at(STRAIGHT)
+    point, heading = load_track("lake").at(STRAIGHT)
     car.place(point, heading, speed)
     return car
 
@@ -97,8 +97,8 @@ def test_same_commands_same_way(car: Car) -> None:
 
 
 @pytest.mark.parametrize("name", TRACKS)
-def test_courses_are_closed_smooth_and_drivable(name: str) -> None:
-    road = course(name)
+def test_tracks_are_closed_smooth_and_drivable(name: str) -> None:
+    road = load_track(name)
     assert 1000 < road.length < 1600
     np.testing.assert_allclose(np.linalg.norm(np.diff(road.line[:, :2], axis=0), axis=1), road.spacing, rtol=0.01)
     np.testing.assert_allclose(road.at(road.length)[0], road.line[0], atol=1e-6)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
@@ -23,7 +24,7 @@ def env() -> UdacityTrackEnv:
 
 @pytest.mark.parametrize("track", TRACKS)
 def test_gymnasiums_own_check(track: str) -> None:
-    made = gymnasium.make("nacdrive.envs.udacity_track:nacdrive/UdacityTrack-v0", track=track, render_mode="rgb_array")
+    made = gymnasium.make("nacdrive.envs:nacdrive/UdacityTrack-v0", track=track, render_mode="rgb_array")
     check_env(made.unwrapped, skip_render_check=True)  # it would open a window
     frame, _ = made.reset(seed=1)
     np.testing.assert_array_equal(made.render(), frame)
@@ -31,7 +32,7 @@ def test_gymnasiums_own_check(track: str) -> None:
 
 
 def test_no_panda_before_an_environment_is_made() -> None:
-    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit_track"
+    names = "nacdrive.envs.udacity_track, nacdrive.drivers.pure_pursuit"
     code = f"import sys, {names}; sys.exit('panda3d' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -103,7 +104,7 @@ def test_heading_to_the_right_turns_the_road_to_the_left(env: UdacityTrackEnv) -
 
 def test_wheels_beyond_the_edge_are_counted(env: UdacityTrackEnv) -> None:
     env.reset(seed=0)
-    half = env.course.half_width
+    half = env.track.half_width
     shares = [env.place(60.0, offset)[1]["wheels_off"] for offset in (0.0, half - 0.9, half, -half, half + 1)]
     assert shares == [0, 0, 0.5, 0.5, 1]
     assert env.place(60.0, half)[1]["off_road"] and not env.place(60.0, half - 0.9)[1]["off_road"]
@@ -113,7 +114,7 @@ def test_leaving_the_road_costs_and_ends_or_is_mended() -> None:
     for recover in (False, True):
         made = make_udacity_track(recover=recover, max_seconds=30)
         made.reset(seed=0)
-        made.place(60.0, made.course.half_width + 2, heading=0.8, speed=10.0)
+        made.place(60.0, made.track.half_width + 2, heading=0.8, speed=10.0)
         rewards, terminated, info = [], False, {}
         for _ in range(20):
             _, reward, terminated, _, info = made.step(GAS)
@@ -123,8 +124,46 @@ def test_leaving_the_road_costs_and_ends_or_is_mended() -> None:
         assert min(rewards) < 0
         assert terminated is not recover and info["put_back"] is recover and info["interventions"] == int(recover)
         if recover:
-            assert abs(info["lane_offset_m"]) < 0.1 and not info["off_road"]
+            *_, info = made.step(GAS)  # the step before showed where it had got to
+            assert abs(info["lane_offset_m"]) < 0.1 and not info["off_road"] and not info["put_back"]
         made.close()
+
+
+def test_info_tells_where_the_car_is(env: UdacityTrackEnv) -> None:
+    env.reset(seed=0)
+    point, along = env.track.at(60.0)
+    _, info = env.place(60.0, heading=0.1)
+    assert (info["x_m"], info["y_m"]) == pytest.approx(point[:2], abs=1e-3)
+    assert np.cos(info["heading_rad"] - along + 0.1) == pytest.approx(1)
+
+
+def test_a_car_with_all_wheels_off_the_road_is_put_back_and_pays_for_it() -> None:
+    made = make_udacity_track(recover=True)
+    made.reset(seed=0)
+    assert made.metrics() == {}
+    made.place(60.0, made.track.half_width - 0.5, heading=0.8, speed=8.0)
+    events: list[str] = []
+    while "intervention: put back on the road" not in events:
+        _, _, terminated, _, info = made.step(Action(0.0, 0.3, 0.0))
+        events += info["events"]
+    assert not terminated and info["wheels_off"] == 1 and events[0] == "off road"  # seen once, where it had got to
+    assert made.wheels_off() == 0 and made.car.speed == pytest.approx(3, abs=0.1)
+    metrics = made.metrics()
+    assert metrics["interventions"] == metrics["off_road_events"] == 1
+    assert metrics["autonomy"] == pytest.approx(100 * max(0, 1 - 6 / metrics["seconds"]))
+    assert made.episode_meta() == {"track": "lake"}
+    made.close()
+
+
+def test_without_recovery_leaving_the_field_is_the_end_and_counts_as_an_intervention() -> None:
+    made = make_udacity_track()
+    made.reset(seed=0)
+    made.place(60.0, made.track.half_width + 2, heading=0.8, speed=10.0)
+    terminated = False
+    while not terminated:
+        _, _, terminated, _, info = made.step(GAS)
+    assert info["ended"] == "left the field" and made.metrics()["interventions"] == 1
+    made.close()
 
 
 def test_stuck_car_is_lost(env: UdacityTrackEnv) -> None:
@@ -144,10 +183,12 @@ def test_laps_and_time_end_an_episode() -> None:
         _, _, _, truncated, info = made.step(GAS)
         count += 1
     assert truncated and 0.02 <= info["progress"] < 0.03 and info["t_s"] < 8
+    assert info["ended"] == "laps finished"
     made.reset(seed=0)
     for _ in range(40):
         *_, truncated, info = made.step(np.zeros(2, dtype=np.float32))
     assert truncated and info["t_s"] == pytest.approx(8) and abs(info["progress"]) < 0.002
+    assert info["ended"] == "time is up"
     made.close()
 
 
@@ -156,6 +197,9 @@ def test_mistakes_are_named() -> None:
         make_udacity_track("lakes")
     with pytest.raises(UserError, match="unknown camera"):
         make_udacity_track(cameras=("center", "rear"))
+    for wrong in ({"laps": float("nan")}, {"max_seconds": -1.0}, {"repeat": 0}):
+        with pytest.raises(UserError, match="must be above 0"):
+            make_udacity_track(**wrong)
     made = make_udacity_track()
     with pytest.raises(UserError, match="call reset"):
         made.step(GAS)

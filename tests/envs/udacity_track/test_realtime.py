@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from nacdrive.cli.main import dispatch
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.pure_pursuit_track import LakeDriver
-from nacdrive.envs.udacity.server import Bridge
+from nacdrive.drivers.pure_pursuit import PurePursuit
+from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 from nacdrive.envs.udacity_track.simulator import Keys, UdacitySimulator
-from nacdrive.envs.udacity_track.window import Screen
+from nacdrive.envs.udacity_track.window import Window
+from tests.helpers import udacity_loop as loop
 
 
 @pytest.fixture
@@ -34,23 +36,24 @@ def drive_until(drive: UdacitySimulator, metres: float, longest_s: float = 90.0)
     """Frame after frame, no faster than a quarter of real time allows, until the car has come so far."""
     end = time.monotonic() + longest_s
     with drive.client:
-        while drive.env.where.driven < metres and time.monotonic() < end:
+        while drive.env.track_position.driven < metres and time.monotonic() < end:
             drive.frame()
             time.sleep(0.005)
 
 
 @pytest.mark.parametrize("culture", ["en-US", "de-DE"])
 def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str) -> None:
-    driver, seen, said = LakeDriver(env), [], []
+    driver, seen, said = PurePursuit(), [], []
+    driver.reset(env)
 
     def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
         seen.append((frame.shape, speed_mps))
-        return driver.step()
+        return driver.act()
 
-    with Bridge(decide, port=0) as bridge:
-        drive = UdacitySimulator(env, "127.0.0.1", bridge.port, culture, say=said.append)
+    with loop.drive(UdacityEnv(port=0), decide) as driven:
+        drive = UdacitySimulator(env, "127.0.0.1", driven.env.port, culture, say=said.append)
         drive_until(drive, 25.0)
-    assert env.where.driven >= 25 and drive.off_road == 0 and env.interventions == 0
+    assert env.track_position.driven >= 25 and drive.off_road == 0 and env.interventions == 0
     assert len(seen) > 10 and seen[-1][0] == (160, 320, 3) and seen[-1][1] > 3
     assert drive.client.lost == 0 and drive.client.connections == 1
     assert any("connected" in line for line in said) and "0.02 laps" in drive.summary()
@@ -59,11 +62,11 @@ def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str)
 def test_a_lost_car_is_put_back_and_said_so(env: UdacityTrackEnv) -> None:
     said: list[str] = []
     drive = UdacitySimulator(env, "127.0.0.1", 1, say=said.append)
-    env.place(60.0, env.course.half_width + 3.5, heading=0.8, speed=10.0)
+    env.place(60.0, env.track.half_width + 3.5, heading=0.8, speed=10.0)
     for _ in range(50):
         drive.frame()
     assert env.interventions == 1 and "put back" in said[0] and drive.off_road == 1
-    assert abs(env.where.offset) < 0.1
+    assert abs(env.track_position.offset) < 0.1
 
 
 def test_keys() -> None:
@@ -94,21 +97,21 @@ def display() -> Iterator[str]:
 
 def test_a_person_drives_in_the_window(display: str, env: UdacityTrackEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISPLAY", display)
-    screen = Screen()
-    drive = UdacitySimulator(env, "127.0.0.1", 1, say=lambda line: None, screen=screen)
+    window = Window()
+    drive = UdacitySimulator(env, "127.0.0.1", 1, say=lambda line: None, window=window)
     drive.frame()
     assert drive._telemetry() is not None
-    assert np.ptp(pygame.surfarray.array3d(screen.surface)) > 100  # the road is in the window
+    assert np.ptp(pygame.surfarray.array3d(window.surface)) > 100  # the road is in the window
     subprocess.run(["xdotool", "windowfocus", str(pygame.display.get_wm_info()["window"])], check=True, timeout=20)
     subprocess.run(["xdotool", "keydown", "w", "keydown", "d"], check=True)
     for _ in range(40):
         drive.frame()
     assert drive._telemetry() is None  # what the simulator sends while a person drives
-    assert env.car.speed > 1 and env.where.heading_error(env.car.heading) > 0
+    assert env.car.speed > 1 and env.track_position.heading_error(env.car.heading) > 0
     subprocess.run(["xdotool", "keyup", "w", "keyup", "d", "key", "Escape"], check=True)
     subprocess.run(["xdotool", "keydown", "Escape"], check=True)
     drive.frame()
-    screen.close()
+    window.close()
     assert drive.closed
 
 
@@ -117,7 +120,7 @@ def test_window_without_a_display_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     if os.name != "posix" or shutil.which("Xvfb") is None:
         pytest.skip("only where the display is named by DISPLAY")
     with pytest.raises(UserError, match="no window can be opened"):
-        Screen()
+        Window()
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,3 +129,14 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "waits for a driver on 127.0.0.1:1" in said and "0.00 laps" in said
     with pytest.raises(UserError, match="culture"):
         dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
+
+
+@pytest.mark.parametrize("settings", [{}, {"DISPLAY": ":7771"}, {"SDL_VIDEODRIVER": "dummy"}])
+def test_a_window_without_a_display_is_refused_in_one_sentence(settings: dict[str, str]) -> None:
+    gone = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    environment = {name: value for name, value in os.environ.items() if name not in gone} | settings
+    line = "import sys; sys.argv = 'nacdrive sim udacity --window --seconds 1'.split()\n"
+    line += "from nacdrive.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", line], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no window can be opened here" in done.stderr and "Traceback" not in done.stderr
+    assert "waits for a driver" not in done.stdout

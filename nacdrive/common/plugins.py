@@ -1,0 +1,143 @@
+"""Parts that a user brings: objects named ``module:attribute``, and registries that installed packages can extend.
+
+A registry knows three kinds of names, looked up in this order: its own, those that installed packages declare as
+entry points of its group, and ``module:attribute``. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+from nacdrive.common.errors import UserError, unknown_name
+
+T = TypeVar("T")
+
+
+def load_object(reference: str) -> Any:
+    """The object that ``module:attribute`` names, e.g. ``my_car:MyEnv``; the current folder can be imported from.
+
+    Raises:
+        UserError: the reference has another form, the module cannot be imported, or it lacks the attribute.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
+        raise UserError(f"'{reference}' is not of the form module:Name, for example my_module:MyClass.")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    # A file written after the last import would otherwise stay unseen for as long as its folder is cached.
+    importlib.invalidate_caches()
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The module itself or a package above it, as against something that the module imports in its turn.
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"no module '{error.name}' for '{reference}': it is neither installed nor in the current folder {here}."
+            ) from error
+        raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise UserError(f"module '{module_name}' has no '{attribute}', which '{reference}' asks for.") from error
+    return found
+
+
+class Registry(Generic[T]):
+    """Names of one kind of part: built-in ones, registered ones, and those of installed packages.
+
+    Args:
+        kind: what the parts are, for messages: "environment".
+        group: entry-point group in which packages declare more of them: "nacdrive.envs".
+        builtin: name -> ``module:attribute``.
+    """
+
+    def __init__(self, kind: str, group: str, builtin: dict[str, str]) -> None:
+        self.kind = kind
+        self.group = group
+        self._builtin = dict(builtin)
+        self._registered: dict[str, str | T] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """All known names: the built-in ones first, in their order, then the added ones."""
+        return tuple(dict.fromkeys([*self._builtin, *self._registered, *sorted(self._installed())]))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._builtin or name in self._registered or name in self._installed()
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether the package itself brings the name."""
+        return name in self._builtin
+
+    def load(self, name: str) -> T:
+        """The part of that name, imported now if it has not been.
+
+        Raises:
+            UserError: no such name, one that several packages claim, or one that cannot be imported.
+        """
+        entries = self._installed().get(name, [])
+        owners = ["nacdrive"] if name in self._builtin else []
+        owners += ["a call of register()"] if name in self._registered else []
+        owners += [_distribution(entry) for entry in entries]
+        if len(owners) > 1:
+            raise UserError(
+                f"the {self.kind} name '{name}' is claimed by {' and by '.join(owners)}: "
+                "uninstall one of them or ask its author for another name."
+            )
+        known = self._builtin.get(name, self._registered.get(name))
+        if known is not None:
+            return cast(T, load_object(known) if isinstance(known, str) else known)
+        if entries:
+            try:
+                return cast(T, load_object(entries[0].value))
+            except UserError as error:
+                raise UserError(f"{self.kind} '{name}' of the package {owners[0]} does not load: {error}") from error
+        if ":" in name:
+            return cast(T, load_object(name))
+        raise unknown_name(self.kind, name, self.names())
+
+    def register(self, name: str, part: str | T) -> None:
+        """Adds a name for this process: a part, or ``module:attribute`` to import it from when it is asked for.
+
+        Raises:
+            UserError: the name is taken by another part.
+        """
+        if name in self._builtin:
+            raise UserError(f"the {self.kind} name '{name}' belongs to nacdrive: choose another one.")
+        before = self._registered.get(name)
+        # The same cell of a notebook run twice registers the same class anew.
+        if before is not None and _origin(before) != _origin(part):
+            raise UserError(f"the {self.kind} name '{name}' is registered already: choose another one.")
+        self._registered[name] = part
+
+    def _installed(self) -> dict[str, list[EntryPoint]]:
+        """The entry points of the group by name."""
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=self.group):
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+
+def _distribution(entry: EntryPoint) -> str:
+    """The package that declares an entry point."""
+    return f"'{entry.dist.name}'" if entry.dist is not None else "an unnamed package"
+
+
+def _origin(part: object) -> object:
+    """What stays the same when a class or function is defined a second time."""
+    if hasattr(part, "__qualname__"):
+        return part.__module__, part.__qualname__
+    return part
+
+
+def _reason(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -1,0 +1,57 @@
+"""The mixture policy of DAgger (Ross, Gordon & Bagnell, 2011): the learner drives, at times the expert does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+
+SWITCH = 0.1
+"""Probability, at every decision, that it is drawn anew who drives."""
+
+
+class Mixture(DriverWrapper):
+    """Lets the expert that rides along drive for a share ``beta`` of the time, in stretches of 10 decisions on average.
+
+    A driver that steers alone gets the expert's pedals.
+
+    Args:
+        driver: The learner; it is asked at every decision, so that it keeps its memory.
+        beta: Share of the decisions that the expert drives, 0 .. 1.
+        rng: Random numbers.
+        expert_first: Whether the expert drives first; None draws that too.
+    """
+
+    def __init__(
+        self, driver: Driver, beta: float, rng: np.random.Generator, *, expert_first: bool | None = None
+    ) -> None:
+        super().__init__(driver)
+        self.beta, self.rng, self._expert_first = beta, rng, expert_first
+        self.decisions = self.by_expert = 0
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Draw who drives first."""
+        super().reset(env)
+        self.decisions = self.by_expert = 0
+        drawn = self._expert_first is None
+        self._expert_drives = bool(self.rng.random() < self.beta) if drawn else bool(self._expert_first)
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The learner's action or the expert's."""
+        own, expert = self.driver.act(frame, info), info["expert_action"]
+        if self.rng.random() < SWITCH:
+            self._expert_drives = bool(self.rng.random() < self.beta)
+        self.decisions += 1
+        self.by_expert += self._expert_drives
+        if self._expert_drives:
+            return expert
+        return own if own.choice is not None else replace(own, throttle=expert.throttle, brake=expert.brake)
+
+    @property
+    def expert_share(self) -> float:
+        """Share of the decisions so far that the expert drove."""
+        return self.by_expert / max(1, self.decisions)

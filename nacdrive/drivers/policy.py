@@ -1,0 +1,65 @@
+"""A trained policy that drives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.drivers.base import Saliency
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.models import Policy
+
+SLACK_S = 0.01
+"""Half a frame: a decision that is due before the next picture is taken now."""
+IDLE = Action(0.0, 0.0, 0.0)
+
+
+class PolicyDriver:
+    """Lets a ``Policy`` drive.
+
+    Its memory may be read in another thread while it decides: ``neurons`` and ``look`` wait for a decision under way.
+
+    Args:
+        policy: Who decides.
+        pace_s: Least time between two decisions, in seconds; in between the last one holds. A memory of several
+            frames is used to the pace of its training, and simulators send up to 60 pictures a second.
+    """
+
+    def __init__(self, policy: Policy, pace_s: float = 0.0) -> None:
+        self.policy, self.pace_s = policy, pace_s
+        self.name = policy.name
+        self._memory = Lock()
+        self.held = False
+        """Whether the decision before was repeated."""
+        self._held, self._held_s = IDLE, -math.inf
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Forget the episode before."""
+        self._held_s = -math.inf
+        with self._memory:
+            self.policy.reset()
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """Decide on one frame; between two decisions ``pace_s`` apart the last one again."""
+        t_s = float(info["t_s"])
+        self.held = self.pace_s > 0.0 and t_s - self._held_s < self.pace_s - SLACK_S
+        if not self.held:
+            with self._memory:
+                self._held = self.policy.step(frame, t_s, info.get("speed_mps"))
+            self._held_s = t_s
+        return self._held
+
+    def neurons(self) -> Mapping[str, NDArray[np.float32]]:
+        """Named neuron states of the last decision."""
+        with self._memory:
+            return dict(self.policy.neurons())
+
+    def look(self, saliency: Saliency, frame: Frame) -> NDArray[np.float32]:
+        """What ``saliency`` says of the policy and ``frame``, while no decision changes its memory."""
+        with self._memory:
+            return saliency(frame)

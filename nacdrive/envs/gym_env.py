@@ -1,0 +1,266 @@
+"""Any Gymnasium environment with pictures as a ``DrivingEnv``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.envs.base import DrivingEnv, Frame
+
+USUAL_FPS = 30.0
+"""Frames a second of an environment that does not tell (``metadata["render_fps"]``)."""
+IMAGE_KEYS = ("center", "front", "image", "rgb", "pixels", "camera")
+"""Where there are several pictures, the first of these is the one that drivers see."""
+
+
+class GymEnv(DrivingEnv):
+    """Adapts ``env``: pictures become uint8 [height, width, 3], ``Action`` becomes its action, time is counted.
+
+    Drivers see its observation where that is a picture (RGB or grey, channels first or last, uint8 or 0 .. 1, or in a
+    Dict), else what it renders. ``info`` holds its own keys, and of ``Info`` what it gives under the same names.
+
+    Args:
+        env: The environment; one whose observations are no pictures must have been made with
+            ``render_mode="rgb_array"``.
+        name: What messages and recordings call it.
+        actions: Names of discrete actions; its ``get_action_meanings()`` if not given. "left", "right", "gas" or
+            "accelerate", and "brake" in them tell what they do.
+        repeat: Frames for which an action is held.
+        max_frames: Frames after which an episode is truncated.
+        step_s: Seconds of a frame; 1 / ``metadata["render_fps"]`` if not given.
+        to_native: Makes its action of an ``Action``, where the usual ways do not fit: a Box takes (steering),
+            (steering, throttle - brake) or (steering, throttle, brake), each stretched to the bounds.
+
+    Raises:
+        UserError: if it shows no pictures, or takes actions that nothing fits.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        name: str = "gym",
+        *,
+        actions: Sequence[str] | None = None,
+        repeat: int = 1,
+        max_frames: int | None = None,
+        step_s: float | None = None,
+        to_native: Callable[[Action], Any] | None = None,
+    ) -> None:
+        if repeat < 1 or (max_frames is not None and max_frames < 1):
+            raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
+        self.env, self.name, self.repeat, self.max_frames = env, name, repeat, max_frames
+        fps = env.metadata.get("render_fps") or USUAL_FPS
+        self._frame_s = step_s if step_s is not None else 1 / float(fps)
+        self.step_s = self._frame_s * repeat
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": max(1, round(1 / self.step_s))}
+        self.render_mode = "rgb_array"
+        self.action_space = env.action_space
+        self._to_native = to_native
+        if isinstance(env.action_space, spaces.Discrete):
+            self.actions = self._action_names(int(env.action_space.n), actions)
+        elif to_native is None and not _steers(env.action_space):
+            raise UserError(
+                f"nothing fits the actions of {name}, {env.action_space}: it needs Discrete or a Box of 1 to 3 numbers "
+                "(steering, throttle, brake), or GymEnv(env, to_native=...), which makes its actions of ours."
+            )
+        self._image_keys = _image_keys(env.observation_space)
+        if not self._image_keys and env.render_mode != "rgb_array":
+            raise UserError(
+                f"{name} shows no pictures: its observations are {_in_short(env.observation_space)}; "
+                'make it with render_mode="rgb_array", or let it observe RGB images.'
+            )
+        self.frame = 0
+        self._shown: Frame | None = None
+        shape = _frame_shape(env.observation_space, self._image_keys)
+        if shape is None:
+            env.reset(seed=0)
+            shape = self._look(None)[0].shape
+        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        """Start the episode of ``seed``."""
+        super(DrivingEnv, self).reset(seed=seed)
+        self.frame = 0
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._wheels_off: list[float] = []
+        self._last = info
+        return self._seen(observation, info)
+
+    def _step(self, action: Any) -> tuple[Frame, float, bool, bool, Any]:
+        reward, terminated, truncated, count = 0.0, False, False, 0
+        while count < self.repeat and not (terminated or truncated):
+            observation, gained, terminated, truncated, info = self.env.step(action)
+            reward, count, self.frame = reward + float(gained), count + 1, self.frame + 1
+            truncated = bool(truncated) or (self.max_frames is not None and self.frame >= self.max_frames)
+        self._last = info
+        if isinstance(info.get("wheels_off"), (int, float)):
+            self._wheels_off.append(float(info["wheels_off"]))
+        frame, said = self._seen(observation, info)
+        if terminated or truncated:
+            said.setdefault("ended", "the episode is over" if terminated else "time is up")
+        return frame, reward, bool(terminated), bool(truncated), said
+
+    def native_action(self, action: Action) -> Any:
+        """``action`` as the environment takes it."""
+        if self._to_native is not None:
+            return self._to_native(action)
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return int(space.start) + int(super().native_action(action))
+        assert isinstance(space, spaces.Box)
+        pedals = [action.throttle, action.brake] if space.shape == (3,) else [action.throttle - action.brake]
+        wanted = np.array([action.steering, *pedals][: space.shape[0]])
+        # Where a number cannot be negative, 0 is its lowest value; elsewhere -1 is.
+        pedal = space.low >= 0
+        share = np.where(pedal, np.clip(wanted, 0, 1), (np.clip(wanted, -1, 1) + 1) / 2)
+        return (space.low + share * (space.high - space.low)).astype(space.dtype)
+
+    def metrics(self) -> dict[str, float]:
+        """``progress`` and ``laps`` as the environment says them last, and the mean of ``wheels_off``; none that it
+        does not say.
+        """
+        found = {name: float(self._last[name]) for name in ("progress", "laps") if name in self._last}
+        return found | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
+
+    def episode_meta(self) -> dict[str, Any]:
+        """Its name."""
+        return {"env": self.name}
+
+    def render(self) -> Frame:
+        """The last frame, uint8 [height, width, 3]."""
+        if self._shown is None:
+            raise UserError("there is nothing to render: call reset() first.")
+        return self._shown
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
+        meanings = getattr(self.env.unwrapped, "get_action_meanings", None)
+        found = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
+        if names is not None and len(found) != count:
+            raise UserError(f"{self.name} has {count} actions, and {len(found)} names are given: {', '.join(found)}.")
+        return found if len(found) == count else tuple(f"action {number}" for number in range(count))
+
+    def _seen(self, observation: Any, info: Mapping[str, Any]) -> tuple[Frame, Any]:
+        frame, cameras = self._look(observation)
+        self._shown = frame
+        said = {"t_s": self.frame * self._frame_s, "events": (), **info}
+        if len(cameras) > 1:
+            said["cameras"] = cameras
+        return frame, said
+
+    def _look(self, observation: Any) -> tuple[Frame, dict[str, Frame]]:
+        """The frame that drivers see, and all pictures by name."""
+        if not self._image_keys:
+            return self._rendered(), {}
+        if self._image_keys == ("",):
+            return _rgb(observation), {}
+        cameras = {key: _rgb(observation[key]) for key in self._image_keys}
+        return cameras[self._image_keys[0]], cameras
+
+    def _rendered(self) -> Frame:
+        picture: Any = self.env.render()
+        if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
+            raise UserError(f"{self.name} renders no RGB picture: its render() gave {type(picture).__name__}.")
+        return _rgb(picture)
+
+
+def adapt(env: Any, name: str, **options: Any) -> DrivingEnv:
+    """A user's environment as a ``DrivingEnv``: itself if it is one, else by ``GymEnv`` with ``options``.
+
+    Raises:
+        UserError: if it is no environment, or ``GymEnv`` cannot adapt it.
+    """
+    if isinstance(env, DrivingEnv):
+        for option in options:
+            raise UserError(f"{name} takes no '{option}': leave it out, or give the function such a parameter.")
+        return env
+    if not isinstance(env, gymnasium.Env):
+        raise UserError(f"{name} made {type(env).__name__}, and not a Gymnasium environment (gymnasium.Env).")
+    # Ours is found under the checks that gymnasium.make puts around it.
+    inner: Any = env
+    while isinstance(inner, (PassiveEnvChecker, OrderEnforcing)):
+        inner = inner.env
+    if isinstance(inner, DrivingEnv):
+        return adapt(inner, name, **options)
+    return GymEnv(env, name, **options)
+
+
+def make_gym(gym_id: str, *, name: str, **options: Any) -> DrivingEnv:
+    """The environment that Gymnasium knows as ``gym_id``; it renders where its observations are no pictures.
+
+    Raises:
+        UserError: if Gymnasium does not know it, or cannot make it.
+    """
+    try:
+        env = gymnasium.make(gym_id)
+        if not _image_keys(env.observation_space):
+            env.close()
+            env = gymnasium.make(gym_id, render_mode="rgb_array")
+    except (gymnasium.error.Error, ImportError, TypeError) as error:
+        raise UserError(f"Gymnasium cannot make '{gym_id}': {_one_line(error)}") from error
+    return adapt(env, name, **{option: value for option, value in options.items() if value is not None})
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".") + "."
+
+
+def _steers(space: spaces.Space[Any]) -> bool:
+    bounded = isinstance(space, spaces.Box) and space.is_bounded()
+    return bounded and space.shape in ((1,), (2,), (3,))
+
+
+def _image_keys(space: spaces.Space[Any]) -> tuple[str, ...]:
+    """Where the pictures are in an observation: ("",) where it is one itself, () where there is none."""
+    if isinstance(space, spaces.Dict):
+        keys = [key for key, part in space.spaces.items() if _is_picture(part)]
+        return tuple(sorted(keys, key=lambda key: IMAGE_KEYS.index(key) if key in IMAGE_KEYS else len(IMAGE_KEYS)))
+    return ("",) if _is_picture(space) else ()
+
+
+def _is_picture(space: spaces.Space[Any]) -> bool:
+    if not isinstance(space, spaces.Box):
+        return False
+    light = space.dtype == np.uint8 or (np.issubdtype(space.dtype, np.floating) and _within_one(space))
+    large = len(space.shape) in (2, 3) and sorted(space.shape)[-2] >= 8
+    return light and large and (len(space.shape) == 2 or space.shape[0] in (1, 3) or space.shape[2] in (1, 3))
+
+
+def _within_one(space: spaces.Box) -> bool:
+    return bool((space.low >= 0).all() and (space.high <= 1).all())
+
+
+def _frame_shape(space: spaces.Space[Any], keys: tuple[str, ...]) -> tuple[int, ...] | None:
+    if not keys:
+        return None
+    part = space[keys[0]] if isinstance(space, spaces.Dict) else space
+    return _rgb(np.zeros(part.shape or (), part.dtype)).shape
+
+
+def _rgb(picture: Any) -> Frame:
+    """uint8 [height, width, 3] of a picture: grey or RGB, channels first or last, uint8 or floats in 0 .. 1."""
+    found: NDArray[Any] = np.asarray(picture)
+    if found.dtype != np.uint8:
+        found = np.rint(np.clip(found, 0, 1) * 255).astype(np.uint8)
+    if found.ndim == 2:
+        found = found[:, :, None]
+    if found.shape[2] not in (1, 3):
+        found = np.moveaxis(found, 0, 2)
+    if found.shape[2] == 1:
+        found = np.repeat(found, 3, axis=2)
+    return np.ascontiguousarray(found)
+
+
+def _in_short(space: spaces.Space[Any]) -> str:
+    return f"{type(space).__name__}{space.shape if space.shape else ''}"

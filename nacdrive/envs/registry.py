@@ -1,0 +1,264 @@
+"""Every environment by its name, with all that the verbs must know of it: no verb compares names.
+
+Names are those of nacdrive, ``gym:ID`` for anything that Gymnasium knows, ``module:make_env`` for a user's own, and
+what installed packages declare as entry points of the group ``nacdrive.envs``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.plugins import Registry
+
+if TYPE_CHECKING:
+    from nacdrive.envs.base import DrivingEnv
+
+BOTH = "both"
+"""Takes the tracks of an environment in turn, by the seed."""
+GYM = "gym:"
+SEEDED = frozenset({"episodes", "seed", "expert", "max_frames", "fast", "resume", "workers"})
+"""Options of every environment whose episodes begin when we say so."""
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What is known of an environment before it is made; pickles if ``build`` does."""
+
+    name: str
+    """As ``--env`` takes it, and as the environment's own ``name``."""
+    title: str
+    """For pages and reports."""
+    build: Callable[..., DrivingEnv]
+    """Makes it, from keyword arguments with the names of options."""
+    source: str
+    """What its recordings call it; ``nacdrive train`` knows by it what they are."""
+    task: str
+    """Task whose policies drive it."""
+    tracks: tuple[str, ...] = ("",)
+    """Names of its tracks; one without a name where there is no choice."""
+    expert: str | None = None
+    """Who drives it if nobody is named; None: somebody must be."""
+    experts: tuple[str, ...] = ()
+    """Experts that know it by name; exported policies and a user's own drivers come beside them."""
+    frames_per_second: float | None = None
+    """Simulated frames a second; a decision holds for ``repeat`` of them. None: ``step_s`` of the environment tells."""
+    repeat: int = 1
+    """Frames for which an action is held, if nobody says otherwise."""
+    speed_mph: float | None = None
+    """Speed that a controller holds, in miles per hour, if nobody says otherwise; None: the policy has the pedals."""
+    steering_noise: float | None = None
+    """Strength of the disturbances of the wheel in recordings, if nobody says otherwise; episodes then begin anywhere
+    on the road (``random_start`` of the environment). None: recordings are of undisturbed drives."""
+    image_format: Literal["png", "jpeg"] = "png"
+    """Of the frames in recordings."""
+    options: frozenset[str] = SEEDED
+    """Names of the options that it honours, of those that not all environments do."""
+    recording_folder: Path = Path("recordings/expert")
+    """Where recordings of its expert go, if nobody says otherwise."""
+    realtime: bool = False
+    """Whether time passes by itself and episodes begin when the simulator wants: no seeds, no evaluation."""
+
+    def make(self, options: Mapping[str, Any] | None = None) -> DrivingEnv:
+        """Make it; what is None in ``options`` counts as not given.
+
+        Raises:
+            UserError: for an option that it does not have, or whatever keeps it from being made.
+        """
+        given = {name: value for name, value in (options or {}).items() if value is not None}
+        known = inspect.signature(self.build).parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            for name in given.keys() - known.keys():
+                raise unknown_name(f"option of {self.name}", name, known)
+        return self.build(**given)
+
+    def honours(self, option: str) -> bool:
+        """Whether the option of that name (with underscores) means anything here."""
+        return option in self.options
+
+    def refuse(self, options: Mapping[str, Any], verb: str) -> None:
+        """Refuse the first option that is given (is not None) and would be ignored.
+
+        Raises:
+            UserError: one sentence that names the option, whom it is for, and what to do.
+        """
+        for option, value in options.items():
+            if value is not None and option not in self.options:
+                flag = f"--{option.replace('_', '-')}"
+                owners = [spec.name for spec in (CARRACING, UDACITY_TRACK, UDACITY) if option in spec.options]
+                whom = f"is for {' and '.join(owners)}, and" if owners else "is given, and"
+                raise UserError(f"{flag} {whom} nacdrive {verb} --env {self.name} does not know it: leave it out.")
+
+    def tracks_of(self, track: str | None) -> tuple[str, ...]:
+        """The tracks that ``track`` means: itself, or all for ``both`` and None.
+
+        Raises:
+            UserError: for an unknown one.
+        """
+        if track in (None, BOTH):
+            return self.tracks
+        if track not in self.tracks:
+            raise unknown_name("track", str(track), (*filter(None, self.tracks), BOTH))
+        return (track,)
+
+    def track_of(self, track: str | None, seed: int) -> str:
+        """The one of ``tracks_of(track)`` that the episode of ``seed`` is driven on: they take turns."""
+        tracks = self.tracks_of(track)
+        return tracks[seed % len(tracks)]
+
+
+def env_spec(name: str) -> EnvSpec:
+    """What is known of the environment of that name.
+
+    Raises:
+        UserError: if there is none, or a user's module cannot be imported.
+    """
+    if name.startswith(GYM):
+        return _foreign(name, partial(_make_gym, name), frozenset({"repeat"}))
+    found: Any = ENVIRONMENTS.load(name)
+    if isinstance(found, EnvSpec):
+        return found
+    if not callable(found):
+        raise UserError(
+            f"{name} is no environment: it must be a function that makes a Gymnasium environment, or an EnvSpec."
+        )
+    return _foreign(name, partial(_make_own, name), _parameters(found) | {"repeat"})
+
+
+def _foreign(name: str, build: Callable[..., DrivingEnv], options: frozenset[str]) -> EnvSpec:
+    """A user's own environment: any actions, any size of pictures, and an expert that the user brings too."""
+    return EnvSpec(
+        name=name,
+        title=name,
+        build=build,
+        source=name,
+        task="imitation",
+        options=SEEDED | {"min_return", "steering_noise"} | options,
+        recording_folder=Path("recordings") / "".join(letter if letter.isalnum() else "-" for letter in name),
+    )
+
+
+def _parameters(make: Callable[..., Any]) -> frozenset[str]:
+    """Names of the options that a user's function takes."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+def _make_carracing(
+    *, renderer: Any = "official", repeat: int = 4, max_frames: int = 1000, continuous: bool = False
+) -> DrivingEnv:
+    from nacdrive.envs.carracing.env import CarRacingEnv
+
+    return CarRacingEnv(renderer=renderer, repeat=repeat, max_frames=max_frames, continuous=continuous)
+
+
+def _make_udacity_track(
+    *,
+    track: str = "lake",
+    repeat: int = 4,
+    laps: float = float("inf"),
+    max_frames: int | None = None,
+    sides: bool = False,
+    recover: bool = False,
+) -> DrivingEnv:
+    from nacdrive.envs.udacity_track import make_udacity_track
+
+    max_seconds = 600.0 if max_frames is None else max_frames / 50
+    cameras = ("center", "left", "right") if sides else ("center",)
+    return make_udacity_track(
+        track, repeat=repeat, laps=laps, cameras=cameras, recover=recover, max_seconds=max_seconds
+    )
+
+
+def _make_udacity(**options: Any) -> DrivingEnv:
+    from nacdrive.envs.udacity.env import UdacityEnv
+
+    env: DrivingEnv = UdacityEnv(**options)
+    return env
+
+
+def _make_gym(name: str, *, repeat: int = 1, max_frames: int | None = None) -> DrivingEnv:
+    from nacdrive.envs.gym_env import make_gym
+
+    return make_gym(name.removeprefix(GYM), name=name, repeat=repeat, max_frames=max_frames)
+
+
+def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = None, **options: Any) -> DrivingEnv:
+    from nacdrive.envs.gym_env import adapt
+
+    make: Callable[..., Any] = ENVIRONMENTS.load(name)  # type: ignore[assignment]
+    known, ours = _parameters(make), {"repeat": repeat, "max_frames": max_frames}
+    for option in options.keys() - known:
+        raise UserError(f"{name} takes no '{option}': leave it out, or give the function such a parameter.")
+    # What the function does not do itself the adapter does.
+    options |= {option: value for option, value in ours.items() if option in known and value is not None}
+    rest = {option: value for option, value in ours.items() if option not in known and value is not None}
+    try:
+        made = make(**options)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name} could not make its environment: {type(error).__name__}: {error}") from error
+    return adapt(made, name, **rest)
+
+
+CARRACING = EnvSpec(
+    name="carracing",
+    title="CarRacing",
+    build=_make_carracing,
+    source="carracing",
+    task="carracing",
+    expert="ppo",
+    experts=("ppo", "geometric"),
+    frames_per_second=50.0,
+    repeat=4,
+    options=SEEDED | {"renderer", "every_frame", "min_return"},
+    recording_folder=Path("recordings/carracing-expert"),
+)
+UDACITY_TRACK = EnvSpec(
+    name="udacity-track",
+    title="Udacity tracks",
+    build=_make_udacity_track,
+    source="udacity",
+    task="udacity",
+    tracks=("lake", "mountain"),
+    expert="geometric",
+    experts=("geometric",),
+    frames_per_second=50.0,
+    repeat=4,
+    speed_mph=20.0,
+    steering_noise=1.0,
+    image_format="jpeg",
+    options=SEEDED | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data"},
+    recording_folder=Path("recordings/udacity-geometric"),
+)
+UDACITY = EnvSpec(
+    name="udacity",
+    title="Udacity simulator",
+    build=_make_udacity,
+    source="udacity",
+    task="udacity",
+    speed_mph=20.0,
+    image_format="jpeg",
+    options=frozenset({"episodes", "speed", "pace", "server", "seconds", "limit_s"}),
+    recording_folder=Path("recordings/udacity-drive"),
+    realtime=True,
+)
+ENVIRONMENTS: Registry[EnvSpec | Callable[..., Any]] = Registry(
+    "environment",
+    "nacdrive.envs",
+    {
+        "carracing": "nacdrive.envs.registry:CARRACING",
+        "udacity-track": "nacdrive.envs.registry:UDACITY_TRACK",
+        "udacity": "nacdrive.envs.registry:UDACITY",
+    },
+)
+"""All of them; ``ENVIRONMENTS.register`` adds one for this process."""

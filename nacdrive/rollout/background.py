@@ -1,0 +1,140 @@
+"""Whoever films, records or shows a drive that waits for nobody: told in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from queue import Full, Queue
+from threading import Thread
+from typing import Any, Self
+
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.tick import Listener, Tick
+from nacdrive.rollout.rollout import Probes
+
+BACKLOG = 250
+"""Ticks that slow listeners (a film, a recording) may be behind: five seconds."""
+BEHIND = 5
+"""Ticks that the listeners may be behind, and neurons and saliency are still read: a tenth of a second."""
+SLACK_S = 0.01
+"""Half a frame: what is due before the next picture is taken now."""
+
+
+class BackgroundListener:
+    """A listener that tells others in a thread of its own, so that none of them holds up a decision.
+
+    A listener that fails (a disk that is full) is told no more; the drive and the other listeners go on. A context
+    manager: at its end what is still to be told is told.
+
+    Args:
+        listeners: Who is told of every Tick.
+        probes: What is read of the driver's inside, in that thread too, and added to the Ticks. It must be safe to
+            read while the driver decides, as ``PolicyDriver``'s is.
+        say: Told of a listener's failure, in a line.
+    """
+
+    def __init__(
+        self, listeners: Iterable[Listener], probes: Probes | None = None, say: Callable[[str], None] = print
+    ) -> None:
+        self.lost = 0
+        """Ticks of which nobody was told, for the listeners were too far behind."""
+        self.failures: list[Exception] = []
+        """What listeners failed with."""
+        self._listeners, self._probes, self._say = list(listeners), probes, say
+        self._neurons_due = self._saliency_due = 0
+        self._queue: Queue[Tick | None] = Queue(BACKLOG)
+        self._thread = Thread(target=self._run, name="nacdrive-listeners", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to tell."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Tell what is still to be told."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def __call__(self, tick: Tick) -> None:
+        """Have the listeners told; returns at once."""
+        try:
+            self._queue.put_nowait(tick)
+        except Full:
+            self.lost += 1
+
+    def _run(self) -> None:
+        while (tick := self._queue.get()) is not None:
+            try:
+                tick = self._with_probes(tick)
+            except Exception as error:
+                self._probes = None
+                self._fail("What reads the policy's neurons", error)
+            for listener in tuple(self._listeners):
+                try:
+                    listener(tick)
+                except Exception as error:
+                    self._listeners.remove(listener)
+                    self._fail(getattr(listener, "__name__", type(listener).__name__), error)
+
+    def _fail(self, who: str, error: Exception) -> None:
+        self.failures.append(error)
+        why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
+        self._say(f"{who} has failed: {' '.join(why.split())} The drive goes on without it.")
+
+    def _with_probes(self, tick: Tick) -> Tick:
+        probes = self._probes
+        if tick.step == 0:
+            self._neurons_due = self._saliency_due = 0
+        if probes is None or tick.failure is not None or self._queue.qsize() > BEHIND or not probes.watched():
+            return tick
+        found: dict[str, Any] = {}
+        # Not every Tick gets here, so a reading is due from some step on, not at one.
+        if probes.neurons is not None and probes.neurons_every and tick.step >= self._neurons_due:
+            self._neurons_due = tick.step + probes.neurons_every
+            found["neurons"] = probes.neurons()
+        if probes.saliency is not None and tick.step >= self._saliency_due:
+            self._saliency_due = tick.step + probes.saliency_every
+            found["saliency"] = probes.saliency(tick.frame)
+        return replace(tick, **found) if found else tick
+
+
+def at_rate(listener: Listener, fps: float) -> Listener:
+    """``listener``, told ``fps`` times for every second of a drive, whatever rate the simulator has: for a film."""
+    sent, episode = 0, -1
+
+    def told(tick: Tick) -> None:
+        nonlocal sent, episode
+        if tick.episode != episode:
+            sent, episode = int(tick.t_s * fps), tick.episode
+        due = int(tick.t_s * fps) + 1
+        # A long pause is not filmed.
+        for _ in range(min(due - sent, int(fps))):
+            listener(tick)
+        sent = due
+
+    return told
+
+
+def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
+    """``listener``, told of drives as episodes of at most ``steps``: a recorder holds an episode in memory.
+
+    Ticks that come less than ``gap_s`` after the one told before are left out.
+    """
+    first: Tick | None = None
+    last: Tick | None = None
+    step = 0
+
+    def told(tick: Tick) -> None:
+        nonlocal first, last, step
+        if last is None or last.episode != tick.episode:
+            first = None
+        elif last.human == tick.human and tick.t_s - last.t_s < gap_s - SLACK_S:
+            return
+        if first is None or step == steps - 1:
+            first, step = tick, 0
+        else:
+            step += 1
+        last = tick
+        listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=tick.done or step == steps - 1))
+
+    return told

@@ -1,0 +1,92 @@
+"""Names of tasks: those of nacdrive, those of installed packages, and ``module:Name``. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.plugins import Registry
+
+if TYPE_CHECKING:
+    from nacdrive.tasks.base import ProtocolName, Task
+    from nacdrive.tasks.images import DrivingTask
+
+TASKS: Registry[type[Task]] = Registry(
+    "task",
+    "nacdrive.tasks",
+    {
+        "emnist": "nacdrive.tasks.emnist:EMNIST",
+        "par": "nacdrive.tasks.par:PAR",
+        "carracing": "nacdrive.tasks.carracing:CarRacing",
+        "udacity": "nacdrive.tasks.udacity:Udacity",
+        "pronostia": "nacdrive.tasks.bearings:Bearings",
+        "imitation": "nacdrive.tasks.imitation:Imitation",
+    },
+)
+EVALUATED_WITH = {"xjtu-sy": "pronostia", "hust": "pronostia"}
+"""Task without a training of its own -> the one whose model it is tested with."""
+PAPER_TASKS = ("emnist", "par", "carracing", "udacity", "pronostia", "xjtu-sy", "hust")
+"""Columns of the paper's table, in its order."""
+
+
+def trained_on(task: str) -> str:
+    """The task whose training ``task`` is reported for.
+
+    Raises:
+        UserError: if the task is unknown; the sentence suggests the nearest.
+    """
+    name = EVALUATED_WITH.get(task, task)
+    if name not in TASKS and ":" not in name:
+        raise unknown_name("task", task, [*TASKS.names(), *EVALUATED_WITH])
+    return name
+
+
+def load_task(task: str, protocol: ProtocolName = "sequence") -> Task:
+    """The task ``task``, or the one that it is evaluated with, under a protocol.
+
+    Raises:
+        UserError: if the name is unknown, or what it names is no task.
+    """
+    from nacdrive.tasks.base import Task
+
+    name = trained_on(task)
+    kind = TASKS.load(name)
+    if not (isinstance(kind, type) and issubclass(kind, Task)):
+        raise UserError(f"'{name}' is no task: derive the class from nacdrive.tasks.Task.")
+    unfinished = sorted(getattr(kind, "__abstractmethods__", ()))
+    if unfinished:
+        raise UserError(f"the task '{name}' lacks {', '.join(unfinished)}: see nacdrive.tasks.Task.")
+    made = kind(protocol)
+    # A file of a model must tell where its task comes from.
+    made.name = name
+    return made
+
+
+def load_driving_task(task: str) -> DrivingTask:
+    """The task ``task``, of which a policy can be trained.
+
+    Raises:
+        UserError: if the name is unknown, or the task has no policy.
+    """
+    from nacdrive.tasks.images import DrivingTask
+
+    found = load_task(task)
+    if not isinstance(found, DrivingTask):
+        raise UserError(
+            f"the task '{task}' has no policy that drives: train a network for it with "
+            f"'nacdrive bench table --tasks {task}'."
+        )
+    return found
+
+
+def task_of(folders: Sequence[Path]) -> str:
+    """The built-in task that ``folders`` of recordings or logs belong to: ``imitation`` where no other knows them."""
+    from nacdrive.tasks.images import DrivingTask
+
+    for name in PAPER_TASKS:
+        task = load_task(name)
+        if isinstance(task, DrivingTask) and folders and all(task.knows(folder) for folder in folders):
+            return name
+    return "imitation"

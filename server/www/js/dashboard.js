@@ -1,0 +1,173 @@
+// All panels of the page behind one face: what a source of moments (live or replay) gives, they show.
+
+import { DecisionPanel } from "./decision_panel.js";
+import { $, known, put } from "./dom.js";
+import { EventLog, weight } from "./event_log.js";
+import { FrameView } from "./frame_view.js";
+import { NetworkPanel } from "./network_panel.js";
+import { Neurons } from "./neurons.js";
+import { RingBuffer } from "./ring_buffer.js";
+import { StripCharts } from "./strip_charts.js";
+import { TrackMap } from "./track_map.js";
+import { onTheme } from "./theme.js";
+
+// Five minutes at 50 Hz.
+const CAPACITY = 15_000;
+const MARKED = 200;
+const THUMBNAIL_ROWS = 96;
+// More than two windows of the longest memory, so that none is closed while it is drawn.
+const MOST_THUMBNAILS = 80;
+
+export class Dashboard {
+  constructor() {
+    this.frame = new FrameView($("frame"));
+    this.decision = new DecisionPanel();
+    this.network = new NetworkPanel();
+    this.strips = new StripCharts($("strips"));
+    this.map = new TrackMap($("map"));
+    this.log = new EventLog($("events"), $("log-note"));
+    this.ring = null;
+    this.marks = [];
+    this.asked = 0;
+    this.shown = 0;
+    this.described = 0;
+    this.latest = null;
+    this.thumbnails = new Map();
+    onTheme(() => this.repaint());
+  }
+
+  describe({ title, circuit, choices, columns, network_input: input }, capacity = CAPACITY) {
+    put($("title"), title);
+    document.title = `${title} · nacdrive`;
+    this.columns = columns;
+    this.input = input ?? null;
+    this.decision.setChoices(choices ?? []);
+    this.network.setWiring(circuit);
+    this.frame.describe(this.input);
+    this.map.clear();
+    this.log.clear();
+    this.marks = [];
+    this.described++;
+    this.shown = ++this.asked;
+    this.latest = null;
+    $("legend-person").hidden = true;
+    $("legend-expert").hidden = true;
+    this.ring = new RingBuffer(columns, capacity);
+  }
+
+  state(name, text) {
+    if ($("state").dataset.state !== name) $("state").dataset.state = name;
+    put($("state"), text);
+    if ($("state").title !== text) $("state").title = text;
+  }
+
+  // A sentence in place of the frame; '' takes it away.
+  curtain(text) {
+    if ($("curtain").hidden !== !text) $("curtain").hidden = !text;
+    put($("curtain"), text);
+  }
+
+  push(row) {
+    this.ring.push(row);
+    const last = this.ring.length - 1;
+    if ($("legend-person").hidden && this.ring.at(last, "person")) $("legend-person").hidden = false;
+    if ($("legend-expert").hidden && known(this.ring.at(last, "expert_steering"))) $("legend-expert").hidden = false;
+  }
+
+  paused(on) {
+    $("frame").parentElement.dataset.paused = on ? "yes" : "no";
+  }
+
+  event(event) {
+    this.log.add(event);
+    this.marks.push({ clock_s: event.clock_s, weight: weight(event.text) });
+    if (this.marks.length > MARKED) this.marks.shift();
+  }
+
+  where(row) {
+    put($("episode"), `${row.episode + 1}`);
+    put($("seed"), `${row.seed}`);
+    put($("step"), `${row.step}`);
+    put($("time"), `${row.t_s.toFixed(1)} s`);
+  }
+
+  // One row of the ring as an object.
+  row(i, ring = this.ring) {
+    return Object.fromEntries(ring.columns.map((name) => [name, ring.at(i, name)]));
+  }
+
+  // A row of numbers as it came, as an object.
+  named(values) {
+    return Object.fromEntries(this.columns.map((name, i) => [name, values[i] ?? NaN]));
+  }
+
+  // Everything of one moment {row, parts, withNeurons, withSaliency}: its numbers, its frame, the last neurons and the
+  // last saliency up to it (moments too), and the frames that were attended to.
+  // frameAt(episode, t_s): the encoded frame of that time, or a promise of it, or nothing.
+  async show(moment, frameAt) {
+    const ticket = ++this.asked;
+    this.latest = [moment, frameAt];
+    const { row, parts, withNeurons, withSaliency } = moment;
+    const neurons = Neurons.of(withNeurons?.parts);
+    const [bitmap, film, looked] = await Promise.all([
+      decodeFrame(parts.get("frame")),
+      neurons ? this.film(neurons, withNeurons.row, frameAt) : null,
+      this.frame.overlay && withSaliency ? decodeFrame(withSaliency.parts.get("frame")) : null,
+    ]);
+    // A later moment stands there already.
+    if (ticket < this.shown) {
+      bitmap?.close();
+      looked?.close();
+      return;
+    }
+    this.shown = ticket;
+    this.where(row);
+    this.decision.show(row, parts);
+    if (bitmap) {
+      this.frame.show(bitmap, row.t_s, looked && { frame: looked, map: withSaliency.parts.get("saliency"), t_s: withSaliency.row.t_s });
+      if (this.shape !== bitmap.width / bitmap.height) {
+        this.shape = bitmap.width / bitmap.height;
+        $("frame").parentElement.style.aspectRatio = this.shape;
+      }
+    }
+    put($("saliency-note"), this.frame.note(Boolean(withSaliency)));
+    this.network.show(neurons, row, film);
+    this.map.show(this.ring, row);
+  }
+
+  // The same moment once more, after something about its drawing has changed.
+  again() {
+    if (this.latest) this.show(...this.latest);
+  }
+
+  // Small pictures of the frames that these neurons attend to, in the order of time.
+  film(neurons, { episode }, frameAt) {
+    if (neurons.times.length < 2) return [];
+    return Promise.all(Array.from(neurons.times, async (t_s) => {
+      const key = `${this.described}/${episode}/${t_s.toFixed(3)}`;
+      const kept = this.thumbnails.get(key);
+      if (kept) return kept;
+      const bitmap = await decodeFrame(await frameAt(episode, t_s), THUMBNAIL_ROWS);
+      if (!bitmap) return null;
+      this.thumbnails.set(key, bitmap);
+      if (this.thumbnails.size > MOST_THUMBNAILS) {
+        const [oldest, picture] = this.thumbnails.entries().next().value;
+        this.thumbnails.delete(oldest);
+        picture.close();
+      }
+      return bitmap;
+    }));
+  }
+
+  repaint() {
+    for (const view of [this.frame, this.strips, this.map, this.decision.wheel]) view?.surface.touch();
+    this.network?.refresh();
+  }
+}
+
+// A bitmap of a frame as it travelled, at most so many pixels high.
+async function decodeFrame(part, height = Infinity) {
+  if (!part) return null;
+  const blob = new Blob([part.data], { type: `image/${part.kind}` });
+  return createImageBitmap(blob, part.shape[0] > height ? { resizeHeight: height } : {});
+}

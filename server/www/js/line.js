@@ -1,0 +1,108 @@
+// One line of a strip chart, and the extremes of what is in view.
+
+import { known } from "./dom.js";
+import { colours } from "./theme.js";
+
+// Smallest, largest and last known value of a column between two times.
+export function extent(ring, t0, t1) {
+  const first = ring.from(t0);
+  const end = ring.from(t1 + 1e-6);
+  const fold = (name, better) => {
+    let best = NaN;
+    for (let i = first; i < end; i++) {
+      const v = ring.at(i, name);
+      if (known(v) && !(better(best, v))) best = v;
+    }
+    return known(best) ? best : 0;
+  };
+  const scope = {
+    max: (name) => fold(name, (best, v) => best >= v),
+    min: (name) => fold(name, (best, v) => best <= v),
+    last: (name) => {
+      for (let i = end - 1; i >= first; i--) if (known(ring.at(i, name))) return ring.at(i, name);
+      return NaN;
+    },
+    with: (other) => ({
+      ...scope,
+      max: (name) => Math.max(scope.max(name), other.max(name)),
+      min: (name) => Math.min(scope.min(name), other.min(name)),
+    }),
+  };
+  return scope;
+}
+
+export function drawLine(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
+  const sign = series.sign ?? 1;
+  const first = Math.max(0, ring.from(t0) - 1);
+  const end = Math.min(ring.length, ring.from(t1 + 1e-6) + 1);
+  c.save();
+  c.strokeStyle = colours[series.colour];
+  c.lineWidth = Math.max(1.4, unit * 0.13);
+  c.lineJoin = "round";
+  if (series.dash) c.setLineDash([unit * 0.4, unit * 0.28]);
+  c.beginPath();
+  let open = false;
+  let episode = NaN;
+  let startX = 0;
+  let lastX = 0;
+  let lastY = 0;
+  const shade = () => {
+    if (!series.fill || !open) return;
+    c.lineTo(lastX, y(0));
+    c.lineTo(startX, y(0));
+  };
+  for (let i = first; i < end; i++) {
+    // when: 0 or 1 for the stretches in which the policy or a person drives.
+    const shown = series.when === undefined || (ring.at(i, "person") || 0) === series.when;
+    const v = shown ? ring.at(i, series.column) * sign : NaN;
+    const px = x(ring.at(i, "clock_s"));
+    const fresh = ring.at(i, "episode") !== episode;
+    episode = ring.at(i, "episode");
+    // Of a sparse series, what is not known is passed over: the line goes on at the next value.
+    if (series.sparse && !known(v) && !fresh) continue;
+    if (!known(v) || fresh) {
+      shade();
+      open = false;
+      if (!known(v)) continue;
+    }
+    const py = y(v);
+    if (!open) {
+      if (series.fill) c.moveTo(px, y(0));
+      c[series.fill ? "lineTo" : "moveTo"](px, py);
+      startX = px;
+      open = true;
+    } else {
+      if (series.step) c.lineTo(px, lastY);
+      c.lineTo(px, py);
+    }
+    lastX = px;
+    lastY = py;
+  }
+  if (series.fill) {
+    shade();
+    c.globalAlpha = 0.55;
+    c.fillStyle = colours[series.colour];
+    c.fill();
+  } else {
+    c.stroke();
+  }
+  if (series.late) late(c, ring, first, end, x, y, unit, top);
+  c.restore();
+}
+
+// A triangle wherever the decision came after its budget.
+function late(c, ring, first, end, x, y, unit, top) {
+  c.fillStyle = colours.alert;
+  for (let i = first; i < end; i++) {
+    const v = ring.at(i, "decision_ms");
+    if (!(v > ring.at(i, "budget_ms"))) continue;
+    const s = unit * 0.3;
+    const px = x(ring.at(i, "clock_s"));
+    const py = Math.max(top + s, y(v));
+    c.beginPath();
+    c.moveTo(px - s, py + s);
+    c.lineTo(px + s, py + s);
+    c.lineTo(px, py - s);
+    c.fill();
+  }
+}

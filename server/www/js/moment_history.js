@@ -1,0 +1,94 @@
+// The last five minutes of a drive as they came: the messages themselves, opened again when a moment is looked at.
+
+import { decode } from "./protocol.js";
+
+export const SPAN_S = 300;
+const MOST_BYTES = 96e6;
+// So many of the newest stay open: they are shown, or their frames stand in the film strip.
+const OPEN = 24;
+
+// One decision that was shown. Neurons and saliency do not come with every one: each knows the last that had them.
+class Moment {
+  constructor(data, content, clock, before) {
+    this.data = data;
+    this.content = content;
+    this.clock_s = clock;
+    this.episode = content.row.episode;
+    this.t_s = content.row.t_s;
+    const last = before?.episode === this.episode ? before : null;
+    const names = [...content.parts.keys()];
+    this.withNeurons = names.some((name) => name.startsWith("neurons.")) ? this : last?.withNeurons;
+    this.withSaliency = names.includes("saliency") ? this : last?.withSaliency;
+  }
+}
+
+export class MomentHistory {
+  constructor() {
+    this.clear();
+    this.frameAt = (episode, t_s) => {
+      const moment = this.moments.findLast((one) => one.episode === episode && same(one.t_s, t_s));
+      return moment && this.open(moment).parts.get("frame");
+    };
+  }
+
+  // named: turns a row of numbers into an object.
+  clear(named = (row) => row) {
+    this.named = named;
+    this.moments = [];
+    this.bytes = 0;
+  }
+
+  get newest() {
+    return this.moments.at(-1) ?? null;
+  }
+
+  // data: the message that holds header and parts.
+  add(data, { header, parts }) {
+    const row = this.named(header.tick);
+    const moment = new Moment(data, { row, parts }, row.clock_s, this.newest);
+    this.moments.push(moment);
+    this.bytes += data.byteLength;
+    const closing = this.moments.at(-OPEN);
+    if (closing && closing !== moment) closing.content = null;
+    let dropped = 0;
+    while (this.bytes > MOST_BYTES || row.clock_s - this.moments[dropped].clock_s > SPAN_S) this.bytes -= this.moments[dropped++].data.byteLength;
+    if (dropped) this.moments.splice(0, dropped);
+    return this.view(moment);
+  }
+
+  // Row and parts of a moment.
+  open(moment) {
+    if (moment.content) return moment.content;
+    const { header, parts } = decode(moment.data);
+    return { row: this.named(header.tick), parts };
+  }
+
+  // What the dashboard shows of a moment.
+  view(moment) {
+    const { withNeurons, withSaliency } = moment;
+    return { ...this.open(moment), withNeurons: withNeurons && this.open(withNeurons), withSaliency: withSaliency && this.open(withSaliency) };
+  }
+
+  // Place of the last moment that is not after t; the first one if all are.
+  index(t) {
+    let low = 0;
+    let high = this.moments.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.moments[middle].clock_s <= t + 1e-6) low = middle + 1;
+      else high = middle;
+    }
+    return Math.max(0, low - 1);
+  }
+
+  // The moment n decisions from that at t; null where there is none at all.
+  near(t, n = 0) {
+    const moment = this.moments[Math.max(0, Math.min(this.moments.length - 1, this.index(t) + n))];
+    return moment ? this.view(moment) : null;
+  }
+}
+
+// Neurons say times in single precision.
+export function same(a, b) {
+  return Math.abs(a - b) < 2e-3 + 1e-6 * Math.abs(a);
+}

@@ -1,0 +1,83 @@
+"""The other engine, in a process of its own: eventlet is imported there, and nothing of it stays here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from nacdrive.envs.udacity.tcp import unmask
+
+SCRIPT = """
+import sys, time
+from contextlib import ExitStack
+import socketio
+from tests.helpers.udacity_simulators import PICTURE, Simulator, until
+from nacdrive.common.action import Action
+from nacdrive.envs.udacity import UdacityEnv
+from tests.helpers.udacity_loop import drive
+
+lines, slow = [], []
+def decide(frame, t_s, speed_mps):
+    time.sleep(slow[0] if slow else 0.0)
+    return Action(0.25, 0.5, 0.0)
+
+with ExitStack() as stack:
+    env = UdacityEnv(port=0, engine="eventlet", on_event=lines.append)
+    stack.enter_context(drive(env, decide))
+    car = stack.enter_context(Simulator(env.port))
+    car.speed_mph = 20.0
+    assert car.drives() and car.commands[-1] == (0.25, 0.5)
+    for transports in (["polling", "websocket"], ["websocket"]):
+        with socketio.SimpleClient() as client:
+            client.connect(f"http://127.0.0.1:{env.port}", transports=transports)
+            # A decision that takes long holds up nobody, and the car is braked meanwhile.
+            slow.append(0.8)
+            assert until(lambda: env.safety), lines
+            began = time.monotonic()
+            for _ in range(10):
+                assert client.call("status", timeout=10)["simulator"] is True
+            slow.clear()
+            assert until(lambda: car.commands[-1] == (0.25, 0.5))
+    assert any("still at work" in line for line in lines), lines
+    german = stack.enter_context(Simulator(env.port, "de-DE"))
+    assert german.drives() and german.commands[-1] == (0.25, 0.5) and german.client.lost == 0
+    assert until(lambda: car.commands[-1] == (0.0, -1.0)), "the older one is braked"
+    german.picture = b"no picture"
+    assert until(lambda: german.commands[-1] == (0.25, 0.0) or german.commands[-1] == (0.0, 0.0))
+    german.picture = PICTURE
+    german.client._link.abort()
+    assert until(lambda: german.client.connections == 2) and german.drives()
+    assert not any("Fault" in line for line in lines), lines
+again = UdacityEnv(port=env.port, engine="eventlet")
+with drive(again, decide):
+    with Simulator(again.port) as car:
+        assert car.drives()
+print("all well")
+"""
+
+
+def test_eventlet_serves_as_the_threads_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "all well", done.stdout + done.stderr
+    # Nor does its deprecation warning reach the user.
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 125, 1016])
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 6])
+def test_fast_unmasking_is_eventlets_own(size: int, offset: int) -> None:
+    with ExitStack() as stack:
+        import warnings
+
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        from eventlet.websocket import RFC6455WebSocket
+    data, mask = bytes((7 * i + 3) % 256 for i in range(size + 2)), (1, 200, 33, 255)
+    naive = bytes(data[i] ^ mask[(offset + i) % 4] for i in range(size))
+    assert unmask(data, mask, size, offset) == naive == RFC6455WebSocket._apply_mask(data, mask, size, offset)

@@ -1,0 +1,147 @@
+r"""Ship a trained policy: copy it to agents/carracing/ with its training log and a model card made from the numbers.
+
+nacdrive train --task carracing --model nac-steady --data recordings/carracing-expert --dagger 3
+nacdrive eval --model runs/carracing-nac-steady/nac_steady.pt
+nacdrive record --episodes 8 --seed 3002000 --out recordings/carracing-unseen
+python tools/carracing_card.py --run runs/carracing-nac-steady --eval runs/eval-nac_steady \
+    --unseen recordings/carracing-unseen
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nacdrive.common.files import read_json, write_text
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.recording import Recording
+from nacdrive.models import Policy, load_policy
+from nacdrive.tasks import load_task
+from nacdrive.training.log import read_rows
+
+CARD = """# {file}
+
+A CarRacing-v3 policy: three convolutions (10-20-30), dropout 0.2, {model} (64-d, 16 heads) over the last {window}
+frames with their times, dense 64-5. {parameters:,} parameters. It sees the official 96x96x3 frame{blind} and chooses
+one of five actions every {repeat} frames ({hz:g} times a simulated second).
+
+| | |
+|---|---|
+| return over {tracks} unseen tracks (seeds {first} to {last}) | **{mean:.1f}** ± {std:.1f}, least {least:.1f} |
+| 95 % interval of the mean | {low:.1f} to {high:.1f} |
+| the expert on the same tracks | {expert_mean:.1f} ± {expert_std:.1f}, least {expert_least:.1f} |
+| expert fraction | **{fraction:.1%}**, 95 % interval {fraction_low:.1%} to {fraction_high:.1%} |
+| laps finished | {laps} of {tracks} |
+| offline: decides as the expert in {unseen} | {accuracy:.1%} |
+| decides as the expert while driving itself | {agreement} |
+| recorded | {recorded} |
+| learnt from | {train_frames} frames; {episodes} episodes altogether, those of DAgger included |
+| wall time of the training | {minutes:.1f} minutes on {machine} |
+| seed | {seed} |
+
+Trained with
+
+    {train_command}
+
+and judged with
+
+    {eval_command}
+
+on nacdrive {nacdrive}, torch {torch}, gymnasium {gymnasium}. The log of the training is [{log}]({log}), one row per
+epoch and round (round 0: the recordings alone; round k: with the frames of k rounds of DAgger); its validation columns
+tell the epochs of a round apart rather than policies from each other, for the frames differ. Tracks that were recorded
+or practised on begin at seed 3000000, tracks that policies are judged on at 4000000 (`nacdrive/envs/seeds.py`).
+"""
+
+
+def card(run: Path, evaluation: Path, unseen: Path, machine: str) -> tuple[str, Path]:
+    """The text of the card, and the model file it is about."""
+    model_file = run / f"{read_json(run / 'run.json')['config']['model'].replace('-', '_')}.pt"
+    policy, metrics = load_policy(model_file), read_json(evaluation / "metrics.json")
+    meta, result, expert = policy.meta, metrics["return"], metrics["expert_return"]
+    seeds = [row["seed"] for row in metrics["episodes"]]
+    agreement = metrics["expert_agreement"]
+    values: dict[str, Any] = {
+        "file": model_file.name,
+        "model": policy.config.model,
+        "window": policy.config.window,
+        "blind": "" if policy.config.masked_rows is None else " without the rows of instruments",
+        "repeat": policy.repeat,
+        "hz": 1 / policy.config.gap_s,
+        "parameters": sum(p.numel() for p in policy.network.parameters()),
+        "tracks": len(seeds),
+        "first": min(seeds),
+        "last": max(seeds),
+        "mean": result["mean"],
+        "std": result["std"],
+        "low": result["interval95"][0],
+        "high": result["interval95"][1],
+        "least": result["min"],
+        "expert_mean": expert["mean"],
+        "expert_std": expert["std"],
+        "expert_least": expert["min"],
+        "fraction": metrics["expert_fraction"]["value"],
+        "fraction_low": metrics["expert_fraction"]["interval95"][0],
+        "fraction_high": metrics["expert_fraction"]["interval95"][1],
+        "laps": metrics["finished_laps"],
+        "accuracy": agreement_on(policy, unseen),
+        "unseen": recorded(unseen),
+        "agreement": "unknown" if agreement is None else f"{agreement:.1%} of the frames",
+        "recorded": "; ".join(recorded(Path(folder)) for folder in meta["config"]["data"]),
+        "train_frames": meta["train_frames"],
+        "episodes": meta["episodes"],
+        "minutes": meta["session_s"] / 60,
+        "machine": machine,
+        "seed": meta["config"]["seed"],
+        "train_command": meta["command"],
+        "eval_command": metrics["run"]["command"],
+        "log": f"{model_file.stem}.metrics.jsonl",
+        **{name: meta["versions"][name] for name in ("nacdrive", "torch", "gymnasium")},
+    }
+    return CARD.format(**values), model_file
+
+
+def agreement_on(policy: Policy, folder: Path) -> float:
+    """Share of the frames of a recording that ``policy`` decides as the expert did."""
+    agreed = total = 0
+    for sample in load_task(policy.task).load([folder]):
+        with torch.inference_mode():
+            scores = policy.network(sample.fields["frames"][None], sample.fields["t"][None])[0]
+        agreed += int((scores.argmax(dim=1) == sample.fields["target"]).sum())
+        total += len(sample)
+    return agreed / total
+
+
+def recorded(folder: Path) -> str:
+    """What a recording holds, in a line."""
+    recording = Recording.open(folder)
+    returns = [info.episode_return for info in recording.episodes]
+    seeds = [info.seed for info in recording.episodes]
+    return (
+        f"{len(recording)} episodes of {recording.meta['expert']} (seeds {min(seeds)} to {max(seeds)}), "
+        f"{sum(info.steps for info in recording.episodes)} frames, return {sum(returns) / len(returns):.1f} on average"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=Path, required=True, help="folder of nacdrive train")
+    parser.add_argument("--eval", type=Path, required=True, help="folder of nacdrive eval")
+    parser.add_argument("--unseen", type=Path, required=True, help="recording that the training did not see")
+    parser.add_argument("--machine", default="one core of two")
+    options = parser.parse_args()
+    text, model_file = card(options.run, options.eval, options.unseen, options.machine)
+    target = shipped("agents") / "carracing"
+    write_text(target / f"{model_file.stem}.md", text)
+    shutil.copyfile(model_file, target / model_file.name)
+    rows = read_rows(options.run / "metrics.jsonl")
+    shutil.copyfile(options.run / "metrics.jsonl", target / f"{model_file.stem}.metrics.jsonl")
+    print(f"{target / model_file.name}: card and log of {len(rows)} epochs beside it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+r"""Steering errors on a recorded drive: each model trained anew, in the same way, for each of five held-out parts.
+
+    OMP_NUM_THREADS=1 python tools/udacity_offline.py --data DIR --out runs/udacity-offline
+
+DIR is a log of the simulator or a recording. Each model's rows are kept as soon as they are there; running the same
+command again goes on. Prints the table of docs/results/udacity.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from nacdrive.common.files import read_json, write_json
+from nacdrive.common.runs import run_record
+from nacdrive.common.statistics import summary
+from nacdrive.models import load_policy
+from nacdrive.rollout.offline_eval import Errors, cross_validate, summarised
+from nacdrive.tasks.udacity import Udacity
+from nacdrive.training.config import FitConfig
+
+MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "dense")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("runs/udacity-offline"))
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--window", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--vision", type=Path, help="policy whose convolutions every network begins with")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--chunk", type=int, default=4)
+    parser.add_argument("--class-weights", type=float, default=0.0)
+    parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--sides", action="store_true", help="learn from the side cameras too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    config = FitConfig(
+        epochs=options.epochs,
+        learning_rate=options.learning_rate,
+        batch=options.batch,
+        chunk=options.chunk,
+        class_weights=options.class_weights,
+        precision=options.precision,
+        average=0.98,
+        patience=0,
+    )
+    vision = load_policy(options.vision, expect_task="udacity") if options.vision else None
+    samples = Udacity().load([options.data])
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for model in options.models:
+        path = options.out / f"{model}-window-{options.window}.json"
+        if not path.exists():
+            show = Progress(model)
+            folds = cross_validate(
+                samples, model, options.window, config, sides=options.sides, vision=vision, on_fold=show
+            )
+            write_json(path, run_record(config, folds=folds, window=options.window, vision=str(options.vision)))
+        results[model] = read_json(path)["folds"]
+    table(results)
+
+
+class Progress:
+    """One line for each part that is done."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def __call__(self, number: int, rows: list[Errors]) -> None:
+        print(f"{self.model} part {number}: MSE {summarised(rows)['mse']['mean']:.4f}", flush=True)
+
+
+def table(results: dict[str, list[list[Errors]]]) -> None:
+    """One row a model: mean over the blocks, 95 % interval, and the paired difference from predicting the mean."""
+    print("| predicts | MSE | 95 % | MAE | 95 % | MSE less than the mean's by |\n|---|---|---|---|---|---|")
+    blocks = {model: [row for fold in folds for row in fold] for model, folds in results.items()}
+    first = next(iter(blocks.values()))
+    for name in ("zero_", "mean_"):
+        print(line({"zero_": "always 0", "mean_": "always the mean"}[name], first, name))
+    for model, rows in blocks.items():
+        gain = summary([row["mean_mse"] - row["mse"] for row in rows])
+        low, high = gain["interval95"]
+        print(line(model, rows, "") + f" {gain['mean']:.4f} ({low:.4f} to {high:.4f}) |")
+
+
+def line(name: str, rows: list[Errors], prefix: str) -> str:
+    """The cells of a row, but for the last."""
+    cells = []
+    for measure in ("mse", "mae"):
+        s = summary([row[prefix + measure] for row in rows])
+        cells += [f"{s['mean']:.4f}", f"{s['interval95'][0]:.4f} to {s['interval95'][1]:.4f}"]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
