@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nacdrive.rollout.laps import drive_laps, evaluate
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.ppo_preprocess import FrameStack
 from nacdrive.envs.carracing.env import make_carracing
-from nacdrive.rollout.laps import drive_laps, evaluate
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 96, 96, 3), dtype=np.uint8)
 

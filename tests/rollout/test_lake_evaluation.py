@@ -5,20 +5,20 @@ import json
 
 import numpy as np
 import pytest
+from nacdrive.cli.eval_udacity import evaluate_udacity
+from nacdrive.drivers.old_cruise import SpeedControl
+from nacdrive.rollout.lake_evaluation import LakeCourse, evaluate_lake, numbers
+from nacdrive.rollout.lake_referee import Referee
 
 from nacdrive.cli.eval import EvalConfig
-from nacdrive.cli.eval_udacity import evaluate_udacity
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import proportion
-from nacdrive.drivers.old_cruise import SpeedControl
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.drivers.speed_control import SpeedController
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.models import save_policy
-from nacdrive.rollout.lake_evaluation import LakeCourse, evaluate_lake, numbers
-from nacdrive.rollout.lake_referee import Referee
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
 
