@@ -13,6 +13,7 @@ from nacdrive.common.runs import usable_cores
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.tasks.registry import TASKS
 
 OFFICIAL_FRAMES = 1000
 STEERING_NOISE = 1.0
@@ -157,7 +158,7 @@ def env_of_task(task: str) -> EnvSpec:
     for spec in specs:
         if spec.task == task:
             return spec
-    if ":" in task:
+    if ":" in task or task in TASKS:
         raise UserError(f"no environment is known for the task '{task}': name one with --env.")
     raise unknown_name("task", task, dict.fromkeys(spec.task for spec in specs))
 

@@ -10,7 +10,7 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import usable_cores
-from nacdrive.envs.registry import EnvSpec
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 from nacdrive.rollout.record_config import (
     LARGEST_COUNT,
     check_expert,
@@ -74,8 +74,9 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A task of one's own needs no environment to learn from recordings.
-        spec = self.env_spec if self.env is not None or self.dagger or not self.data or ":" not in self.task else None
+        # Where no environment has the task for its own, recordings are enough to learn from.
+        has_env = self.task in {spec.task for spec in map(env_spec, ENVIRONMENTS.names())}
+        spec = self.env_spec if self.env is not None or self.dagger or not self.data or has_env else None
         if not self.data and spec is not None:
             object.__setattr__(self, "data", (spec.recording_folder,))
         if self.expert is None and spec is not None:
