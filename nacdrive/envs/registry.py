@@ -72,10 +72,17 @@ class EnvSpec:
         """
         given = {name: value for name, value in (options or {}).items() if value is not None}
         known = inspect.signature(self.build).parameters
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-            for name in given.keys() - known.keys():
-                raise unknown_name(f"option of {self.name}", name, known)
-        return self.build(**given)
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            return self.build(**given)
+        max_frames = given.pop("max_frames", None) if "max_frames" not in known else None
+        for name in given.keys() - known.keys():
+            raise unknown_name(f"option of {self.name}", name, known)
+        env = self.build(**given)
+        if max_frames is None:
+            return env
+        from nacdrive.envs.gym_env import FrameLimit
+
+        return FrameLimit(env, max_frames)
 
     def honours(self, option: str) -> bool:
         """Whether the option of that name (with underscores) means anything here."""
@@ -176,10 +183,10 @@ def _make_udacity(**options: Any) -> DrivingEnv:
     return env
 
 
-def _make_gym(name: str, *, repeat: int = 1, max_frames: int | None = None) -> DrivingEnv:
+def _make_gym(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
     from nacdrive.envs.gym_env import make_gym
 
-    return make_gym(name.removeprefix(GYM), name=name, repeat=repeat, max_frames=max_frames)
+    return make_gym(name.removeprefix(GYM), name, repeat=repeat, max_frames=max_frames)
 
 
 def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
@@ -192,8 +199,7 @@ def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = 
         raise
     except Exception as error:
         raise UserError(f"{name} could not make its environment: {type(error).__name__}: {error}") from error
-    options = {"repeat": repeat, "max_frames": max_frames}
-    return adapt(made, name, **{option: value for option, value in options.items() if value is not None})
+    return adapt(made, name, repeat=repeat, max_frames=max_frames)
 
 
 CARRACING = EnvSpec(

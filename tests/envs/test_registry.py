@@ -31,7 +31,12 @@ class Blank(gymnasium.Env):
 def make_env(laps=1): return Blank(laps)
 def broken(): raise RuntimeError("no such road")
 def wrong(): return 3
+def make_driving_env():
+    from nacdrive.envs.gym_env import GymEnv
+    return GymEnv(Blank(), "own")
 number = 3
+from nacdrive.envs.registry import EnvSpec
+SPEC = EnvSpec("own", "Own", make_driving_env, source="own", task="imitation")
 """
 
 
@@ -99,6 +104,20 @@ def test_a_users_own_function_is_an_environment() -> None:
     ends = [env.step(0) for _ in range(2)]
     assert [end[3] for end in ends] == [False, True] and ends[-1][4]["laps"] == 1
     assert env_spec("own_env:Blank").make().observation_space.shape == (32, 32, 3)
+
+
+@pytest.mark.usefixtures("own")
+def test_every_environment_has_a_limit_of_frames() -> None:
+    idle = {"own_env:make_env": 0, "own_env:make_driving_env": 0, "own_env:SPEC": 0}
+    for name, action in idle.items():
+        env = env_spec(name).make({"max_frames": 2})
+        assert isinstance(env, DrivingEnv)
+        for _ in range(2):
+            env.reset(seed=0)
+            ends = [env.step(action)[3:] for _ in range(2)]
+            assert [truncated for truncated, _ in ends] == [False, True] and ends[-1][1]["ended"] == "time is up", name
+    with pytest.raises(UserError, match="--repeat is not for own_env:make_driving_env"):
+        env_spec("own_env:make_driving_env").make({"repeat": 2})
 
 
 @pytest.mark.usefixtures("own")
