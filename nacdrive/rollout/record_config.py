@@ -44,7 +44,7 @@ class RecordConfig:
     """Environments driven in parallel, each in a process of its own; 0 means one per core."""
     ray: str | None = None
     """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
-    every_frame: bool | None = None
+    every_frame: bool = False
     """carracing: record all 50 frames a second instead of one per decision of the expert."""
     min_return: float | None = None
     """Keep only episodes with at least this return; others are dropped, said so, and replaced by further tracks."""
@@ -55,8 +55,8 @@ class RecordConfig:
     steering_noise: float | None = None
     """udacity-track: strength of the disturbances of the wheel from which the driver recovers; 0 for none, 1 if not
     given."""
-    sides: bool | None = None
-    """udacity-track: record the side cameras too, as it does if not told otherwise."""
+    sides: bool = True
+    """udacity-track: record the side cameras too."""
     log: Path | None = None
     """udacity-track: also write what the simulator itself would have written (driving_log.csv and IMG) to this
     folder."""
@@ -78,10 +78,10 @@ class RecordConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        optional = {name: getattr(self, name) for name in ("every_frame", "min_return", "track", "steering_noise")}
-        # "No" to what an environment does not know anyway asks for nothing.
-        optional |= {"sides": self.sides or None, "log": self.log}
-        spec.refuse({name: value for name, value in optional.items() if value is not False}, "record")
+        names = ("min_return", "track", "steering_noise", "log")
+        spec.refuse(
+            {"every_frame": self.every_frame or None, **{name: getattr(self, name) for name in names}}, "record"
+        )
         spec.tracks_of(self.track)
         object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
         if self.expert is None and self.driver is None:
