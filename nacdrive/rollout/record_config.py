@@ -78,10 +78,9 @@ class RecordConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        names = ("min_return", "track", "steering_noise", "log")
-        spec.refuse(
-            {"every_frame": self.every_frame or None, **{name: getattr(self, name) for name in names}}, "record"
-        )
+        # Without side cameras anyway, --sides and --no-sides ask for nothing.
+        optional = {name: getattr(self, name) for name in ("min_return", "track", "steering_noise", "log")}
+        spec.refuse(optional | {"every_frame": self.every_frame or None}, "record")
         spec.tracks_of(self.track)
         object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
         if self.expert is None and self.driver is None:
