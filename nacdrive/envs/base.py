@@ -10,6 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 
 Frame = NDArray[np.uint8]
 """[height, width, 3], RGB."""
@@ -88,11 +89,14 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         """``action`` as a member of ``action_space``: its choice, or float32 [steering, throttle - brake].
 
         Raises:
-            TypeError: if a choice is wanted and there is none.
+            UserError: if a choice is wanted and there is none.
         """
         if self.actions:
             if action.choice is None:
-                raise TypeError(f"{self.name} takes one of {len(self.actions)} actions, and the driver gave none")
+                raise UserError(
+                    f"{self.name} takes one of {len(self.actions)} actions ({', '.join(self.actions[:8])}), and its "
+                    "driver gave steering and pedals: let it give env.action_of(number)."
+                )
             return action.choice
         wanted = np.array([action.steering, action.throttle - action.brake], dtype=np.float32)
         return np.clip(wanted, -1.0, 1.0)

@@ -89,7 +89,7 @@ class GymEnv(DrivingEnv):
         """Start the episode of ``seed``."""
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = self._call("reset", seed=seed, options=options)
         self._wheels_off: list[float] = []
         self._last = info
         return self._seen(observation, info)
@@ -97,7 +97,7 @@ class GymEnv(DrivingEnv):
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, Any]:
         reward, terminated, truncated, count = 0.0, False, False, 0
         while count < self.repeat and not (terminated or truncated):
-            observation, gained, terminated, truncated, info = self.env.step(action)
+            observation, gained, terminated, truncated, info = self._call("step", action)
             reward, count, self.frame = reward + float(gained), count + 1, self.frame + 1
             truncated = bool(truncated) or (self.max_frames is not None and self.frame >= self.max_frames)
         self._last = info
@@ -144,6 +144,15 @@ class GymEnv(DrivingEnv):
         """Close the environment."""
         self.env.close()
 
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the environment; what it raises becomes a sentence."""
+        try:
+            return getattr(self.env, method)(*arguments, **options)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{self.name} failed in {method}(): {type(error).__name__}: {error}") from error
+
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
         meanings = getattr(self.env.unwrapped, "get_action_meanings", None)
         found = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
@@ -183,7 +192,10 @@ def adapt(env: Any, name: str, **options: Any) -> DrivingEnv:
     """
     if isinstance(env, DrivingEnv):
         for option in options:
-            raise UserError(f"{name} takes no '{option}': leave it out, or give the function such a parameter.")
+            raise UserError(
+                f"--{option.replace('_', '-')} is not for {name}, which makes a DrivingEnv: leave it out, or give an "
+                "EnvSpec whose build takes it."
+            )
         return env
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} made {type(env).__name__}, and not a Gymnasium environment (gymnasium.Env).")
