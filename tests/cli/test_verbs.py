@@ -83,7 +83,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("drive --model good.pt --expert none --device abacus", "there is no device 'abacus'"),
         ("drive --model good.pt --episodes 0", "--episodes is 0"),
         ("drive --model good.pt --seed -1", "--seed is -1"),
-        ("drive --model good.pt --noise -0.1", "--noise -0.1 is negative"),
+        ("drive --model good.pt --noise -0.1", "--noise -0.1 is no strength"),
         ("eval --model good.pt --blackout 2", "--blackout 2.0 is no probability"),
         ("eval --model text.pt", "text.pt cannot be read as a model file"),
         ("eval --model other.pt", "other.pt was trained for 'udacity'"),
