@@ -16,22 +16,21 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.files import write_text
 from nacdrive.common.runs import package_versions
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE, make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.models import Policy, PolicyConfig
-from nacdrive.rollout.old_loop import drive_episode
+from nacdrive.rollout.rollout import rollout
 
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "mha")
 WINDOWS = (1, 16)
@@ -47,18 +46,19 @@ class Clocked:
     wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
 
-    def reset(self) -> None:
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def reset(self, env: DrivingEnv) -> None:
         self.policy.reset()
 
-    def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
+    def act(self, frame: Frame, info: Info) -> Action:
         wall, cpu = time.perf_counter(), time.thread_time()
-        action = self.policy.step(frame, t_s, speed_mps)
+        action = self.policy.step(frame, info["t_s"], info["speed_mps"])
         self.cpu_ms.append((time.thread_time() - cpu) * 1e3)
         self.wall_ms.append((time.perf_counter() - wall) * 1e3)
         return action
-
-    def neurons(self) -> Mapping[str, NDArray[np.float32]]:
-        return {}
 
 
 def measure(model: str, window: int, episodes: int) -> Clocked:
@@ -67,7 +67,8 @@ def measure(model: str, window: int, episodes: int) -> Clocked:
     clocked = Clocked(Policy.new(PolicyConfig(task="carracing", model=model, actions=actions, window=window), model))
     world = make_carracing(repeat=clocked.policy.repeat)
     for episode in range(episodes):
-        drive_episode(world, clocked, EXPERT_VALIDATION.start + episode)
+        for _ in rollout(world, clocked, EXPERT_VALIDATION.start + episode):
+            pass
     world.close()
     return clocked
 

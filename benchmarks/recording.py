@@ -26,9 +26,8 @@ import tyro
 from nacdrive.datasets.recording import Recording, RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.envs.carracing.env import make_carracing
-from nacdrive.rollout.record import RecordProgress, record_episodes
+from nacdrive.rollout.record import EpisodeDriver, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
-from nacdrive.rollout.record_episode import record_episode
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,18 @@ def recording_rate(out: Path, config: Config) -> float:
 def cpu_rates(jobs: list[tuple[int, list[int]]], folder: Path, config: Config) -> tuple[float, float]:
     """Frames per processor second in one process: recording (driving, encoding, writing), and the bare loop."""
     expert = load_expert(config.expert)
-    world = make_carracing(repeat=expert.repeat, max_frames=config.max_frames)
+    driver = EpisodeDriver(RecordConfig(expert=config.expert, max_frames=config.max_frames))
     writer = RecordingWriter(folder, source="carracing", fps=12.5, expert=expert.name)
     spent = {"bare": 0.0, "recording": 0.0}
     ENV["bare"] = make_carracing(repeat=expert.repeat, max_frames=config.max_frames)
     frames = 0
-    record_episode(world, expert, jobs[0][0], source="carracing", driver=expert.name)
+    driver.record(jobs[0][0])
     for job in jobs:
         began = time.process_time()
         frames += bare(job)
         spent["bare"] += time.process_time() - began
         began = time.process_time()
-        writer.add(record_episode(world, expert, job[0], source="carracing", driver=expert.name))
+        writer.add(driver.record(job[0]))
         spent["recording"] += time.process_time() - began
     return frames / spent["recording"], frames / spent["bare"]
 

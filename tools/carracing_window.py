@@ -21,10 +21,10 @@ from carracing_card import agreement_on
 from nacdrive.common.statistics import summary
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.models import load_policy
+from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
 from nacdrive.rollout.results import ResultsFile
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import Watcher, round_path, teach
-from nacdrive.rollout.workers import Course, Job, drive_jobs
+from nacdrive.rollout.train_policy import round_path, train_policy
 
 FIRST_TRACK = POLICY_RECORDING.stop - 1000
 """Tracks to choose by: not recorded, not practised on, and not those of the final judgement."""
@@ -34,8 +34,8 @@ def judge(policy: Path, tracks: int, workers: int) -> dict[str, Any]:
     """Mean return over the tracks with its 95 % interval; rows are kept beside the policy."""
     rows = ResultsFile(policy.with_name(f"{policy.stem}-tracks.jsonl"))
     seeds = range(FIRST_TRACK, FIRST_TRACK + tracks)
-    jobs = [Job("policy", i, seed) for i, seed in enumerate(seeds) if seed not in rows.rows]
-    for _, row in drive_jobs(Course(policy, None), jobs, workers):
+    jobs = [EvalJob("policy", i, seed) for i, seed in enumerate(seeds) if seed not in rows.rows]
+    for _, row in drive_jobs(EvalSpec("carracing", policy), jobs, workers):
         rows.add(row)
     return summary([rows.rows[seed]["episode_return"] for seed in seeds])
 
@@ -66,7 +66,7 @@ def main() -> None:
                 epochs=options.epochs, dagger=options.dagger, dagger_episodes=8, dagger_epochs=options.epochs // 2,
                 expert=options.expert, workers=options.workers, resume=True,
             )  # fmt: skip
-            teach(config, Watcher())
+            train_policy(config)
             for round_ in sorted({0, options.dagger}):
                 path = round_path(out, round_)
                 meta, result = load_policy(path).meta, judge(path, options.tracks, options.workers)

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from nacdrive.cli.eval_udacity import with_interval
+from nacdrive.cli.eval import with_interval
 from nacdrive.common.files import read_json, write_text
 from nacdrive.common.paths import shipped
 from nacdrive.models import Policy, load_policy
@@ -72,7 +72,7 @@ ROWS = {
 def card(policy: Policy, file: Path, metrics: dict[str, Any]) -> str:
     """The text of the card."""
     meta, course = policy.meta, metrics["model"]
-    seeds = sorted({row["seed"] for row in metrics["drives"]})
+    seeds = sorted({row["seed"] for row in metrics["episodes"]})
     tracks = [metrics["tracks"][name] for name in ("lake", "mountain")]
     values: dict[str, Any] = {
         "file": file.name,

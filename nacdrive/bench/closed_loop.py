@@ -1,19 +1,18 @@
-"""A trained policy at the wheel of its simulator: what a table of errors cannot tell."""
+"""A trained policy drives its simulator: what a table of errors cannot tell."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.common.errors import UserError
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.models import load_policy
-from nacdrive.rollout.evaluate import Evaluation, evaluate
-from nacdrive.rollout.lake_evaluation import LakeCourse, evaluate_lake
-from nacdrive.rollout.workers import Course
+from nacdrive.rollout.evaluate import EvalSpec, evaluate
+from nacdrive.rollout.record_config import env_of_task
 
-LAKE_HZ = 50
-SPEED_MPH = 20.0
+EXPERTS = "experts"
+"""Folder beside the cells of a run, with what the expert drove: once for all of them."""
+KEPT = ("autonomy", "off_road_per_lap", "offset_mean_m", "offset_max_m", "jitter_per_s")
 
 
 def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:
@@ -24,14 +23,20 @@ def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[s
         built-in lake track: ``autonomy`` in percent, ``off_road_per_lap``, ``offset_mean_m`` and ``offset_max_m`` from
         the lane's middle, ``jitter_per_s`` of the steering.
     """
-    if task == "carracing":
-        course = Course(model, "ppo", device=device)
-        found = evaluate(Evaluation(course, POLICY_TEST.start, drives, films=False), out, workers=0)
-        share = found["expert_fraction"]
-        return {"return": found["return"]["mean"]} | ({"expert_fraction": share["value"]} if share else {})
-    repeat = max(1, round(load_policy(model).config.gap_s * LAKE_HZ))
-    lake = LakeCourse(model, laps=1.0, speed_mph=SPEED_MPH, repeat=repeat, disturbance=CameraNoise(), device=device)
-    found = evaluate_lake(lake, ("lake",), range(drives), out, workers=0, films=False)
-    numbers: dict[str, Any] = found["tracks"]["lake"]
-    kept = ("autonomy", "off_road_per_lap", "offset_mean_m", "offset_max_m", "jitter_per_s")
-    return {name: float(numbers[name]["mean"]) for name in kept}
+    env = env_of_task(task)
+    if env is None:
+        raise UserError(f"no environment is known for the task '{task}': its policies cannot be driven.")
+    if any(env.tracks):
+        # The policy decides at the pace of the recordings that it was trained on.
+        repeat = max(1, round(load_policy(model).config.gap_s * (env.frames_per_second or 1)))
+        options = {"laps": 1.0, "repeat": repeat}
+        spec = EvalSpec(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
+        found = evaluate(spec, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
+        numbers = found["tracks"][env.tracks[0]]
+        return {name: float(numbers[name]["mean"]) for name in KEPT}
+    renderer = {"renderer": "official"} if env.honours("renderer") else {}
+    spec = EvalSpec(env.name, model, expert=env.expert, options=renderer, device=device)
+    seeds = range(POLICY_TEST.start, POLICY_TEST.start + drives)
+    found = evaluate(spec, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
+    share = found["expert_fraction"]
+    return {"return": found["return"]["mean"]} | ({"expert_fraction": share["value"]} if share else {})

@@ -62,9 +62,9 @@ def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
     from nacdrive.cli import drive, record, train
     from nacdrive.common.files import result_folder
+    from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
     from nacdrive.rollout.record_config import RecordConfig
     from nacdrive.rollout.train_config import TrainConfig
-    from nacdrive.rollout.workers import Course, Job, drive_jobs
 
     began = time.perf_counter()
     out = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
@@ -83,7 +83,7 @@ def run(config: DemoConfig) -> int:
     heading(2, f"{config.model} learns from it and practises in {config.dagger} rounds")
     training = TrainConfig(
         model=config.model,
-        data=(recording.out,),
+        data=(recording.folder,),
         epochs=config.epochs,
         batch=BATCH,
         dagger=config.dagger,
@@ -112,8 +112,8 @@ def run(config: DemoConfig) -> int:
         expert=config.expert,
     )
     result = drive.drive(driving)[0]
-    course = Course(model, config.expert)
-    ((_, expert),) = drive_jobs(course, [Job("expert", 0, config.seed)], workers=0)
+    spec = EvalSpec(driving.env, model, expert=config.expert)
+    ((_, expert),) = drive_jobs(spec, [EvalJob("expert", 0, config.seed)], workers=0)
 
     print(
         f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "

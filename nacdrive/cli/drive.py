@@ -1,46 +1,85 @@
-"""``nacdrive drive``: a policy at the wheel, and a page to watch it."""
+"""``nacdrive drive``: a policy or a driver of your own at work, and a page to watch it."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 
 if TYPE_CHECKING:
+    from nacdrive.drivers.base import Driver
+    from nacdrive.drivers.human import HumanControl
+    from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.drivers.tick import Listener, Tick
+    from nacdrive.envs.base import DrivingEnv
     from nacdrive.rollout.metrics import EpisodeResult
     from nacdrive.rollout.recorder import EpisodeRecorder
+    from nacdrive.rollout.rollout import Probes
+    from nacdrive.web import LiveServer
+    from nacdrive.web.stream import DriveResult
 
-ENVIRONMENTS = ("carracing",)
+PORT = 4567
+"""Built into the Udacity simulator."""
+REALTIME_FPS = 50.0
+"""About what a simulator draws a second."""
+FILM_FPS = 25.0
+"""Of a film of a simulator in real time, whatever rate it has."""
+EPISODE_STEPS = 1500
+"""Half a minute in real time: a recorder keeps an episode in memory."""
+STATUS_EVERY_S = 0.2
+FIRST_VIEWER_S = 10.0
+"""So long a drive waits for somebody to open its page."""
+BETWEEN_TRACKS_S = 4.0
+"""So long what came of a track stands on the page before the next one begins."""
+REMEMBERED = 10_000
+"""Decisions that the summary's percentiles are taken over."""
+SLACK = 2.5
+"""A decision may take so many times as long as usual before the car is braked."""
+STARTED_OVER = "started over: the policy has forgotten the drive; the car stays, for only its simulator can move it"
 
 
 @dataclass(frozen=True)
 class DriveConfig:
     """Drive with a policy and watch it in a browser."""
 
-    env: str = "carracing"
-    """What is driven."""
-    sim: Literal["none", "udacity"] = "none"
-    """Drive a simulator that connects to us instead of --env: udacity, the real one or 'nacdrive sim udacity'."""
+    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
+    """What is driven: carracing, udacity-track (the built-in tracks), udacity (the simulator that connects to us: the
+    real one, or 'nacdrive sim udacity'), gym:ID, or my_module:make_env."""
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
-    episodes: int = 1
-    """How many episodes to drive."""
-    seed: int = POLICY_TEST.start
-    """Seed of the first track; the following episodes have the following seeds."""
+    driver: str | None = None
+    """Who drives instead of a policy: my_module:MyDriver, or geometric."""
+    episodes: int | None = None
+    """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a
+    simulator connects, else 1."""
+    seed: int | None = None
+    """Seed of the first track (4000000); the following episodes have the following seeds."""
+    track: str | None = None
+    """udacity-track: lake, mountain, or both in turn."""
+    laps: float | None = None
+    """udacity-track: laps of a drive (1)."""
+    max_frames: int | None = None
+    """Simulated frames (50 a second) after which an episode ends."""
     video: Path | None = None
     """Write an mp4 of the drive here."""
     headless: bool = False
     """No page, and as fast as possible."""
     fast: bool = False
     """As fast as possible instead of in real time."""
+    wait: bool = True
+    """Wait a few seconds for the page's first viewer before the drive begins."""
     allow_control: bool = False
     """Let the page pause, start over and take the wheel with the arrow keys; without it the page is read-only."""
     corrections: Path | None = None
@@ -50,49 +89,61 @@ class DriveConfig:
     host: str = "127.0.0.1"
     """Address to serve on; at another than this machine's own the page asks viewers for a token."""
     port: int | None = None
-    """Port of the page (8090); with --sim the port that the simulator connects to (4567). 0 takes a free one."""
+    """Port that the simulator connects to (4567); where none connects, another word for --page-port."""
     page_port: int | None = None
-    """Port of the page, with or without --sim (8090); 0 takes a free one."""
-    speed: float = 20.0
-    """With --sim: speed to keep, in miles per hour as the simulator shows it; slower in bends."""
+    """Port of the page (8090); 0 takes a free one."""
+    speed: float | None = None
+    """Speed to keep (20), in miles per hour as the Udacity simulator shows it; slower in bends."""
     pace: float | None = None
-    """With --sim: least seconds between two decisions; if not given as in training, or 0 without a memory."""
-    server: Literal["threads", "eventlet"] = "threads"
-    """With --sim: what serves the connections."""
-    limit_s: float = 0.3
-    """With --sim: seconds that the policy may take for a decision before an emergency stop; more for a slow one."""
+    """udacity: least seconds between two decisions; if not given as in training, or 0 without a memory."""
+    limit_s: float | None = None
+    """udacity: seconds without a decision after which the car is braked (0.3); a slow policy is driven slowly."""
+    server: Literal["threads", "eventlet"] | None = None
+    """udacity: what serves the connections (threads)."""
     seconds: float | None = None
-    """With --sim: end after so many seconds; without it Ctrl-C ends."""
+    """udacity: end after so many seconds; without it Ctrl-C ends."""
     hold: Literal["auto", "yes", "no"] = "auto"
-    """Keep the page up after the last episode until Ctrl-C; auto: where a person is at the terminal."""
-    expert: str = "ppo"
-    """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, or none."""
-    renderer: Literal["official", "fast"] = "official"
-    """Pixels of the simulator: the official ones, or the quicker grey ones."""
+    """Keep the page up until Ctrl-C: drive on, or with --episodes stand still after the last; auto: where a person is
+    at the terminal."""
+    expert: str | None = None
+    """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, my_module:MyDriver, or none.
+    If not given, the environment's own expert."""
+    renderer: Literal["official", "fast"] | None = None
+    """carracing: pixels of the simulator: the official ones, or the quicker grey ones."""
     neurons_every: int = 2
     """Decisions between two readings of the neurons for the page; 0 reads none."""
     saliency_every: int = 8
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
-    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
+    steering_noise: float | None = None
+    """Strength of disturbances of the wheel, 0 .. 2, where steering is continuous."""
+    noise: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
     """What is wrong with the policy's camera."""
 
     def __post_init__(self) -> None:
-        if self.env not in ENVIRONMENTS:
-            raise unknown_name("environment", self.env, ENVIRONMENTS)
-        if self.episodes < 1:
+        spec = env_spec(self.env)
+        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None}
+        spec.refuse(asked, "drive")
+        if self.episodes is not None and self.episodes < 1:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}: it must not be negative.")
-        if not 0 < self.speed <= 30:
-            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the simulator goes no faster.")
-        if self.pace is not None and not self.pace >= 0:
-            raise UserError(f"--pace is {self.pace:g}: give 0 (every picture) or a number of seconds.")
-        if not 0.05 <= self.limit_s <= 5:
-            raise UserError(f"--limit-s is {self.limit_s:g}: give 0.05 to 5 seconds.")
-        if self.seconds is not None and not self.seconds > 0:
-            raise UserError(f"--seconds is {self.seconds:g}: give a number above 0.")
+        if self.seed is not None and not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed is {self.seed}: it must lie in 0 .. {2**31 - 1}.")
+        for name, most in (("speed", 30), ("laps", 1000), ("limit_s", 60), ("seconds", 1e7)):
+            value = getattr(self, name)
+            if value is not None and not 0.01 <= value <= most:
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{flag} is {value:g}: give a number from 0.01 to {most:g}.")
+        if self.pace is not None and not 0 <= self.pace <= 10:
+            raise UserError(f"--pace is {self.pace:g}: give 0 (every picture) to 10 seconds.")
+        if self.steering_noise is not None and not 0 <= self.steering_noise <= 2:
+            raise UserError(f"--steering-noise is {self.steering_noise:g}: it must lie in 0 .. 2.")
+        if self.max_frames is not None and not 1 <= self.max_frames <= 10**7:
+            raise UserError(f"--max-frames is {self.max_frames}: give 1 to 10000000.")
+        for name in ("port", "page_port"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 65536:
+                raise UserError(f"--{name.replace('_', '-')} is {value}: give 0 (a free one) to 65535.")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
         for name in ("neurons_every", "saliency_every"):
@@ -101,121 +152,437 @@ class DriveConfig:
                 raise UserError(f"{flag} is {getattr(self, name)}: give 0 (never) or a number of decisions.")
 
     @property
+    def spec(self) -> EnvSpec:
+        """The environment."""
+        return env_spec(self.env)
+
+    @property
+    def first_seed(self) -> int:
+        """Seed of the first episode; a simulator that connects numbers its drives."""
+        return 0 if self.spec.realtime else POLICY_TEST.start if self.seed is None else self.seed
+
+    @property
     def page(self) -> int:
         """Port of the page."""
-        given = self.page_port if self.page_port is not None or self.sim != "none" else self.port
+        given = self.page_port if self.page_port is not None or self.spec.realtime else self.port
         return 8090 if given is None else given
 
 
+OPTIONS = (
+    "episodes", "seed", "track", "laps", "max_frames", "speed", "pace", "limit_s", "server", "seconds", "expert",
+    "renderer", "steering_noise",
+)  # fmt: skip
+"""Options that not every environment honours."""
 CONFIG = DriveConfig
 
 
 def run(config: DriveConfig) -> int:
     """Drive, show, film, and say what came of it."""
-    if config.sim != "none":
-        from nacdrive.cli.drive_simulator import drive_simulator
-
-        return drive_simulator(config)
-    return 1 if any(result.failure for result in drive(config)) else 0
+    results = drive(config)
+    return 0 if config.spec.realtime else int(any(result.failure for result in results))
 
 
 def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
     import torch
 
-    from nacdrive.cli.page import open_page
-    from nacdrive.common.paths import find_model
-    from nacdrive.drivers import load_expert
     from nacdrive.drivers.human import HumanControl
-    from nacdrive.drivers.tick import Listener
-    from nacdrive.envs.camera_noise import Camera
-    from nacdrive.envs.carracing.env import ACTIONS, make_carracing
-    from nacdrive.envs.carracing.lazy import FPS
-    from nacdrive.models import load_policy
-    from nacdrive.rollout.old_loop import drive_episode
-    from nacdrive.viz.video import video
 
     torch.set_num_threads(1)
-    policy = load_policy(find_model(config.model, config.env), device=config.device, expect_task=config.env)
-    expert = None if config.expert == "none" else load_expert(config.expert)
-    if expert is not None and expert.repeat != policy.repeat:
-        print(
-            f"the expert decides every {expert.repeat} frames, {policy.name} every {policy.repeat}: it stays at home."
-        )
-        expert = None
-    results = []
-    watched = not config.headless
-    look = None
-    if watched and config.saliency_every:
-        from nacdrive.viz.saliency import GradCam
-
-        look = GradCam(policy)
-    control = HumanControl() if config.allow_control else None
-    fps = FPS / policy.repeat
+    spec = config.spec
+    driver, policy = driver_of(config)
+    expert = expert_of(config, policy)
+    control = None
+    if config.allow_control:
+        control = HumanControl(started_over=STARTED_OVER) if spec.realtime else HumanControl()
     with ExitStack() as watching:
-        listeners: list[Listener] = []
         page = None
-        if watched:
-            what = {"circuit": policy.circuit(), "choices": ACTIONS, "control": control}
-            page = open_page(watching, config.host, config.page, f"{policy.name} on CarRacing", **what)
-            listeners.append(page.publish)
-        with ExitStack() as driving:
-            world = make_carracing(renderer=config.renderer, repeat=policy.repeat)
-            driving.callback(world.close)
-            listeners += recorders(config, driving, policy.name, expert.name if expert is not None else None, fps)
-            if config.video is not None:
-                listeners.append(driving.enter_context(video(config.video, policy.name, fps)))
-            for episode in range(config.episodes):
-                result = drive_episode(
-                    world,
-                    policy,
-                    config.seed + episode,
-                    episode=episode,
-                    listeners=listeners,
-                    expert=expert.new_episode if expert is not None else None,
-                    camera=Camera(config.disturbance) if config.disturbance.active else None,
-                    realtime=watched and not config.fast,
-                    neurons_every=config.neurons_every if watched else 0,
-                    saliency=look,
-                    saliency_every=max(config.saliency_every, 1),
-                    watched=lambda: page is not None and page.viewers > 0,
-                    control=control,
-                )
-                print(sentence(result), flush=True)
-                results.append(result)
-        if config.video is not None:
+        if not config.headless:
+            from nacdrive.cli.page import network_view, open_page
+
+            what = network_view(policy.policy) if policy is not None else {}
+            title = f"{driver.name} on {spec.title}"
+            names = action_names(config, policy)
+            page = open_page(watching, config.host, config.page, title, choices=names, control=control, **what)
+            if config.wait and not config.fast and not spec.realtime:
+                page.wait_for_viewer(FIRST_VIEWER_S)
+        driving = drive_realtime if spec.realtime else drive_episodes
+        results = driving(config, driver, policy, expert, control, page)
+        if config.video is not None and results:
             print(f"video: {config.video}", flush=True)
-        if watched and config.hold != "no" and (config.hold == "yes" or sys.stdin.isatty()):
+        if page is not None and config.episodes is not None and not spec.realtime and stays_up(config.hold):
             hold()
     return results
 
 
+def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
+    """Who drives, and the policy in it where it is one; noise of the wheel and a speed are held around it.
+
+    Raises:
+        UserError: if there is no such policy or driver, or it does not fit the environment.
+    """
+    from nacdrive.common.paths import find_model
+    from nacdrive.drivers import load_driver
+    from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.models import load_policy
+
+    spec = config.spec
+    if config.driver is not None:
+        return load_driver(config.driver), None
+    policy = load_policy(find_model(config.model, spec.task), device=config.device, expect_task=spec.task)
+    pace_s = policy.config.gap_s * (policy.config.window > 1) if config.pace is None else config.pace
+    own = PolicyDriver(policy, pace_s if spec.realtime else 0.0)
+    return own, own
+
+
+def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: HumanControl | None) -> Driver:
+    """``driver`` with all that stands around it: speed, noise of the wheel, safety stop, people."""
+    import numpy as np
+
+    from nacdrive.drivers.human import HumanOverride
+    from nacdrive.drivers.safety_stop import SafetyStop
+    from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+    from nacdrive.drivers.steering_noise import SteeringNoise
+    from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
+
+    speed_mph = config.spec.speed_mph if config.speed is None else config.speed
+    if speed_mph is not None and config.driver is None:
+        driver = SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
+    if config.steering_noise:
+        driver = SteeringNoise(driver, config.steering_noise, env.step_s, np.random.default_rng(config.first_seed))
+    driver = SafetyStop(driver)
+    return HumanOverride(driver, control) if control is not None else driver
+
+
+def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None:
+    """Who rides along; None where nobody does, or where the expert decides at another rate."""
+    from nacdrive.drivers import load_expert
+
+    name = config.expert if config.expert is not None else config.spec.expert
+    if name in (None, "none"):
+        return None
+    expert: Driver = load_expert(str(name))
+    repeat = getattr(expert, "repeat", None)
+    if policy is not None and repeat is not None and repeat != policy.policy.repeat:
+        print(
+            f"the expert decides every {repeat} frames, {policy.name} every {policy.policy.repeat}: "
+            "it does not ride along."
+        )
+        return None
+    return expert
+
+
+def action_names(config: DriveConfig, policy: PolicyDriver | None) -> tuple[str, ...]:
+    """Names of the discrete actions, for the page; () where control is continuous."""
+    if config.spec.realtime:
+        return ()
+    env = make_env(config, policy, config.first_seed)
+    try:
+        return env.actions
+    finally:
+        env.close()
+
+
+def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
+    """The environment of the episode of ``seed``, seen through a disturbed camera where one is asked for."""
+    from nacdrive.envs.camera_noise import NoisyCamera
+
+    spec = config.spec
+    options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
+    if spec.honours("track"):
+        options["track"] = spec.track_of(config.track, seed)
+    if spec.honours("laps"):
+        options |= {"laps": 1.0 if config.laps is None else config.laps, "recover": True}
+    if policy is not None and spec.frames_per_second is not None:
+        options["repeat"] = policy.policy.repeat
+    env = spec.make(options)
+    return NoisyCamera(env, config.noise) if config.noise.active else env
+
+
+def drive_episodes(
+    config: DriveConfig,
+    driver: Driver,
+    policy: PolicyDriver | None,
+    expert: Driver | None,
+    control: HumanControl | None,
+    page: LiveServer | None,
+) -> list[EpisodeResult]:
+    """Drive one seed after the other in an environment that waits for decisions."""
+    from nacdrive.rollout.metrics import EpisodeMetrics
+    from nacdrive.rollout.rollout import rollout
+    from nacdrive.viz.video import video
+
+    results = []
+    probes = probes_of(config, policy, page)
+    with ExitStack() as stack:
+        listeners: list[Listener] = [page.publish] if page is not None else []
+        endless = config.episodes is None and page is not None and stays_up(config.hold)
+        for episode in count() if endless else range(config.episodes or 1):
+            seed = config.first_seed + episode
+            env = make_env(config, policy, seed)
+            try:
+                if episode == 0:
+                    fps = 1 / env.step_s
+                    listeners += recorders(config, stack, driver.name, expert.name if expert else None, fps)
+                    if config.video is not None:
+                        listeners.append(stack.enter_context(video(config.video, driver.name, fps)))
+                metrics = EpisodeMetrics()
+                whole = wrapped(config, driver, env, control)
+                realtime = page is not None and not config.fast
+                options: dict[str, Any] = {"expert": expert, "probes": probes, "realtime": realtime}
+                for tick in rollout(env, whole, seed, episode=episode, **options):
+                    metrics.add(tick)
+                    for listener in listeners:
+                        listener(tick)
+                result = metrics.result()
+                print(sentence(result, env.metrics()), flush=True)
+                results.append(result)
+                if page is not None:
+                    following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
+                    page.result(end_card(result, tick.events[-1], following))
+            except KeyboardInterrupt:
+                if not endless:
+                    raise
+                print()
+                break
+            finally:
+                env.close()
+            if endless and not pause(BETWEEN_TRACKS_S):
+                break
+    return results
+
+
+def pause(seconds: float) -> bool:
+    """Wait; False if Ctrl-C came meanwhile."""
+    import time
+
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        print()
+        return False
+    return True
+
+
+def end_card(result: EpisodeResult, ending: str, following: str) -> DriveResult:
+    """What the page says of an episode that is over."""
+    from nacdrive.web.stream import DriveResult
+
+    return DriveResult(
+        track=result.seed,
+        ending=ending,
+        time_s=result.simulated_s,
+        episode_return=result.episode_return,
+        progress=result.tiles_visited,
+        expert_agreement=result.expert_agreement,
+        following=following,
+    )
+
+
+def drive_realtime(
+    config: DriveConfig,
+    driver: Driver,
+    policy: PolicyDriver | None,
+    expert: Driver | None,
+    control: HumanControl | None,
+    page: LiveServer | None,
+) -> list[EpisodeResult]:
+    """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``."""
+    from nacdrive.envs.camera_noise import NoisyCamera
+    from nacdrive.envs.udacity.env import LIMIT_S, DriveInterruptedError
+    from nacdrive.rollout.background import BackgroundListener
+    from nacdrive.rollout.metrics import EpisodeMetrics
+    from nacdrive.rollout.rollout import rollout
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    results: list[EpisodeResult] = []
+    summed = EpisodeMetrics()
+    decided_ms: deque[float] = deque(maxlen=REMEMBERED)
+    with ExitStack() as stack:
+        listeners: list[Listener] = [page.publish] if page is not None else []
+        listeners += realtime_recorders(config, stack, driver.name, policy.pace_s if policy is not None else 0.0)
+        # What is still to be told is told after the car has been braked.
+        probes = probes_of(config, policy, page)
+        background = stack.enter_context(BackgroundListener(listeners, probes, say))
+        decision_s = warm_up(policy) if policy is not None else 0.0
+        limit_s = config.limit_s
+        if limit_s is None and decision_s > LIMIT_S / SLACK:
+            limit_s = SLACK * decision_s
+            say(
+                f"a decision takes {decision_s:.2f} s here: the car is driven slowly, and braked after {limit_s:.1f} s "
+                "without one."
+            )
+        env: Any = config.spec.make(
+            {
+                "host": config.host,
+                "port": PORT if config.port is None else config.port,
+                "engine": config.server,
+                "limit_s": limit_s,
+                "on_event": say,
+            }
+        )
+        stack.callback(env.close)
+        say(f"{env.status}; Ctrl-C ends.")
+        stack.enter_context(status_line(env, page, config.seconds))
+        seen = NoisyCamera(env, config.noise) if config.noise.active else env
+        whole = wrapped(config, driver, env, control)
+        commands = drives = stops = 0
+        try:
+            for episode in range(config.episodes) if config.episodes is not None else count():
+                for tick in rollout(seen, whole, episode, episode=episode, expert=expert):
+                    background(tick)
+                    summed.add(tick)
+                    commands += 1
+                    drives += tick.step == 0
+                    if not tick.held:
+                        decided_ms.append(tick.decision_ms)
+                    for event in said_by_driver(tick):
+                        stops += event.startswith("safety stop")
+                        say(f"{event[0].upper()}{event[1:]}.")
+                results.append(summed.result())
+        except DriveInterruptedError:
+            pass
+        except KeyboardInterrupt:
+            print()
+    say(summary(commands, drives, stops + env.safety_stops, decided_ms, background.lost))
+    if background.failures:
+        raise UserError(f"part of the drive is neither kept nor shown: {background.failures[0]}")
+    return results
+
+
+def said_by_driver(tick: Tick) -> list[str]:
+    """Events that the environment has not said on the terminal itself."""
+    known = {"started", tick.next_info.get("ended"), *tick.next_info.get("events", ())}
+    return [event for event in tick.events if event not in known]
+
+
+def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer | None) -> Probes | None:
+    """What the page shows of a policy's inside; nothing without a page or a policy."""
+    if page is None or policy is None:
+        return None
+    from nacdrive.rollout.rollout import Probes
+    from nacdrive.viz.saliency import GradCam
+
+    cam = GradCam(policy.policy) if config.saliency_every else None
+    return Probes(
+        neurons=policy.neurons,
+        neurons_every=config.neurons_every,
+        saliency=None if cam is None else lambda frame: policy.look(cam, frame),
+        saliency_every=max(config.saliency_every, 1),
+        watched=lambda: page.viewers > 0,
+    )
+
+
+def warm_up(policy: PolicyDriver) -> float:
+    """Decide on a few empty pictures, so that the first real one is not kept waiting; seconds that a decision takes.
+
+    Raises:
+        UserError: if the policy does not take the simulator's pictures.
+    """
+    import time
+
+    import numpy as np
+
+    from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH
+
+    took_s = []
+    try:
+        for k in range(4):
+            began = time.perf_counter()
+            policy.policy.step(np.zeros((HEIGHT, WIDTH, 3), np.uint8), 0.02 * k, 0.0)
+            took_s.append(time.perf_counter() - began)
+    except ValueError as error:
+        raise UserError(f"this policy cannot drive the simulator ({error}): give another --model.") from error
+    policy.policy.reset()
+    return min(took_s)
+
+
+@contextmanager
+def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Iterator[None]:
+    """Keep the page's status up to date meanwhile, and end the drive when the time is up."""
+    import time
+    from threading import Event, Thread
+
+    ended = Event()
+    began = time.monotonic()
+
+    def watch() -> None:
+        while not ended.wait(STATUS_EVERY_S):
+            if page is not None:
+                page.status(env.status)
+            if seconds is not None and time.monotonic() - began > seconds:
+                env.interrupt()
+                return
+
+    thread = Thread(target=watch, name="nacdrive-status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def recorders(
-    config: DriveConfig, stack: ExitStack, policy: str, expert: str | None, fps: float
+    config: DriveConfig, stack: ExitStack, driver: str, expert: str | None, fps: float, pace_s: float = 0.0
 ) -> list[EpisodeRecorder]:
-    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is."""
+    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is.
+
+    ``pace_s``: seconds between two decisions of the policy, where frames come at another rate than those.
+    """
     from nacdrive.rollout.recorder import corrections, drives
 
+    spec = config.spec
     found = []
     if config.allow_control:
-        folder = config.corrections or Path("recordings") / f"corrections-{policy}"
-        found.append(("corrections", corrections(folder, source=config.env, fps=fps)))
+        folder = config.corrections or Path("recordings") / f"corrections-{driver}"
+        # At the policy's pace: it is to learn from what it would have seen.
+        rate = 1 / pace_s if pace_s else fps
+        found.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
-        whole = drives(config.record, source=config.env, fps=fps, driver=policy, teacher=expert)
+        whole = drives(
+            config.record, source=spec.source, fps=fps, driver=driver, teacher=expert, image=spec.image_format
+        )
         found.append(("drives", whole))
-    for what, keeper in found:
-        stack.push(lambda *_, what=what, keeper=keeper: print(kept(what, keeper, config.seed), end="", flush=True))
-        stack.enter_context(keeper)
-    return [keeper for _, keeper in found]
+    seed = None if spec.realtime else config.first_seed
+    for what, recorder in found:
+        stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
+        stack.enter_context(recorder)
+    return [recorder for _, recorder in found]
 
 
-def kept(what: str, keeper: EpisodeRecorder, seed: int | None = None) -> str:
+def realtime_recorders(config: DriveConfig, stack: ExitStack, driver: str, pace_s: float) -> list[Listener]:
+    """The same, and a film, of a simulator that sends as many pictures as it likes."""
+    from nacdrive.rollout.background import at_rate, split_drives
+    from nacdrive.viz.video import video
+
+    found: list[Listener] = []
+    if config.video is not None:
+        found.append(at_rate(stack.enter_context(video(config.video, driver, FILM_FPS)), FILM_FPS))
+    for recorder in recorders(config, stack, driver, None, REALTIME_FPS, pace_s):
+        paced = config.allow_control and recorder.folder != config.record
+        found.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
+    return found
+
+
+def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
     """What is in a recording now; nothing where nothing was added. ``seed``: the first track, where tracks have one."""
-    if not keeper.kept:
+    if not recorder.kept:
         return ""
     # Who learns from the tracks of the test is not tested on them any more.
-    test = f" (track {seed} is for judging policies: drive with --seed {POLICY_RECORDING.start} for ones to learn from)"
-    return f"{keeper.kept} {what} added to {keeper.folder}{test if seed is not None and seed in POLICY_TEST else ''}\n"
+    test = (
+        f" (track {seed} is for judging policies: drive with --seed {POLICY_RECORDING.start} for ones to learn from)"
+        if seed is not None and seed in POLICY_TEST
+        else ""
+    )
+    return f"{recorder.kept} {what} added to {recorder.folder}{test}\n"
+
+
+def stays_up(hold: str) -> bool:
+    """Whether the page stays up after the drive."""
+    return hold == "yes" or (hold == "auto" and sys.stdin is not None and sys.stdin.isatty())
 
 
 def hold() -> None:
@@ -229,14 +596,29 @@ def hold() -> None:
         print()
 
 
-def sentence(result: EpisodeResult) -> str:
+def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
     """One line about an episode."""
     agreed = "" if result.expert_agreement is None else f", as the expert in {result.expert_agreement:.0%} of decisions"
+    what = f"{result.tiles_visited:.1%} of the {'tiles' if 'tiles_visited' in metrics else 'lap'}"
+    more = f", {metrics['offset_mean_m']:.2f} m from the middle on average" if "offset_mean_m" in metrics else ""
     line = (
-        f"track {result.seed}: return {result.episode_return:.1f}, {result.tiles_visited:.1%} of the tiles in "
-        f"{result.simulated_s:.1f} s{agreed}, decided in {result.decision_ms_median:.1f} ms "
-        f"(slowest 1 %: {result.decision_ms_p99:.1f})"
+        f"track {result.seed}: return {result.episode_return:.1f}, {what} in {result.simulated_s:.1f} s{agreed}{more}, "
+        f"decided in {result.decision_ms_median:.1f} ms (slowest 1 %: {result.decision_ms_p99:.1f})"
     )
     if result.failure:
         line += f"\nsafety stop on track {result.seed}: {result.failure}"
     return line
+
+
+def summary(commands: int, drives: int, stops: int, decided_ms: Collection[float], lost: int) -> str:
+    """One sentence about all drives of a simulator in real time."""
+    import numpy as np
+
+    if not decided_ms:
+        return "no simulator came"
+    median, p99 = np.percentile(list(decided_ms), [50, 99])
+    missing = f", {lost} of them neither shown nor kept: this machine is too slow" if lost else ""
+    return (
+        f"{commands} commands in {drives} drives, decided in {median:.1f} ms (slowest 1 %: {p99:.1f}), "
+        f"{stops} safety stops{missing}"
+    )

@@ -1,7 +1,8 @@
-"""``nacdrive eval``: many unseen tracks, numbers with intervals, a report, three videos."""
+"""``nacdrive eval``: many unseen tracks, numbers with intervals, a report, videos."""
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,15 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.rollout.record_config import (
+    LARGEST_COUNT,
+    LARGEST_SEED,
+    check_expert,
+    check_workers_and_seed,
+    drivable,
+    env_options,
+)
 
 if TYPE_CHECKING:
+    from nacdrive.rollout.evaluate import EvalJob, EvalSpec
     from nacdrive.rollout.results import Row
-    from nacdrive.rollout.workers import Job
 
-ENVIRONMENTS = ("carracing", "udacity")
+NOBODY = "none"
+FASTEST_MPH = 30
+"""The simulator's own car goes no faster."""
+USUAL = {"renderer": "official", "laps": 3.0}
+"""Of the options that only some environments have, where not given."""
 
 
 @dataclass(frozen=True)
@@ -25,39 +39,47 @@ class EvalConfig:
     """Drive many unseen tracks: metrics, report, videos."""
 
     env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
-    """What is driven: carracing, or the built-in tracks of udacity."""
+    """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
+    gym:ID, or module:make_env for an environment of your own."""
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
+    driver: str | None = None
+    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric."""
     episodes: int = 20
-    """Number of tracks; of udacity, skies under which each of its tracks is driven."""
+    """Number of tracks; of udacity-track, skies under which each of its tracks is driven."""
     seed: int = POLICY_TEST.start
     """Seed of the first track; the others have the following seeds. No training touches the default ones."""
     out: Path | None = None
     """Folder of the result; runs/eval-MODEL if not given, with the disturbance in its name."""
     workers: int = 0
     """Processes that drive; 0 means one per core."""
-    expert: str = "ppo"
-    """Whose returns on the same tracks are the measure: ppo, geometric, an exported PPO policy, or none."""
-    renderer: Literal["official", "fast"] = "official"
-    """Pixels of the simulator: the official ones, or the quicker grey ones."""
+    ray: str | None = None
+    """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
+    expert: str | None = None
+    """Who drives the same tracks and rides along: ppo, geometric, an exported PPO policy, module:MyExpert, or none.
+    If not given, the environment's usual one."""
+    renderer: Literal["official", "fast"] | None = None
+    """carracing: pixels of the simulator, the official ones (as if not given) or the quicker grey ones."""
+    max_frames: int | None = None
+    """Simulated frames after which an episode ends; the environment's own limit if not given."""
     watch: bool = False
     """Drive in this process alone and show it on the live page."""
     host: str = "127.0.0.1"
     """Address of that page."""
-    port: int = 8090
+    page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
     """Port of that page; 0 takes a free one."""
     videos: bool = True
-    """Film the worst, the median and the best drive; of udacity, the worst on each track."""
-    track: Literal["both", "lake", "mountain"] = "both"
-    """Track of udacity."""
-    laps: float = 3
-    """udacity: laps of a drive."""
-    speed: float = 20.0
-    """udacity: speed to keep, in miles per hour; slower in bends."""
-    repeat: int = 4
-    """udacity: steps of 0.02 s between two frames."""
+    """Film the worst, the median and the best drive of each track."""
+    track: str | None = None
+    """udacity-track: lake, mountain, or both as if not given."""
+    laps: float | None = None
+    """udacity-track: laps of a drive; 3 if not given."""
+    speed: float | None = None
+    """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
+    repeat: int | None = None
+    """udacity-track: steps of 0.02 s between two frames; 4 if not given."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
-    """udacity: logs or recordings on which the steering is compared too."""
+    """udacity-track: logs or recordings on which the steering is compared too."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
     disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
@@ -68,20 +90,35 @@ class EvalConfig:
     """Delete the result in --out first."""
 
     def __post_init__(self) -> None:
-        if self.env not in ENVIRONMENTS:
-            raise unknown_name("environment", self.env, ENVIRONMENTS)
-        if self.episodes < 1:
-            raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}: it must not be negative.")
-        if self.workers < 0:
-            raise UserError(f"--workers is {self.workers}: give 0 (one per core) or more.")
-        if self.laps <= 0 or self.repeat < 1:
-            raise UserError("--laps must be above 0, and --repeat at least 1.")
-        if not 0 < self.speed <= 30:
+        spec = drivable(self.env)
+        object.__setattr__(self, "env", spec.name)
+        names = ("renderer", "max_frames", "track", "laps", "speed", "repeat")
+        spec.refuse({**{name: getattr(self, name) for name in names}, "data": self.data or None}, "eval")
+        spec.tracks_of(self.track)
+        if not 1 <= self.episodes <= LARGEST_SEED:
+            raise UserError(f"--episodes is {self.episodes}: it must be at least 1, and at most {LARGEST_SEED}.")
+        check_workers_and_seed(self.workers, self.seed)
+        if self.laps is not None and not 0 < self.laps <= LARGEST_COUNT:
+            raise UserError(f"--laps is {self.laps:g}: it must be above 0, and at most 10^9.")
+        for name in ("repeat", "max_frames"):
+            if (value := getattr(self, name)) is not None and not 1 <= value <= LARGEST_COUNT:
+                flag = name.replace("_", "-")
+                raise UserError(f"--{flag} is {value}: it must be at least 1, and at most 10^9.")
+        if self.speed is not None and not 0 < self.speed <= FASTEST_MPH:
             raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the car goes no faster.")
-        if self.data and self.env != "udacity":
-            raise UserError("--data goes with --sim udacity.")
+        if self.expert != NOBODY:
+            check_expert(spec, self.expert, also=(NOBODY,))
+        if self.driver is not None and ":" not in self.driver:
+            check_expert(spec, self.driver)
+        if self.driver is not None and self.data:
+            raise UserError("--data compares the steering of a policy: leave --driver out.")
+        if self.watch and self.ray is not None:
+            raise UserError("--watch drives in this process: leave --ray out.")
+
+    @property
+    def env_spec(self) -> EnvSpec:
+        """What there is to know of the environment."""
+        return env_spec(self.env)
 
     @property
     def folder(self) -> Path:
@@ -92,8 +129,31 @@ class EvalConfig:
         parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
-        sim = ["udacity"] if self.env == "udacity" else []
-        return Path("runs") / "-".join(["eval", *sim, Path(self.model).stem, *named])
+        # Policies of the same name drive several environments.
+        env = [] if self.env == EvalConfig.env else [self.env_spec.source]
+        who = Path(self.model).stem if self.driver is None else self.driver
+        name = "-".join(["eval", *env, who, *named])
+        return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+    def spec(self, model: Path | None) -> EvalSpec:
+        """What is driven, with the policy in the file ``model``."""
+        from nacdrive.rollout.evaluate import EvalSpec
+
+        env = self.env_spec
+        given = {name: getattr(self, name) for name in ("renderer", "max_frames", "laps", "repeat")}
+        usual: dict[str, Any] = {name: value for name, value in USUAL.items() if env.honours(name)}
+        usual |= {"repeat": env.repeat} if env.honours("repeat") else {}
+        expert = env.expert if self.expert is None else self.expert
+        return EvalSpec(
+            env=self.env,
+            model=model,
+            driver=self.driver,
+            expert=None if expert in (NOBODY, self.driver) else expert,
+            options=usual | env_options(env, given),
+            noise=self.disturbance,
+            speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
+            device=self.device,
+        )
 
 
 CONFIG = EvalConfig
@@ -101,56 +161,60 @@ CONFIG = EvalConfig
 
 def run(config: EvalConfig) -> None:
     """Evaluate and say how it went."""
-    if config.env == "udacity":
-        from nacdrive.cli.eval_udacity import evaluate_udacity
-
-        evaluate_udacity(config)
-    else:
-        evaluate(config)
+    evaluate(config)
 
 
 def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.cli.page import open_page
-    from nacdrive.common.files import result_folder
+    from nacdrive.common.files import result_folder, write_json
+    from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import usable_cores
-    from nacdrive.drivers import load_expert
-    from nacdrive.envs.carracing.env import ACTIONS
-    from nacdrive.models import load_policy
     from nacdrive.rollout import evaluate as evaluation
-    from nacdrive.rollout.workers import Course
+    from nacdrive.rollout.environment import action_names
+    from nacdrive.rollout.offline_eval import errors_on
 
-    model = find_model(config.model, config.env)
+    env = config.env_spec
+    spec = config.spec(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
-    policy = load_policy(model, device=config.device, expect_task=config.env)
-    expert = None if config.expert == "none" else config.expert
-    if expert is not None:
-        load_expert(expert)
-    course = Course(model, expert, config.device, config.renderer, config.disturbance, config.env)
+    check_ray(config.ray)
+    worker = evaluation.RolloutWorker(spec)
+    subject = worker.subject
+    _ = worker.expert
+    offline = errors_on(worker.policy, config.data) if config.data else None
+    tracks = env.tracks_of(config.track)
+    seeds = range(config.seed, config.seed + config.episodes)
     with ExitStack() as stack:
         listeners = []
         if config.watch:
-            what = {"circuit": policy.circuit(), "choices": ACTIONS}
-            page = open_page(stack, config.host, config.port, f"{policy.name} on CarRacing", **what)
-            listeners.append(page.publish)
+            what: dict[str, Any] = {"choices": action_names(env, spec.options)}
+            what |= {"circuit": worker.policy.circuit()} if spec.model is not None else {}
+            title = f"{subject.name} on {env.title}"
+            listeners.append(open_page(stack, config.host, config.page_port, title, **what).publish)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-        show = stack.enter_context(Show(config.episodes, expert is not None))
         metrics = evaluation.evaluate(
-            evaluation.Evaluation(course, config.seed, config.episodes, films=config.videos),
+            spec,
+            seeds,
             out,
+            tracks=tracks,
+            films=config.videos,
             workers=0 if config.watch else config.workers or usable_cores(),
             listeners=listeners,
-            progress=show,
+            progress=stack.enter_context(Show(len(tracks) * len(seeds), spec.expert is not None)),
             config=config,
+            ray=config.ray,
         )
-    print(sentence(metrics))
+    if offline is not None:
+        metrics["offline"] = offline
+        write_json(out / "metrics.json", metrics)
+    print(in_words(metrics, spec.options.get("laps", math.nan)))
     print(f"report: {out / 'report.html'}")
     return metrics
 
 
 class Show:
-    """Progress on the terminal: how many tracks are driven, by whom, and the mean return so far."""
+    """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far."""
 
     def __init__(self, episodes: int, with_expert: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -175,10 +239,10 @@ class Show:
         """Leave the last state on the screen."""
         self._progress.stop()
 
-    def __call__(self, job: Job, row: Row) -> None:
+    def __call__(self, job: EvalJob, row: Row) -> None:
         """One more episode is driven, or driven again for a video."""
         if job.film is not None:
-            self._progress.console.print(f"filmed track {job.seed}: {job.film}")
+            self._progress.console.print(f"filmed track {f'{job.track} '.lstrip()}{job.seed}: {job.film}")
             return
         returns = self._returns[job.who]
         returns.append(row["episode_return"])
@@ -186,8 +250,23 @@ class Show:
         self._progress.update(self._tasks[job.who], advance=1, mean=mean)
 
 
-def sentence(metrics: dict[str, Any]) -> str:
-    """The result in a few lines."""
+def in_words(metrics: dict[str, Any], laps: float) -> str:
+    """The result in a few lines; ``laps`` is how many each drive was to have."""
+    lines = on_tracks(metrics, laps) if "tracks" in metrics else returns(metrics)
+    if metrics["safety_stops"]:
+        reasons = sorted({row["failure"] for row in metrics["episodes"] if row["failure"]})
+        lines.append(f"safety stops: {metrics['safety_stops']} ({'; '.join(reasons)})")
+    if (offline := metrics.get("offline")) is not None:
+        lines.append(
+            f"on {offline['frames']} recorded frames: MSE {offline['mse']['mean']:.4f}, "
+            f"MAE {offline['mae']['mean']:.4f} "
+            f"(predicting zero: {offline['zero_mse']['mean']:.4f}, {offline['zero_mae']['mean']:.4f})"
+        )
+    return "\n".join(lines)
+
+
+def returns(metrics: dict[str, Any]) -> list[str]:
+    """Returns of the policy and of the expert."""
     own, expert, share = metrics["return"], metrics["expert_return"], metrics["expert_fraction"]
     lines = [
         f"return {described(own)} over {len(metrics['episodes'])} tracks (min {own['min']:.0f}, max {own['max']:.0f})"
@@ -198,10 +277,29 @@ def sentence(metrics: dict[str, Any]) -> str:
         interval = share["interval95"]
         sure = f" (95 %: {interval[0]:.1%} to {interval[1]:.1%})" if interval else ""
         lines.append(f"that is {share['value']:.1%} of the expert's return{sure}")
-    if metrics["safety_stops"]:
-        reasons = sorted({row["failure"] for row in metrics["episodes"] if row["failure"]})
-        lines.append(f"safety stops: {metrics['safety_stops']} ({'; '.join(reasons)})")
-    return "\n".join(lines)
+    return lines
+
+
+def on_tracks(metrics: dict[str, Any], laps: float) -> list[str]:
+    """How well the policy kept to each track, and the expert beside it."""
+    lines = []
+    for track, n in metrics["tracks"].items():
+        low, high = n["flawless"]["interval95"]
+        lines += [
+            f"{track}: {n['flawless']['count']} of {n['drives']} drives of {laps:g} laps never left the road "
+            f"(95 %: {low:.0%} to {high:.0%}); {n['interventions']} interventions in {n['laps']:.1f} laps",
+            f"  autonomy {with_interval(n['autonomy'], 1)} %, off the road {with_interval(n['off_road_per_lap'], 2)} "
+            f"times a lap, {n['clean_laps']} clean laps",
+            f"  from the middle {with_interval(n['offset_mean_m'], 2)} m on average, "
+            f"{with_interval(n['offset_max_m'], 2)} m at most; steering moves {with_interval(n['jitter_per_s'], 2)} a "
+            f"second; {with_interval(n['speed_mps'], 1)} m/s",
+        ]
+        if (expert := metrics.get("expert_tracks", {}).get(track)) is not None:
+            lines.append(
+                f"  the expert: autonomy {with_interval(expert['autonomy'], 1)} %, from the middle "
+                f"{with_interval(expert['offset_mean_m'], 2)} m on average, {with_interval(expert['speed_mps'], 1)} m/s"
+            )
+    return lines
 
 
 def described(numbers: dict[str, Any]) -> str:
@@ -210,3 +308,11 @@ def described(numbers: dict[str, Any]) -> str:
         return f"{numbers['mean']:.1f}"
     low, high = numbers["interval95"]
     return f"{numbers['mean']:.1f} +- {numbers['std']:.1f} (95 %: {low:.1f} to {high:.1f})"
+
+
+def with_interval(numbers: dict[str, Any], digits: int) -> str:
+    """A mean and its interval."""
+    if numbers["interval95"] is None:
+        return f"{numbers['mean']:.{digits}f}"
+    low, high = numbers["interval95"]
+    return f"{numbers['mean']:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

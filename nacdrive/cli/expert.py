@@ -7,38 +7,52 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from nacdrive.common.errors import UserError
 from nacdrive.rl.config import ExpertTrainConfig
+from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
 if TYPE_CHECKING:
     from nacdrive.rl.train import Progress
-    from nacdrive.rollout.laps import Lap
+    from nacdrive.rollout.results import Row
 
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Drive unseen tracks of the official environment: mean, interval, worst seeds, videos."""
+    """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos."""
 
     expert: str = "ppo"
-    """Name (ppo, geometric) or file of an exported policy."""
+    """Name (ppo, geometric), file of an exported policy, or module:MyExpert."""
+    env: str = "carracing"
+    """What is driven."""
     episodes: int = 100
     """Tracks to drive."""
     seed: int = 1_500_000
     """Seed of the first track. The final test uses 2000000 to 2000099, once."""
-    renderer: Literal["official", "fast"] = "official"
-    """Pixels that the expert sees."""
+    renderer: Literal["official", "fast"] | None = None
+    """carracing: pixels that the expert sees; official if not given."""
     device: str = "cpu"
     """Where the network runs."""
     workers: int = 1
-    """Processes that drive."""
+    """Processes that drive; 0 means one per core."""
+    ray: str | None = None
+    """Address of a Ray cluster that drives instead; local starts one on this machine."""
     out: Path | None = None
-    """Folder for eval.json and the videos of the worst and the best track; none is written unless given."""
+    """Folder for metrics.json, report.html and the videos; none is written unless given."""
     resume: bool = False
-    """Keep what the folder holds beside the new result."""
+    """Drive only the tracks that --out does not hold yet."""
     overwrite: bool = False
     """Delete what the folder holds."""
+
+    def __post_init__(self) -> None:
+        spec = drivable(self.env)
+        object.__setattr__(self, "env", spec.name)
+        spec.refuse({"renderer": self.renderer}, "expert eval")
+        check_expert(spec, self.expert)
+        if not 1 <= self.episodes <= LARGEST_SEED:
+            raise UserError(f"--episodes is {self.episodes}: give at least 1.")
+        check_workers_and_seed(self.workers, self.seed)
 
 
 @dataclass(frozen=True)
@@ -118,70 +132,64 @@ def evaluation_text(progress: Progress) -> str:
 
 
 def run_eval(config: EvalConfig) -> None:
-    """Drive, print the numbers, write them and two videos where asked to."""
+    """Drive, print the numbers, write them, a report and videos where asked to."""
     from rich.progress import track
 
-    from nacdrive.common.files import result_folder, write_json
-    from nacdrive.common.runs import plain, run_record
-    from nacdrive.common.statistics import summary
-    from nacdrive.rollout.laps import evaluate
+    from nacdrive.common.files import result_folder
+    from nacdrive.common.parallel import check_ray
+    from nacdrive.common.runs import usable_cores
+    from nacdrive.envs.registry import env_spec
+    from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate
 
-    if config.episodes < 1:
-        raise UserError(f"--episodes is {config.episodes}: give at least 1.")
-    out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite) if config.out else None
     device = checked_device(config.device)
+    env = env_spec(config.env)
+    renderer = {"renderer": config.renderer or "official"} if env.honours("renderer") else {}
+    laps = {"laps": 1.0} if env.honours("laps") else {}
+    spec = EvalSpec(config.env, driver=config.expert, options=renderer | laps, device=device)
+    # What can be refused is refused before a folder is made or deleted.
+    check_ray(config.ray)
+    _ = RolloutWorker(spec).subject
     seeds = range(config.seed, config.seed + config.episodes)
-    print(f"CarRacing-v3, gymnasium {version('gymnasium')}, expert {config.expert}, {config.renderer} renderer")
-    bar = iter(track(seeds, description="driving"))
+    jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]
+    out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite) if config.out else None
+    about = "".join(f", {value} renderer" for value in renderer.values())
+    print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
+    bar = iter(track(jobs, description="driving"))
     next(bar)
-    laps = evaluate(
-        config.expert,
-        seeds,
-        renderer=config.renderer,
-        device=device,
-        workers=config.workers,
-        show=lambda lap: next(bar, None),  # type: ignore[arg-type]
-    )
-    found = summary([lap.total for lap in laps])
-    print(lines_of(laps, found))
+    workers = 0 if config.workers == 1 else config.workers or usable_cores()
+
+    def show(job: EvalJob, row: Row) -> None:
+        next(bar, None)
+
     if out is None:
-        return
-    record = run_record(config, env="CarRacing-v3", seeds=[seeds.start, seeds.stop - 1], summary=found)
-    write_json(out / "eval.json", record | {"laps": plain(laps)})
-    ranked = sorted(laps, key=lambda lap: lap.total)
-    for name, lap in (("worst", ranked[0]), ("best", ranked[-1])):
-        film(config, device, lap.seed, out / f"{name}.mp4")
-    print(f"written: {out}/eval.json, worst.mp4 (seed {ranked[0].seed}), best.mp4 (seed {ranked[-1].seed})")
+        rows = []
+        for job, row in drive_jobs(spec, jobs, workers, ray=config.ray):
+            rows.append(row)
+            show(job, row)
+    else:
+        rows = evaluate(spec, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)["episodes"]
+    print(lines_of(rows))
+    if out is not None:
+        print(f"report: {out / 'report.html'}")
 
 
-def lines_of(laps: list[Lap], found: dict[str, Any]) -> str:
+def lines_of(rows: list[Row]) -> str:
     """The result of an evaluation, for people."""
+    from nacdrive.common.statistics import summary
+
+    found = summary([row["episode_return"] for row in sorted(rows, key=lambda row: row["seed"])])
     spread = ""
     if found["std"] is not None:
         low, high = found["interval95"]
         spread = f" ± {found['std']:.1f}, 95 % interval of the mean {low:.1f} to {high:.1f}"
-    worst = ", ".join(f"{lap.seed}: {lap.total:.1f}" for lap in sorted(laps, key=lambda lap: lap.total)[:5])
+    ranked = sorted(rows, key=lambda row: row["episode_return"])
+    worst = ", ".join(f"{row['seed']}: {row['episode_return']:.1f}" for row in ranked[:5])
     return (
         f"return {found['mean']:.1f}{spread}\n"
-        f"median {found['median']:.1f}, min {found['min']:.1f}, max {found['max']:.1f} over {len(laps)} tracks, "
-        f"{sum(lap.finished for lap in laps)} laps finished\n"
+        f"median {found['median']:.1f}, min {found['min']:.1f}, max {found['max']:.1f} over {len(rows)} tracks, "
+        f"{sum(row['finished_lap'] for row in rows)} laps finished\n"
         f"worst: {worst}"
     )
-
-
-def film(config: EvalConfig, device: str, seed: int, target: Path) -> None:
-    """Drive ``seed`` once more, into a video."""
-    from nacdrive.drivers import load_expert
-    from nacdrive.drivers.expert_driver import ExpertDriver
-    from nacdrive.envs.carracing.env import make_carracing
-    from nacdrive.envs.carracing.lazy import FPS
-    from nacdrive.rollout.old_loop import drive_episode
-    from nacdrive.viz.video import video
-
-    expert = load_expert(config.expert, device=device)
-    world: Any = make_carracing(renderer=config.renderer, repeat=expert.repeat)
-    with video(target, f"expert {config.expert}, seed {seed}", FPS / expert.repeat) as listener:
-        drive_episode(world, ExpertDriver(expert.new_episode, world), seed, listeners=(listener,))
 
 
 def run_export(config: ExportConfig) -> None:

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from nacdrive.common.errors import UserError
 from nacdrive.rollout.record_config import RecordConfig
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ def run(config: RecordConfig) -> int:
 
     from nacdrive.rollout.record import record_episodes
 
+    if config.log is not None and not config.overwrite and config.log.exists() and any(config.log.iterdir()):
+        # Found out now, not after all the drives.
+        raise UserError(f"{config.log} already holds something: give --overwrite, or another --log.")
     console = Console(stderr=True, highlight=False)
     columns = [
         SpinnerColumn(),
@@ -61,7 +65,7 @@ def run(config: RecordConfig) -> int:
             bar.update(task, completed=len(result.episodes))
     except KeyboardInterrupt:
         print(
-            f"\nnacdrive: stopped; {kept} of {config.episodes} episodes are complete and kept in {config.out}: "
+            f"\nnacdrive: stopped; {kept} of {config.episodes} episodes are complete and kept in {config.folder}: "
             "the same command with --resume goes on.",
             file=sys.stderr,
         )
@@ -69,7 +73,7 @@ def run(config: RecordConfig) -> int:
     seconds = time.perf_counter() - began
     all_returns = [info.episode_return for info in result.episodes]
     print(
-        f"{config.out}: {len(all_returns)} episodes, {sum(info.steps for info in result.episodes)} frames, "
+        f"{config.folder}: {len(all_returns)} episodes, {sum(info.steps for info in result.episodes)} frames, "
         f"return {sum(all_returns) / len(all_returns):.1f} on average "
         f"(least {min(all_returns):.1f}, most {max(all_returns):.1f})"
     )
@@ -78,7 +82,7 @@ def run(config: RecordConfig) -> int:
     if config.log is not None:
         from nacdrive.datasets.udacity_log_convert import export_log
 
-        export_log(config.out, config.log, overwrite=config.overwrite)
+        export_log(config.folder, config.log, overwrite=config.overwrite)
         print(f"{config.log}: the same as driving_log.csv and IMG")
     if result.dropped:
         worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))
@@ -92,11 +96,11 @@ def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | No
         return None, None
     from nacdrive.cli.page import open_page
     from nacdrive.drivers.human import HumanControl
-    from nacdrive.envs.carracing.env import ACTIONS
+    from nacdrive.rollout.environment import action_names
 
     control = HumanControl(needs_person=True) if config.by_hand else None
-    choices = ACTIONS if config.env == "carracing" else ()
-    where = "CarRacing" if config.env == "carracing" else "the built-in tracks"
-    title = f"{'a person' if config.by_hand else config.expert} on {where}, recorded"
-    page = open_page(stack, config.host, config.port, title, choices=choices, control=control)
+    who = "a person" if config.by_hand else config.driver or config.expert
+    choices = action_names(config.spec)
+    title = f"{who} on {config.spec.title}, recorded"
+    page = open_page(stack, config.host, config.page_port, title, choices=choices, control=control)
     return [page.publish], control

@@ -73,7 +73,7 @@ def kept_in(folder: Path) -> Path:
     Raises:
         UserError: if it is an evaluation without drives.
     """
-    from nacdrive.rollout.workers import DRIVES
+    from nacdrive.rollout.results import DRIVES
 
     if not (folder / "evaluation.json").exists():
         return folder

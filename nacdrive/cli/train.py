@@ -1,7 +1,8 @@
-"""``nacdrive train``: a policy learns from recordings, and practises under its teacher's eyes."""
+"""``nacdrive train``: a policy learns from recordings, and drives while the expert labels."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ def run(config: TrainConfig) -> int:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from nacdrive.models import load_policy
-    from nacdrive.rollout.train_policy import Watcher, teach
+    from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
     from nacdrive.tasks import load_task
 
     measure = load_task(config.task).measure_name
@@ -39,20 +40,22 @@ def run(config: TrainConfig) -> int:
 
             def on_step(update: FitUpdate) -> None:
                 p = update.progress
+                best = f", best {p.best_loss:.3f}" if math.isfinite(p.best_loss) else ""
                 bar.update(
                     shown,
                     description=f"round {p.round}" if config.dagger else f"training {config.model}",
                     total=update.steps * update.epochs,
                     completed=update.steps * p.epoch + p.step,
-                    state=f"epoch {p.epoch + 1} of {update.epochs}, "
-                    f"loss {update.train_loss:.3f}, best {p.best_loss:.3f}",
+                    state=f"epoch {p.epoch + 1} of {update.epochs}, loss {update.train_loss:.3f}{best}",
                 )
 
             def on_round(round_: int, result: FitResult) -> None:
                 p = result.progress
+                validated = "without validation"
+                if math.isfinite(p.best_loss):
+                    validated = f"validation loss {p.best_loss:.3f}, {in_words(measure, p.best_measure)}"
                 console.print(
-                    f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, "
-                    f"validation loss {p.best_loss:.3f}, {told(measure, p.best_measure)}"
+                    f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, {validated}"
                 )
                 returns.clear()
 
@@ -61,15 +64,15 @@ def run(config: TrainConfig) -> int:
                 mean = sum(returns) / len(returns)
                 bar.update(
                     shown,
-                    description=f"round {round_}: practising",
+                    description=f"round {round_}: driving",
                     total=config.dagger_episodes,
                     completed=len(returns),
                     state=f"return {mean:.0f} on average",
                 )
                 if len(returns) == config.dagger_episodes:
-                    console.print(f"round {round_}: practised on {len(returns)} tracks, return {mean:.0f} on average")
+                    console.print(f"round {round_}: drove {len(returns)} tracks, return {mean:.0f} on average")
 
-            path = teach(config, Watcher(on_step, on_round, on_episode))
+            path = train_policy(config, TrainCallbacks(on_step, on_round, on_episode))
     except KeyboardInterrupt:
         print(
             f"\nnacdrive: stopped; the last checkpoint is kept in {config.folder}: "
@@ -78,14 +81,14 @@ def run(config: TrainConfig) -> int:
         )
         return 130
     meta = load_policy(path).meta
-    print(
-        f"{path}: {meta['train_frames']} frames of {meta['episodes']} episodes, "
-        f"{told(measure, meta[f'valid_{measure}'])} ({meta['valid_frames']} frames kept aside)"
-    )
+    validated = "no frames kept aside"
+    if meta["valid_loss"] is not None:
+        validated = f"{in_words(measure, meta[f'valid_{measure}'])} ({meta['valid_frames']} frames kept aside)"
+    print(f"{path}: {meta['train_frames']} frames of {meta['episodes']} episodes, {validated}")
     return 0
 
 
-def told(measure: str, value: float) -> str:
+def in_words(measure: str, value: float) -> str:
     """A task's measure in words."""
     if measure == "accuracy":
         return f"as the expert in {value:.1%} of the frames"

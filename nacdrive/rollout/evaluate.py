@@ -2,96 +2,315 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import read_json, write_json
+from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, read_json, write_json
+from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import plain, run_record
-from nacdrive.common.statistics import fraction, summary
+from nacdrive.common.statistics import fraction, proportion, summary
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
+from nacdrive.drivers.base import Driver
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.safety_stop import SafetyStop
+from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.drivers.tick import Listener
-from nacdrive.envs.carracing.lazy import FPS
-from nacdrive.models import load_policy
-from nacdrive.rollout.record import expert_checksum
-from nacdrive.rollout.results import ResultsFile, Row
-from nacdrive.rollout.workers import DRIVES, Course, Job, drive_jobs
+from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.models import Policy, load_policy
+from nacdrive.rollout.environment import (
+    action_repeat,
+    checksum,
+    file_checksum,
+    make_env,
+    option_if_known,
+    recorded_fps,
+    step_options,
+)
+from nacdrive.rollout.metrics import EpisodeMetrics
+from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
+from nacdrive.rollout.results import DRIVES, EpisodeCurve, ResultsFile, Row, row_of
+from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
+from nacdrive.viz.video import video
 
-Progress = Callable[[Job, Row], None]
+MPS_PER_MPH = 1 / 2.23693629
+NEURONS_EVERY = 2
+"""Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
+SUMS = ("laps", "clean_laps", "interventions", "off_road_events")
+"""Numbers of an environment that are added up over drives; of the others mean and interval are told."""
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Everything that an evaluation depends on."""
+class EvalSpec:
+    """What is driven, by whom, and through which camera; plain data, so that it can travel to other processes."""
 
-    course: Course
-    """What is driven, by whom."""
-    first_seed: int
-    """Seed of the first track; the others follow it."""
-    episodes: int
-    """Number of tracks."""
-    films: bool = True
-    """Whether the worst, the median and the best episode are filmed."""
+    env: str
+    """The environment's name."""
+    model: Path | None = None
+    """File of the policy that drives; None where ``driver`` does."""
+    driver: str | None = None
+    """Name of who drives instead of a policy: an expert, or ``module:MyDriver``."""
+    expert: str | None = None
+    """Name or file of the expert that drives the same tracks and rides along; None for none."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the environment, such as ``renderer``, ``laps``, ``repeat``."""
+    noise: CameraNoise = field(default_factory=CameraNoise)
+    """What is wrong with the driver's camera; the expert sees the true frames."""
+    speed_mph: float | None = None
+    """Speed that a controller keeps, for policies that steer alone and the expert beside them."""
+    device: str = "cpu"
+    """Where the policy runs."""
 
     @property
-    def seeds(self) -> range:
-        """Seeds of the tracks."""
-        return range(self.first_seed, self.first_seed + self.episodes)
+    def env_spec(self) -> EnvSpec:
+        """What there is to know of the environment."""
+        return env_spec(self.env)
+
+    @property
+    def name(self) -> str:
+        """Of the one who is evaluated."""
+        return self.model.name if self.model is not None else str(self.driver)
+
+    def repeat(self, driver: object) -> int:
+        """Frames for which an action of ``driver`` is held."""
+        return int(self.options.get("repeat") or action_repeat(self.env_spec, driver))
+
+
+@dataclass(frozen=True)
+class EvalJob:
+    """One episode to drive."""
+
+    who: Literal["policy", "expert"]
+    episode: int
+    seed: int
+    track: str = ""
+    film: Path | None = None
+    """Where to write a video of it; the drive is kept beside it in ``DRIVES``, for ``nacdrive replay``."""
+
+
+class RolloutWorker:
+    """Drives the jobs of one process; loads what a job needs when the first such job comes.
+
+    ``watchers`` hear of every decision of the policy, with its neurons.
+    """
+
+    def __init__(self, spec: EvalSpec, watchers: Iterable[Listener] = ()) -> None:
+        self.spec, self.watchers = spec, tuple(watchers)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy."""
+        assert self.spec.model is not None
+        return load_policy(self.spec.model, device=self.spec.device, expect_task=self.spec.env_spec.task or None)
+
+    @cached_property
+    def policy_driver(self) -> PolicyDriver:
+        """The policy that drives."""
+        return PolicyDriver(self.policy)
+
+    @cached_property
+    def subject(self) -> Driver:
+        """Who is evaluated."""
+        if self.spec.driver is None:
+            return self._at_speed(self.policy_driver)
+        return load_expert(self.spec.driver, device=self.spec.device, discrete_only=False)  # type: ignore[no-any-return]
+
+    @cached_property
+    def expert(self) -> Driver | None:
+        """Who drives the same tracks and rides along."""
+        return load_expert(self.spec.expert) if self.spec.expert else None
+
+    def drive(self, job: EvalJob) -> Row:
+        """Drive one episode; the row depends on the spec and the job alone, times aside."""
+        if job.who == "expert":
+            assert self.expert is not None
+            driver, beside, title = self._at_speed(self.expert), None, f"expert {self.expert.name}"
+            repeat = self.spec.repeat(self.expert)
+        else:
+            driver, beside, title = self.subject, self.expert, self.subject.name
+            repeat = self.spec.repeat(self.policy if self.spec.driver is None else driver)
+            if beside is not None and self.spec.repeat(beside) != repeat:
+                beside = None
+        with ExitStack() as stack:
+            env = self._env(job, repeat, bool(getattr(driver, "continuous", False)))
+            stack.callback(env.close)
+            listeners: list[Listener] = []
+            probes = None
+            if job.who == "policy" and self.watchers:
+                listeners += self.watchers
+                probes = Probes(self.policy_driver.neurons, NEURONS_EVERY) if self.spec.driver is None else None
+            buffer = EpisodeBuffer(expert_action, self.spec.env_spec.image_format)
+            if job.film is not None:
+                on = f"{title} on {job.track}" if job.track else title
+                listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s)), buffer]
+            metrics, curve = EpisodeMetrics(), EpisodeCurve(len(env.actions))
+            ticks = rollout(env, SafetyStop(driver), job.seed, episode=job.episode, expert=beside, probes=probes)
+            for tick in ticks:
+                metrics.add(tick)
+                curve.add(tick)
+                for listener in listeners:
+                    listener(tick)
+            row = row_of(metrics.result(), curve, env.metrics(), job.track)
+        if job.film is not None:
+            _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta={}))
+        return row
+
+    def _at_speed(self, driver: Driver) -> Driver:
+        if self.spec.speed_mph is None:
+            return driver
+        return SpeedControl(driver, SpeedController(self.spec.speed_mph * MPS_PER_MPH))
+
+    def _env(self, job: EvalJob, repeat: int, continuous: bool) -> DrivingEnv:
+        spec, options = self.spec.env_spec, dict(self.spec.options)
+        options |= {**step_options(spec, repeat), "track": job.track or None}
+        # A car that has left the road is put back on it and pays for that, so that every drive is whole.
+        options |= option_if_known(spec, "recover") | (option_if_known(spec, "continuous") if continuous else {})
+        noise = self.spec.noise if job.who == "policy" else CameraNoise()
+        return make_env(spec, options, noise)
+
+
+def _keep(job: EvalJob, episode: Episode) -> None:
+    """Write a filmed episode; the main process lists it when all are there."""
+    assert job.film is not None
+    folder = job.film.parent / DRIVES
+    folder.mkdir(exist_ok=True)
+    with atomic_path(folder / _drive_name(job.seed, job.track)) as partial:
+        partial.write_bytes(to_parquet(episode))
+
+
+def _drive_name(seed: int, track: str) -> str:
+    return f"episode-{seed:07d}{f'-{track}' if track else ''}.parquet"
+
+
+_worker: RolloutWorker
+
+
+def _start_worker(spec: EvalSpec, watchers: tuple[Listener, ...] = ()) -> None:
+    """Make this process ready to drive."""
+    global _worker
+    _worker = RolloutWorker(spec, watchers)
+
+
+def _drive_job(job: EvalJob) -> Row:
+    return _worker.drive(job)
+
+
+def drive_jobs(
+    spec: EvalSpec,
+    jobs: Iterable[EvalJob],
+    workers: int,
+    listeners: Iterable[Listener] = (),
+    *,
+    ray: str | None = None,
+) -> Generator[tuple[EvalJob, Row], None, None]:
+    """Drive ``jobs`` and yield each with its row as soon as it is done.
+
+    ``workers`` processes; 0 drives in this process, where ``listeners`` hear every Tick of the policy.
+
+    Raises:
+        UserError: if a worker dies.
+    """
+    initargs = (spec, *((tuple(listeners),) if workers == 0 else ()))
+    return run_jobs(_drive_job, jobs, workers=workers, initializer=_start_worker, initargs=initargs, ray=ray)
 
 
 def evaluate(
-    evaluation: Evaluation,
+    spec: EvalSpec,
+    seeds: Sequence[int],
     out: Path,
     *,
+    tracks: Sequence[str] | None = None,
     workers: int,
+    films: bool = True,
     listeners: Iterable[Listener] = (),
-    progress: Progress = lambda job, row: None,
+    progress: Callable[[EvalJob, Row], None] = lambda job, row: None,
     config: Any = None,
+    expert_folder: Path | None = None,
+    ray: str | None = None,
 ) -> dict[str, Any]:
     """Drive what is not yet driven; write ``metrics.json``, ``report.html`` and videos into ``out``.
 
+    Rows of finished episodes are kept in ``out``; a later call with the same evaluation, or with more episodes, drives
+    only what is missing.
 
-    Returns the metrics. Rows of finished episodes are kept in ``out``; a later call with the same evaluation, or with
-    more episodes, drives only what is missing.
+    Args:
+        spec: What is driven, by whom.
+        seeds: Of the episodes; every track is driven with each of them.
+        out: Folder of the result.
+        tracks: Of the environment; all of them if not given.
+        workers: Processes that drive; 0 drives here, where ``listeners`` hear every Tick of the policy.
+        films: Whether the worst, the median and the best episode of each track are filmed.
+        listeners: Who watches.
+        progress: Called with each job that is done, those of an earlier call first.
+        config: What is noted as the settings of the run; ``spec`` if not given.
+        expert_folder: Where the expert's rows are kept, to share them among evaluations; ``out`` if not given.
+        ray: Address of a Ray cluster that drives.
+
+    Returns:
+        The metrics.
+
+    Raises:
+        UserError: if ``out`` holds another evaluation, or a driving process dies.
     """
-    course = evaluation.course
-    identity = identify(course)
+    identity = identify(spec)
     claim(out, identity)
+    tracks = spec.env_spec.tracks if tracks is None else tuple(tracks)
+    whos: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if spec.expert else ("policy",)
+    expert_name = f"expert_{identity['expert_key']}"
     files = {
-        "policy": ResultsFile(out / "episodes.jsonl"),
-        "expert": ResultsFile(out / f"expert_{identity['expert_key']}.jsonl"),
+        (who, track): ResultsFile(
+            out / f"{track or 'episodes'}.jsonl"
+            if who == "policy"
+            else (expert_folder or out) / f"{expert_name}{f'_{track}' if track else ''}.jsonl"
+        )
+        for who in whos
+        for track in tracks
     }
 
     jobs = [
-        Job(who, episode, seed)
-        for episode, seed in enumerate(evaluation.seeds)
-        for who in (("policy", "expert") if course.expert else ("policy",))
+        EvalJob(who, episode, seed, track) for episode, seed in enumerate(seeds) for track in tracks for who in whos
     ]
+    missing = []
     for job in jobs:
-        if (row := files[job.who].rows.get(job.seed)) is not None:
+        row = files[job.who, job.track].rows.get(job.seed)
+        if row is None:
+            missing.append(job)
+        else:
             progress(job, row)
-    missing = [job for job in jobs if job.seed not in files[job.who].rows]
-    for job, row in drive_jobs(course, missing, workers, listeners):
-        files[job.who].add(row)
-        progress(job, row)
+    with closing(drive_jobs(spec, missing, workers, listeners, ray=ray)) as done:
+        for job, row in done:
+            files[job.who, job.track].add(row)
+            progress(job, row)
 
-    rows = [{**files["policy"].rows[seed], "episode": k} for k, seed in enumerate(evaluation.seeds)]
-    expert_rows = [files["expert"].rows[seed] for seed in evaluation.seeds] if course.expert else []
-    films = film(evaluation, rows, out, workers, progress) if evaluation.films else {}
-    metrics = {
+    def rows_of(who: Literal["policy", "expert"]) -> list[Row]:
+        pairs = [(k, seed, track) for track in tracks for k, seed in enumerate(seeds)]
+        return [{**files[who, track].rows[seed], "episode": k} for k, seed, track in pairs]
+
+    rows, expert_rows = rows_of("policy"), rows_of("expert") if spec.expert else []
+    filmed = film(spec, rows, out, workers, progress, ray=ray) if films else {}
+    metrics: dict[str, Any] = {
         **numbers(rows, expert_rows),
+        **({"tracks": by_track(rows, spec)} if any(tracks) else {}),
+        **({"drives": [{k: v for k, v in row.items() if k != "curve"} for row in rows]} if any(tracks) else {}),
+        **({"expert_tracks": by_track(expert_rows, spec)} if any(tracks) and expert_rows else {}),
+        "env": spec.env_spec.title,
         "model": identity,
-        "films": films,
-        "run": run_record(config if config is not None else evaluation),
+        "films": filmed,
+        "run": run_record(config if config is not None else spec),
         "episodes": rows,
         "expert_episodes": expert_rows,
     }
@@ -100,7 +319,7 @@ def evaluate(
     return metrics
 
 
-def numbers(rows: list[Row], expert_rows: list[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
     """What the rows say together."""
     returns = [row["episode_return"] for row in rows]
     expert_returns = [row["episode_return"] for row in expert_rows]
@@ -122,74 +341,130 @@ def numbers(rows: list[Row], expert_rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def film(evaluation: Evaluation, rows: list[Row], out: Path, workers: int, progress: Progress) -> dict[str, Any]:
-    """Drive the worst, the median and the best track once more with a camera running: same seed, same drive."""
-    ranked = sorted(rows, key=lambda row: (row["episode_return"], row["seed"]))
-    chosen = dict(zip(FILMED, (ranked[0], ranked[len(ranked) // 2], ranked[-1]), strict=True))
-    jobs: list[Job] = []
+def by_track(rows: Sequence[Row], spec: EvalSpec) -> dict[str, Any]:
+    """What the drives of each track say together: the environment's own numbers, with 95 % intervals."""
+    return {
+        track: track_numbers([row for row in rows if row["track"] == track], spec.options.get("laps", 0))
+        for track in dict.fromkeys(row["track"] for row in rows)
+    }
+
+
+def track_numbers(rows: Sequence[Row], laps: float) -> dict[str, Any]:
+    """What the drives of one track say together; ``laps`` is how many were asked for.
+
+    A drive is flawless that has all its laps, no wheel off the road, and no intervention.
+    """
+    flawless = sum(row["laps"] >= laps and not row["off_road_events"] and not row["interventions"] for row in rows)
+    own = list(rows[0])[list(rows[0]).index("track") + 1 :]
+    return {
+        "drives": len(rows),
+        "flawless": {"count": flawless, "share": flawless / len(rows), "interval95": proportion(flawless, len(rows))},
+        "safety_stops": sum(row["failure"] is not None for row in rows),
+        **{name: sum(row[name] for row in rows) for name in own if name in SUMS},
+        **{name: summary([row[name] for row in rows]) for name in own if name not in SUMS},
+    }
+
+
+def film(
+    spec: EvalSpec,
+    rows: Sequence[Row],
+    out: Path,
+    workers: int,
+    progress: Callable[[EvalJob, Row], None],
+    *,
+    ray: str | None = None,
+) -> dict[str, Any]:
+    """Drive the worst, the median and the best episode of each track again, with a camera running: the same drives."""
+    jobs: list[EvalJob] = []
     films: dict[str, Any] = {}
-    for name, row in chosen.items():
-        # Of one or two tracks, several names mean the same drive.
-        same = next((entry["file"] for entry in films.values() if entry["seed"] == row["seed"]), None)
-        file = same or f"{name}_{row['seed']}.mp4"
-        films[name] = {"file": file, "seed": row["seed"], "episode_return": row["episode_return"]}
-        if same is None and not (out / file).exists():
-            jobs.append(Job("policy", row["episode"], row["seed"], out / file))
-    for stale in out.glob("*.mp4"):
-        if stale.name not in {entry["file"] for entry in films.values()}:
-            stale.unlink()
-    seeds = {entry["seed"] for entry in films.values()}
-    for stale in (out / DRIVES).glob("*.parquet"):
-        if stale.stem not in {f"episode-{seed:07d}" for seed in seeds}:
-            stale.unlink()
-    for job, again in drive_jobs(evaluation.course, jobs, workers):
-        progress(job, again)
-        for entry in films.values():
-            # Decisions on another kind of processor may differ in the last bit; then the film is of a sister drive.
-            if entry["seed"] == job.seed and again["episode_return"] != entry["episode_return"]:
-                entry["filmed_return"] = again["episode_return"]
-    list_drives(evaluation.course, out / DRIVES)
+    for track in dict.fromkeys(row.get("track", "") for row in rows):
+        ranked = sorted(
+            (row for row in rows if row.get("track", "") == track), key=lambda row: (row["episode_return"], row["seed"])
+        )
+        files: dict[int, str] = {}
+        for name, row in zip(FILMED, (ranked[0], ranked[len(ranked) // 2], ranked[-1]), strict=True):
+            seed = row["seed"]
+            if seed not in files:
+                # Of one or two drives, several names mean the same one.
+                files[seed] = f"{f'{track}_' if track else ''}{name}_{seed}.mp4"
+                jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
+            entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
+            films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}
+    _remove_stale(out, jobs)
+    missing = [job for job in jobs if job.film is not None and not job.film.exists()]
+    try:
+        with closing(drive_jobs(spec, missing, workers, ray=ray)) as done:
+            for job, again in done:
+                progress(job, again)
+                for entry in films.values():
+                    mine = (entry["seed"], entry.get("track", "")) == (job.seed, job.track)
+                    # Decisions on another kind of processor may differ in the last bit; the film is of a sister drive.
+                    if mine and again["episode_return"] != entry["episode_return"]:
+                        entry["filmed_return"] = again["episode_return"]
+    finally:
+        for partial in [*out.glob(f".*{PARTIAL_SUFFIX}"), *(out / DRIVES).glob(f".*{PARTIAL_SUFFIX}")]:
+            partial.unlink(missing_ok=True)
+    list_drives(spec, out / DRIVES)
     return films
 
 
-def list_drives(course: Course, folder: Path) -> None:
+def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
+    """Remove videos and drives of an earlier ranking."""
+    films = {job.film for job in jobs}
+    kept = {_drive_name(job.seed, job.track) for job in jobs}
+    for path in out.glob("*.mp4"):
+        if path not in films:
+            path.unlink()
+    for path in (out / DRIVES).glob("*.parquet"):
+        if path.name not in kept:
+            path.unlink()
+
+
+def list_drives(spec: EvalSpec, folder: Path) -> None:
     """Make a recording of the filmed drives that lie in ``folder``."""
     (folder / MANIFEST).unlink(missing_ok=True)
-    if any(folder.glob("*.parquet")):
-        expert = load_expert(course.expert).name if course.expert else "none"
-        fps = FPS / load_policy(course.model, expect_task=course.task).repeat
-        write_manifest(folder, new_manifest(source=course.task, fps=fps, expert=expert, recipe={}), [])
-        RecordingWriter(folder, source=course.task, fps=fps, expert=expert, resume=True)
+    if not any(folder.glob("*.parquet")):
+        return
+    about = spec.env_spec
+    expert = load_expert(spec.expert).name if spec.expert else "none"
+    subject = load_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
+    fps = recorded_fps(about, spec.repeat(subject), spec.options)
+    write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe={}), [])
+    RecordingWriter(folder, source=about.source, fps=fps, expert=expert, resume=True)
 
 
-def identify(course: Course) -> dict[str, Any]:
+def identify(spec: EvalSpec) -> dict[str, Any]:
     """What the rows of an out folder depend on; another file under the same name is another model."""
+    options = {name: value for name, value in sorted(plain(spec.options).items()) if value is not None}
+    if spec.speed_mph is not None:
+        options["speed_mph"] = spec.speed_mph
     expert_key = "none"
-    if course.expert:
-        checksum = expert_checksum(course.expert) or "formula"
-        expert_key = f"{load_expert(course.expert).name}_{checksum[:12]}_{course.renderer}"
+    if spec.expert:
+        key = (load_expert(spec.expert).name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
+        expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)
     return {
-        "file": course.model.name,
-        "sha256": hashlib.sha256(course.model.read_bytes()).hexdigest(),
-        "renderer": course.renderer,
-        "disturbance": plain(course.disturbance),
-        "expert": course.expert,
+        "file": spec.name,
+        "sha256": file_checksum(spec.model) if spec.model is not None else checksum(str(spec.driver)),
+        "env": spec.env,
+        **options,
+        "disturbance": plain(spec.noise),
+        "expert": spec.expert,
         "expert_key": expert_key,
     }
 
 
-def claim(out: Path, identity: dict[str, Any]) -> None:
-    """Write down what ``out`` is a result of; refuse to mix two."""
+def claim(out: Path, identity: Mapping[str, Any]) -> None:
+    """Write down what ``out`` is a result of; refuse to mix two.
+
+    Raises:
+        UserError: if it is the result of something else.
+    """
     path = out / "evaluation.json"
-    if not path.exists():
-        write_json(path, identity)
-        return
-    before = read_json(path)
-    for key, what in (
-        ("sha256", "another model file"),
-        ("renderer", "another renderer"),
-        ("disturbance", "another disturbance"),
-    ):
-        if before.get(key) != identity[key]:
-            raise UserError(f"{out} holds an evaluation of {what}: give another --out, or --overwrite.")
+    if path.exists():
+        before = read_json(path)
+        for key, now in identity.items():
+            # Who else drives may change; what an older version did not write down was no choice then.
+            if key not in ("file", "expert", "expert_key") and before.get(key, now) != now:
+                what = "model file" if key == "sha256" else key
+                raise UserError(f"{out} holds an evaluation of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

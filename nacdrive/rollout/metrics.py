@@ -1,10 +1,8 @@
-"""What came of a driven episode, summed up while it is driven."""
+"""The numbers of a driven episode, summed up from its Ticks: the same for every environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from nacdrive.drivers.tick import Tick
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """What came of one driven episode."""
+    """How one driven episode went."""
 
     episode: int
     """Number of the episode in this run, from 0."""
@@ -26,7 +24,7 @@ class EpisodeResult:
     simulated_s: float
     """Simulated seconds driven."""
     tiles_visited: float
-    """Share of the road that the car has driven: CarRacing's tiles, the lake's progress."""
+    """Laps driven, as a fraction: of CarRacing the share of the tiles, of the others ``Info.progress``."""
     finished_lap: bool
     """Whether a lap was driven to its end."""
     grass_share: float
@@ -46,56 +44,54 @@ class EpisodeResult:
     """Why the safety stop took over; None if it did not."""
 
 
-class Episode:
-    """Sums up an episode while it is driven."""
+class EpisodeMetrics:
+    """Sums up one episode while it is driven; an episode that a person starts over counts from its last start."""
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self.latencies: list[float] = []
-        self.speeds: list[float] = []
-        self.grass: list[float] = []
-        self.agreed: list[bool] = []
-        self.late = 0
+        self._begin()
 
-    def note(self, tick: Tick, info: Mapping[str, Any]) -> None:
-        """Take in one decision and what the simulator said after it."""
-        self.latencies.append(tick.decision_ms)
-        self.speeds.append(tick.speed_mps or 0.0)
-        self.grass.append(wheels_off(info))
-        self.late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
+    def _begin(self) -> None:
+        self._last: Tick | None = None
+        self._latencies: list[float] = []
+        self._speeds: list[float] = []
+        self._grass: list[float] = []
+        self._agreed: list[bool] = []
+        self._late = 0
+
+    def add(self, tick: Tick) -> None:
+        """Take in one decision."""
+        if tick.step == 0:
+            self._begin()
+        self._last = tick
+        self._latencies.append(tick.decision_ms)
+        self._speeds.append(tick.speed_mps or 0.0)
+        self._grass.append(float(tick.next_info.get("wheels_off", 0.0)))
+        self._late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
         if tick.expert is not None and tick.expert.choice is not None:
-            self.agreed.append(tick.expert.choice == tick.action.choice)
+            self._agreed.append(tick.expert.choice == tick.action.choice)
 
-    def result(self, episode: int, seed: int, info: Mapping[str, Any], failure: str | None) -> EpisodeResult:
-        """The sum."""
+    def result(self) -> EpisodeResult:
+        """The sum.
+
+        Raises:
+            ValueError: if there was no decision.
+        """
+        if self._last is None:
+            raise ValueError("an episode without a decision has no result")
+        tick, info = self._last, self._last.next_info
         return EpisodeResult(
-            episode=episode,
-            seed=seed,
-            episode_return=round(self.total, 6),
-            decisions=len(self.latencies),
+            episode=tick.episode,
+            seed=tick.seed,
+            episode_return=round(tick.episode_return, 6),
+            decisions=len(self._latencies),
             simulated_s=float(info["t_s"]),
-            tiles_visited=float(info.get("tiles_visited", info.get("progress", 0))),
-            finished_lap=finished_lap(info),
-            grass_share=float(np.mean(self.grass)),
-            mean_speed_mps=float(np.mean(self.speeds)),
-            decision_ms_median=float(np.median(self.latencies)),
-            decision_ms_p99=float(np.percentile(self.latencies, 99)),
-            late_decisions=self.late,
-            expert_agreement=float(np.mean(self.agreed)) if self.agreed else None,
-            failure=failure,
+            tiles_visited=float(info.get("progress", 0.0)),
+            finished_lap=info.get("laps", 0) >= 1,
+            grass_share=float(np.mean(self._grass)),
+            mean_speed_mps=float(np.mean(self._speeds)),
+            decision_ms_median=float(np.median(self._latencies)),
+            decision_ms_p99=float(np.percentile(self._latencies, 99)),
+            late_decisions=self._late,
+            expert_agreement=float(np.mean(self._agreed)) if self._agreed else None,
+            failure=tick.failure,
         )
-
-
-def wheels_off(info: Mapping[str, Any]) -> float:
-    """Share of the four wheels beside the road, 0 .. 1, as CarRacing (``wheels_on_grass``) or the lake says it."""
-    return float(info.get("wheels_off", info.get("wheels_on_grass", 0)))
-
-
-def off_road(info: Mapping[str, Any]) -> bool:
-    """Whether the car has left the road: the world's own word where it gives one, else all four wheels."""
-    return bool(info.get("off_road", wheels_off(info) >= 1))
-
-
-def finished_lap(info: Mapping[str, Any]) -> bool:
-    """Whether a lap was driven to its end."""
-    return bool(info.get("finished_lap", False)) or int(info.get("laps", 0)) >= 1

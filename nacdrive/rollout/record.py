@@ -1,31 +1,40 @@
-"""Many episodes with an expert at the wheel, several at a time, kept in a recording."""
+"""Episodes of an expert, kept in a recording: driven here or by several processes, the same files either way."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.paths import shipped
+from nacdrive.common.parallel import check_ray, report, run_jobs
+from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
-from nacdrive.drivers import load_expert
-from nacdrive.drivers.human import HumanControl
+from nacdrive.drivers import load_driver, load_expert
+from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
+from nacdrive.drivers.human import HumanControl, HumanOverride
+from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Listener
-from nacdrive.envs.carracing.lazy import FPS
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.registry import BOTH, EnvSpec
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.rollout.lake_drive import REPEAT as LAKE_REPEAT
-from nacdrive.rollout.record_config import FRAMES_PER_SECOND, KEYBOARD, RecordConfig
-from nacdrive.rollout.record_here import RecordHere
-from nacdrive.rollout.record_worker import Frames, Job
-from nacdrive.rollout.record_workers import RecordWorkers
+from nacdrive.rollout.environment import action_repeat, checksum, make_env, option_if_known, recorded_fps, step_options
+from nacdrive.rollout.record_config import KEYBOARD, RecordConfig
+from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
+from nacdrive.rollout.rollout import rollout
 
 TRIES = 5
 """Tracks driven per episode asked for before --min-return is taken for unreachable."""
+SLOWEST_TOP_SPEED_MPS = 5.0
+"""Of a start with a driver whose top speed is not known."""
+REPORT_EVERY = 20
+"""Recorded frames between two reports of progress."""
 
 
 @dataclass(frozen=True)
@@ -89,94 +98,67 @@ def record_episodes(
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
             tracks reach ``config.min_return``.
     """
-    job, fps, recipe = plan(config)
+    check_ray(config.ray)
+    here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
-        config.out,
-        source=config.env,
-        fps=fps,
-        expert=job.driver,
-        recipe=recipe,
+        config.folder,
+        source=config.spec.source,
+        fps=here.fps,
+        expert=here.labels_by,
+        recipe=here.recipe,
         resume=config.resume,
         overwrite=config.overwrite,
     )
     seeds = SeedQueue(config, writer)
     frames = 0
+
+    def tell() -> None:
+        kept, dropped = config.episodes - seeds.missing, len(writer.dropped)
+        progress(RecordProgress(kept, config.episodes, dropped, seeds.driving, frames))
+
+    def count(seed: int, recorded: int) -> None:
+        nonlocal frames
+        frames += recorded
+        tell()
+
+    if listeners is None:
+        workers = min(config.parallel, seeds.missing)
+        done = run_jobs(
+            _record_seed,
+            seeds,
+            workers=max(1, workers),
+            initializer=_start_worker,
+            initargs=(config,),
+            on_message=count,
+            ray=config.ray,
+        )
+    else:
+        done = run_jobs(here.record, seeds, workers=0, on_message=count)
     try:
-        with ExitStack() as stack:
-            workers: RecordWorkers | RecordHere
-            if listeners is None:
-                workers = stack.enter_context(RecordWorkers(job, min(config.parallel, seeds.missing)))
-            else:
-                workers = stack.enter_context(RecordHere(job, listeners, control))
-            while seeds.missing:
-                while workers.idle and workers.driving < seeds.missing:
-                    workers.drive(seeds.next())
-                for message in workers.messages():
-                    if isinstance(message, Frames):
-                        frames += message.count
-                    else:
-                        kept = config.min_return is None or message.episode_return >= config.min_return
-                        path = writer.add(message) if kept else None
-                        if not kept:
-                            writer.drop(message.seed, message.episode_return)
-                        on_episode(Outcome(message.seed, message.episode_return, len(message), path))
-                    progress(
-                        RecordProgress(
-                            kept=config.episodes - seeds.missing,
-                            asked=config.episodes,
-                            dropped=len(writer.dropped),
-                            driving=workers.driving,
-                            frames=frames,
-                        )
-                    )
+        with closing(done):
+            for seed, episode in done:
+                kept = config.min_return is None or episode.episode_return >= config.min_return
+                path = writer.add(episode) if kept else None
+                if not kept:
+                    writer.drop(seed, episode.episode_return)
+                seeds.driving -= 1
+                on_episode(Outcome(seed, episode.episode_return, len(episode), path))
+                tell()
     except KeyboardInterrupt:
         # Between an episode's renaming and its listing there is an instant.
         writer.adopt_unlisted()
         raise
-    return RecordResult(config.out, writer.episodes, writer.dropped, frames)
-
-
-def plan(config: RecordConfig) -> tuple[Job, float, dict[str, Any]]:
-    """What the processes are told, the recorded frames per second, and what must be the same on resuming.
-
-    Raises:
-        UserError: if the expert cannot be loaded.
-    """
-    if config.by_hand:
-        by_hand = Job(config.env, KEYBOARD, KEYBOARD, False, config.max_frames, config.lake)
-        return by_hand, FRAMES_PER_SECOND / LAKE_REPEAT, {"first_seed": config.seed, "max_frames": config.max_frames}
-    if config.lake is not None:
-        recipe: dict[str, Any] = {"first_seed": config.seed, **asdict(config.lake)}
-        job = Job(config.env, config.expert, config.expert, False, config.max_frames, config.lake)
-        return job, FRAMES_PER_SECOND / LAKE_REPEAT, recipe
-    expert = load_expert(config.expert)
-    recipe = {
-        "expert_sha256": expert_checksum(config.expert),
-        "first_seed": config.seed,
-        "repeat": expert.repeat,
-        "every_frame": config.every_frame,
-        "max_frames": config.max_frames,
-        "min_return": config.min_return,
-        "renderer": "official",
-    }
-    job = Job(config.env, config.expert, expert.name, config.every_frame, config.max_frames)
-    return job, FPS if config.every_frame else FPS / expert.repeat, recipe
-
-
-def expert_checksum(name: str) -> str | None:
-    """SHA-256 of the file of a trained expert, so that no recording mixes two of them; None for the geometric one."""
-    path = Path(name).expanduser()
-    if name == "ppo" and not path.is_file():
-        path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    return RecordResult(config.folder, writer.episodes, writer.dropped, frames)
 
 
 class SeedQueue:
-    """Hands out seeds in order, leaving out what the recording already knows."""
+    """Hands out seeds in order, as many as are missing, leaving out what the recording already knows."""
 
     def __init__(self, config: RecordConfig, writer: RecordingWriter) -> None:
         self._config, self._writer = config, writer
         self._seed = config.seed
+        self.driving = 0
+        """Seeds that have been handed out and whose episodes are neither kept nor dropped."""
 
     @property
     def missing(self) -> int:
@@ -184,12 +166,17 @@ class SeedQueue:
         kept = sum(info.seed >= self._config.seed for info in self._writer.episodes)
         return max(0, self._config.episodes - kept)
 
-    def next(self) -> int:
-        """The next seed to drive.
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        """The next seed to drive; there may be another one later, when an episode has been dropped.
 
         Raises:
             UserError: if too many tracks were dropped, or the seeds reach those that policies are judged on.
         """
+        if self.driving >= self.missing:
+            raise StopIteration
         config, dropped = self._config, self._writer.dropped
         known = {info.seed for info in self._writer.episodes} | dropped.keys()
         while self._seed in known:
@@ -202,4 +189,183 @@ class SeedQueue:
         if self._seed in POLICY_TEST:
             raise UserError(f"the seeds have reached {self._seed}, kept for judging policies: give another --seed.")
         self._seed += 1
+        self.driving += 1
         return self._seed - 1
+
+
+_driver: EpisodeDriver
+
+
+def _start_worker(config: RecordConfig) -> None:
+    """Make this process ready to record."""
+    global _driver
+    _driver = EpisodeDriver(config)
+
+
+def _record_seed(seed: int) -> Episode:
+    return _driver.record(seed)
+
+
+class HoldAction(DriverWrapper):
+    """Holds each action of another driver for ``steps`` frames; it sees the first of them alone."""
+
+    def __init__(self, driver: Driver, steps: int) -> None:
+        super().__init__(driver)
+        self._steps, self._count = steps, 0
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Forget the episode before."""
+        super().reset(env)
+        self._count = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The held action, or a new one."""
+        if self._count % self._steps == 0:
+            self._action = self.driver.act(frame, info)
+        self._count += 1
+        return self._action
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an episode begins. Where recovering is to be learnt: anywhere on the road, with an expert in any hurry."""
+
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    """The random numbers of the episode; drawn from in the order of the decisions."""
+    options: dict[str, Any] | None = None
+    """For the environment's ``reset``."""
+    meta: dict[str, Any] = field(default_factory=dict)
+    """What the episode says of it."""
+
+    @classmethod
+    def of(cls, spec: EnvSpec, env: DrivingEnv, expert: Driver | None, seed: int) -> Start:
+        """The start of the episode of ``seed``."""
+        rng = np.random.default_rng([seed, 7])
+        if spec.steering_noise is None:
+            return cls(rng)
+        # The order of the draws is that of the first version: recordings stay what they were.
+        vary = getattr(expert, "vary", None)
+        meta = vary(rng) if vary is not None else {}
+        unwrapped: Any = env.unwrapped
+        return cls(rng, unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
+
+
+class EpisodeDriver:
+    """Drives episodes as a ``RecordConfig`` wants them, and says what they have in common.
+
+    Raises:
+        UserError: if the expert or driver cannot be loaded, or does not fit the environment.
+    """
+
+    def __init__(
+        self, config: RecordConfig, listeners: Iterable[Listener] = (), control: HumanControl | None = None
+    ) -> None:
+        self.config, self.listeners, self.control = config, tuple(listeners), control
+        spec = self.spec = config.spec
+        self.expert: Any = None
+        self.driver: Driver | None = None
+        if not config.by_hand:
+            self.expert = load_expert(config.expert) if config.expert is not None else None
+            self.driver = load_driver(config.driver) if config.driver is not None else None
+        repeat = action_repeat(spec, self.expert or self.driver)
+        self.frames_per_decision = repeat if config.every_frame else 1
+        self.repeat = repeat
+        self.env_repeat = 1 if config.every_frame else repeat
+
+    @property
+    def labels_by(self) -> str:
+        """Who says what there is to learn."""
+        source: Any = self.expert or self.driver
+        return source.name if source is not None else KEYBOARD
+
+    @property
+    def driven_by(self) -> str:
+        """Who drives."""
+        driver: Any = self.driver or self.expert
+        return driver.name if driver is not None else KEYBOARD
+
+    @property
+    def fps(self) -> float:
+        """Recorded frames per simulated second."""
+        return recorded_fps(self.spec, self.env_repeat)
+
+    @property
+    def steering_noise(self) -> float | None:
+        """Strength of the disturbances of the wheel; None where there are none."""
+        if self.config.by_hand:
+            return None
+        given = self.config.steering_noise
+        return self.spec.steering_noise if given is None else given
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What must be the same on resuming, in the words of the first version."""
+        config, spec = self.config, self.spec
+        recipe: dict[str, Any] = {"first_seed": config.seed}
+        if config.by_hand:
+            recipe["max_frames"] = config.max_frames
+        elif spec.steering_noise is not None:
+            seconds = config.max_frames / (spec.frames_per_second or 1)
+            recipe |= {"track": config.track or BOTH, "seconds": seconds, "noise": self.steering_noise}
+            recipe |= {"sides": config.sides, "beta": 1.0}
+            recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
+        else:
+            expert = checksum(config.expert) if config.expert is not None else None
+            recipe = {
+                "expert_sha256": expert,
+                **recipe,
+                "repeat": self.repeat,
+                "every_frame": config.every_frame,
+                "max_frames": config.max_frames,
+                "min_return": config.min_return,
+                **({"renderer": "official"} if spec.honours("renderer") else {}),
+                **({"steering_noise": config.steering_noise} if config.steering_noise is not None else {}),
+            }
+        recipe |= {"driver": config.driver} if config.driver is not None else {}
+        return recipe | ({"camera": str(config.disturbance)} if config.disturbance.active else {})
+
+    def record(self, seed: int) -> Episode:
+        """The episode of ``seed``; it depends on the config and that alone, unless a person drives.
+
+        Raises:
+            UserError: if the driver does not fit the environment.
+        """
+        config, spec = self.config, self.spec
+        by_hand = config.by_hand
+        env = make_env(spec, self._env_options(seed), config.disturbance)
+        try:
+            start = Start.of(spec, env, self.expert, seed) if not by_hand else Start()
+            label = executed_action if self.expert is None else expert_action
+            buffer = EpisodeBuffer(label, spec.image_format, batch=REPORT_EVERY, on_frames=report)
+            expert = HoldAction(self.expert, self.frames_per_decision) if self.expert is not None else None
+            ticks = rollout(env, self._driver(env, start), seed, options=start.options, expert=expert, realtime=by_hand)
+            for tick in ticks:
+                buffer(tick)
+                for listener in self.listeners:
+                    listener(tick)
+            meta = {**env.episode_meta(), **start.meta}
+            if spec.steering_noise is None or by_hand:
+                meta |= {"max_frames": config.max_frames, "repeat": self.repeat}
+                meta["frames_per_decision"] = self.frames_per_decision
+            return buffer.episode(source=spec.source, driver=self.driven_by, meta=meta)
+        finally:
+            env.close()
+
+    def _driver(self, env: DrivingEnv, start: Start) -> Driver:
+        if self.config.by_hand:
+            assert self.control is not None
+            return HumanOverride(None, self.control)
+        driver = self.driver or FollowExpert(self.driven_by)
+        if self.steering_noise is None:
+            return driver
+        if env.actions:
+            raise UserError(f"--steering-noise turns a wheel, and {env.name} has none: leave it out.")
+        return SteeringNoise(driver, self.steering_noise, env.step_s, start.rng)
+
+    def _env_options(self, seed: int) -> dict[str, Any]:
+        config, spec = self.config, self.spec
+        options: dict[str, Any] = {"max_frames": config.max_frames, **step_options(spec, self.env_repeat)}
+        options["track"] = spec.track_of(config.track, seed) or None
+        if spec.honours("sides") and not config.by_hand:
+            options["sides"] = config.sides
+        return options | (option_if_known(spec, "recover") if config.by_hand else {})

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 
-ENVIRONMENTS = ("carracing", "udacity")
 OFFICIAL_FRAMES = 1000
-FRAMES_PER_SECOND = 50
-"""Simulated frames a second, of CarRacing and of the built-in Udacity tracks alike."""
-TRACKS = ("lake", "mountain")
-USUAL = {
-    "carracing": ("ppo", Path("recordings/carracing-expert")),
-    "udacity": ("geometric", Path("recordings/udacity-geometric")),
-}
-"""Expert and folder of each environment."""
+STEERING_NOISE = 1.0
 KEYBOARD = "keyboard"
-"""A person at the page drives."""
-
-
-@dataclass(frozen=True)
-class LakeDrive:
-    """What the drives of one recording have in common."""
-
-    track: str
-    """``lake`` or ``mountain``; ``both`` takes them in turn, by the seed."""
-    seconds: float
-    """Simulated seconds after which a drive ends."""
-    noise: float = 1.0
-    """Strength of the disturbances of the wheel, against which the teacher's label recovers; 0 for none."""
-    sides: bool = True
-    """Record the side cameras too."""
-    beta: float = 1.0
-    """Share of the time in which the teacher has the wheel, where a pupil drives too."""
-
-    def track_of(self, seed: int) -> str:
-        """The track of a drive."""
-        return TRACKS[seed % len(TRACKS)] if self.track == "both" else self.track
+"""A person at the page drives; the name of such a driver."""
+LARGEST_SEED = 2**31 - 1
+LARGEST_COUNT = 10**9
 
 
 @dataclass(frozen=True)
@@ -51,39 +27,48 @@ class RecordConfig:
     """Let an expert drive unseen tracks and keep its episodes."""
 
     env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
-    """What is driven: carracing, or the built-in tracks of udacity."""
-    expert: str = ""
-    """Who drives: ppo (the one in agents/), geometric, the path of an exported PPO policy, or keyboard: a person at the
-    page, in real time. If not given, ppo; udacity knows geometric and keyboard alone."""
+    """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
+    gym:ID, or module:make_env for an environment of your own."""
+    expert: str | None = None
+    """Who gives the labels, and drives: ppo (the one in agents/), geometric, the path of an exported PPO policy,
+    module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual one."""
+    driver: str | None = None
+    """module:MyDriver that drives in the expert's stead; without --expert its own actions are the labels."""
     episodes: int = 20
     """How many episodes the recording shall hold in the end."""
-    out: Path = Path()
+    out: Path | None = None
     """Folder of the recording; recordings/carracing-expert or recordings/udacity-geometric if not given."""
     seed: int = POLICY_RECORDING.start
     """Seed of the first track; the following tracks have the following seeds."""
     workers: int = 0
     """Environments driven in parallel, each in a process of its own; 0 means one per core."""
+    ray: str | None = None
+    """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
     every_frame: bool = False
-    """Record all 50 frames a second instead of one per decision of the expert."""
+    """carracing: record all 50 frames a second instead of one per decision of the expert."""
     min_return: float | None = None
     """Keep only episodes with at least this return; others are dropped, said so, and replaced by further tracks."""
     max_frames: int = OFFICIAL_FRAMES
-    """Simulated frames (50 a second) after which an episode ends; 1000 is the official limit."""
-    track: Literal["both", "lake", "mountain"] = "both"
-    """Track of udacity; both takes them in turn."""
-    noise: float = 1.0
-    """udacity: strength of the disturbances of the wheel from which the driver recovers; 0 for none."""
+    """Simulated frames (50 a second) after which an episode ends; 1000 is the official limit of CarRacing."""
+    track: str | None = None
+    """udacity-track: lake, mountain, or both, which takes them in turn."""
+    steering_noise: float | None = None
+    """udacity-track: strength of the disturbances of the wheel from which the driver recovers; 0 for none, 1 if not
+    given."""
     sides: bool = True
-    """udacity: record the side cameras too."""
+    """udacity-track: record the side cameras too."""
     log: Path | None = None
-    """udacity: also write what the simulator itself would have written (driving_log.csv and IMG) to this folder."""
+    """udacity-track: also write what the simulator itself would have written (driving_log.csv and IMG) to this
+    folder."""
+    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
+    """What is wrong with the recorded camera; the expert sees the true frames."""
     watch: bool = False
     """Drive in this process alone and show it on the live page."""
     allow_control: bool = False
     """Let the page control the drive; --expert keyboard needs it, with --watch."""
     host: str = "127.0.0.1"
     """Address of that page."""
-    port: int = 8090
+    page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
     """Port of that page; 0 takes a free one."""
     resume: bool = False
     """Go on with the recording in --out until it holds --episodes."""
@@ -91,38 +76,52 @@ class RecordConfig:
     """Delete the recording in --out first."""
 
     def __post_init__(self) -> None:
-        if self.env not in ENVIRONMENTS:
-            raise unknown_name("environment", self.env, ENVIRONMENTS)
-        expert, out = USUAL[self.env]
-        object.__setattr__(self, "expert", self.expert or expert)
-        out = out.with_name(f"{self.env}-keyboard") if self.by_hand else out
-        object.__setattr__(self, "out", out if self.out == Path() else self.out)
-        known = self.expert in ("geometric", KEYBOARD)
-        if self.env == "udacity" and (not known or self.every_frame or self.min_return is not None):
-            raise UserError(
-                "--sim udacity knows no --expert but geometric and keyboard, no --every-frame and no --min-return."
-            )
+        spec = drivable(self.env)
+        object.__setattr__(self, "env", spec.name)
+        # Without side cameras anyway, --sides and --no-sides ask for nothing.
+        optional = {name: getattr(self, name) for name in ("min_return", "track", "steering_noise", "log")}
+        spec.refuse(optional | {"every_frame": self.every_frame or None}, "record")
+        spec.tracks_of(self.track)
+        object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
+        if self.expert is None and self.driver is None:
+            raise UserError(f"nobody is known to drive {spec.name}: give --driver module:MyDriver or --expert.")
+        check_expert(spec, self.expert, also=(KEYBOARD,))
+        if self.by_hand and self.driver is not None:
+            raise UserError("--expert keyboard means that a person drives: leave --driver out.")
         if self.by_hand != self.allow_control or (self.by_hand and not self.watch):
             raise UserError("a person drives by the page: --expert keyboard, --watch and --allow-control go together.")
         if self.by_hand and (self.every_frame or self.log is not None):
             raise UserError("--expert keyboard knows no --every-frame and no --log.")
-        if self.env != "udacity" and self.log is not None:
-            raise UserError("--log is the layout of the Udacity simulator: give --sim udacity with it.")
-        if not 0 <= self.noise <= 2:
-            raise UserError(f"--noise is {self.noise:g}: it must lie in 0 .. 2.")
+        if self.watch and self.ray is not None:
+            raise UserError("--watch drives in this process: leave --ray out.")
+        noise = self.steering_noise
+        if noise is not None and not 0 <= noise <= 2:
+            raise UserError(f"--steering-noise is {noise:g}: it must lie in 0 .. 2.")
+        if self.min_return is not None and not abs(self.min_return) < LARGEST_COUNT:
+            raise UserError(f"--min-return is {self.min_return:g}: give a return that an episode can have.")
         for name in ("episodes", "max_frames"):
-            if getattr(self, name) < 1:
+            if not 1 <= getattr(self, name) <= LARGEST_COUNT:
                 flag = name.replace("_", "-")
-                raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 1.")
-        if self.workers < 0:
-            raise UserError(f"--workers is {self.workers}: give 0 (one per core) or more.")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}: it must not be negative.")
+                raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 1, and at most 10^9.")
+        check_workers_and_seed(self.workers, self.seed)
         if self.seed < POLICY_TEST.stop and self.seed + self.episodes > POLICY_TEST.start:
             raise UserError(
                 f"seeds {self.seed} to {self.seed + self.episodes - 1} reach into those that policies are judged on "
                 f"(from {POLICY_TEST.start}): begin elsewhere, such as at --seed {POLICY_RECORDING.start}."
             )
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What there is to know of the environment."""
+        return env_spec(self.env)
+
+    @property
+    def folder(self) -> Path:
+        """Where the recording lies."""
+        if self.out is not None:
+            return self.out
+        usual = self.spec.recording_folder
+        return usual.with_name(f"{self.spec.source}-{KEYBOARD}") if self.by_hand else usual
 
     @property
     def by_hand(self) -> bool:
@@ -134,9 +133,52 @@ class RecordConfig:
         """Environments that run at the same time."""
         return min(self.workers or usable_cores(), self.episodes)
 
-    @property
-    def lake(self) -> LakeDrive | None:
-        """How the built-in tracks are driven, where they are."""
-        if self.env != "udacity":
-            return None
-        return LakeDrive(self.track, self.max_frames / FRAMES_PER_SECOND, self.noise, self.sides)
+
+def drivable(name: str) -> EnvSpec:
+    """The environment of that name; for a simulator on the wire the built-in one for the same policies.
+
+    Whoever records or evaluates begins episodes when he wants, which a simulator on the wire does not let him.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    spec = env_spec(name)
+    return (env_of_task(spec.task) or spec) if spec.realtime else spec
+
+
+def env_of_task(task: str) -> EnvSpec | None:
+    """The environment in which policies of ``task`` are recorded and drive for DAgger; None if there is none."""
+    specs = map(env_spec, ENVIRONMENTS.names())
+    return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
+
+
+def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) -> None:
+    """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and plug-ins pass.
+
+    Raises:
+        UserError: for such a name.
+    """
+    if expert is None or ":" in expert or expert in (*spec.experts, *also) or Path(expert).expanduser().is_file():
+        return
+    known = {name for other in map(env_spec, ENVIRONMENTS.names()) for name in other.experts}
+    if expert in known:
+        raise UserError(f"--expert {expert} does not know {spec.name}: give {' or '.join((*spec.experts, *also))}.")
+    if not Path(expert).suffix and len(Path(expert).parts) == 1:
+        raise unknown_name("expert", expert, (*spec.experts, *also))
+
+
+def check_workers_and_seed(workers: int, seed: int) -> None:
+    """Refuse numbers of processes and seeds that make no sense.
+
+    Raises:
+        UserError: for such a number.
+    """
+    if not 0 <= workers <= 4096:
+        raise UserError(f"--workers is {workers}: give 0 (one per core) or more, and at most 4096.")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise UserError(f"--seed is {seed}: it must not be negative, and at most {LARGEST_SEED}.")
+
+
+def env_options(spec: EnvSpec, given: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``given`` that the environment honours and that are given."""
+    return {name: value for name, value in given.items() if value is not None and spec.honours(name)}

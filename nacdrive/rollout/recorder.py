@@ -1,15 +1,151 @@
-"""Keeps what is driven as a recording: whole drives, or the stretches in which a person had the wheel."""
+"""From the Ticks of a drive to episodes of a recording: the one road, whoever drives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.datasets.episode import SIDES, Episode
+from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
-from nacdrive.rollout.notes import EpisodeBuffer, Label, advised, driven
-from nacdrive.rollout.record_config import KEYBOARD
+
+KEYBOARD = "keyboard"
+"""Name of a person at the page, as driver and as expert."""
+ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
+Label = Callable[[Tick], Action | None]
+"""What there is to learn from a Tick; None where nobody knows."""
+
+
+def executed_action(tick: Tick) -> Action:
+    """The label where the one who drives is the one to learn from."""
+    return tick.action
+
+
+def expert_action(tick: Tick) -> Action | None:
+    """The label where an expert rides along."""
+    return tick.expert
+
+
+class EpisodeBuffer:
+    """Listener that keeps the Ticks of one episode; one that starts over begins anew.
+
+    Args:
+        label: What is to be learnt.
+        image: ``png`` or ``jpeg``. Frames that came as a JPEG are kept as they came.
+        batch: Frames that are encoded together. With the encoder's code and tables in the processor's cache, 20 take
+            half the time that they take one by one between two frames of the simulator; a drive in real time takes 1.
+        on_frames: Called with the number of frames encoded since the last call.
+    """
+
+    def __init__(
+        self,
+        label: Label,
+        image: str = "png",
+        *,
+        batch: int = 1,
+        on_frames: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        self.label, self.batch, self.on_frames, self._encode = label, batch, on_frames, ENCODERS[image]
+        self.seed, self.last_step = 0, -1
+        self._unencoded = 0
+        self.ended = "interrupted"
+        """How the episode ended, in a phrase."""
+        self._clear()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __call__(self, tick: Tick) -> None:
+        """Take in one decision."""
+        if tick.step == 0:
+            self._clear()
+        # Neurons and saliency are not recorded, and the frame is kept once.
+        self._rows.append((tick.t_s, tick.action, tick.reward, tick.speed_mps, self.label(tick), tick.policy))
+        # A frame that a camera disturbance has changed is no longer the one that came.
+        came = tick.info.get("jpeg") if "clean_frame" not in tick.info else None
+        self._waiting.append(("center", came or tick.frame))
+        cameras = tick.info.get("cameras", {})
+        self._waiting += [(side, cameras[side]) for side in SIDES if side in cameras]
+        self._unencoded += 1
+        self.seed, self.last_step = tick.seed, tick.step
+        self.total += tick.reward
+        self.ended = tick.events[-1] if tick.done else "interrupted"
+        if tick.done or self._unencoded == self.batch:
+            self._flush()
+
+    def episode(self, *, source: str, driver: str, meta: dict[str, Any]) -> Episode:
+        """What was driven; ``meta`` is what else the episode shall say of itself."""
+        self._flush()
+        times, actions, rewards, speeds, labels, _ = zip(*self._rows, strict=True)
+        return Episode(
+            frames=self._images["center"],
+            t_s=np.array(times),
+            choice=_choices(actions),
+            steering=np.array([action.steering for action in actions], dtype=np.float32),
+            throttle=np.array([action.throttle for action in actions], dtype=np.float32),
+            brake=np.array([action.brake for action in actions], dtype=np.float32),
+            reward=np.array(rewards, dtype=np.float32),
+            speed_mps=np.array([np.nan if speed is None else speed for speed in speeds], dtype=np.float32),
+            expert_choice=_choices(labels),
+            expert_logits=_logits(labels),
+            seed=self.seed,
+            source=source,
+            driver=driver,
+            episode_return=float(self.total),
+            meta={**meta, **self._policy(), "ended": self.ended},
+            expert_steering=self._steering_label(labels),
+            side_frames={side: self._images[side] for side in SIDES if side in self._images},
+        )
+
+    def _policy(self) -> dict[str, Any]:
+        """Where a person drove: what the policy would have done, column by column (None after it had failed)."""
+        beside = [row[-1] for row in self._rows]
+        if not any(beside):
+            return {}
+        names = ("choice", "steering", "throttle", "brake")
+        return {"policy": {name: [getattr(action, name, None) for action in beside] for name in names}}
+
+    def _steering_label(self, labels: tuple[Action | None, ...]) -> NDArray[np.float32] | None:
+        """The label of a continuous expert, where it is another than what was driven."""
+        known = [label for label in labels if label is not None and label.choice is None]
+        if self.label is executed_action or len(known) < len(labels):
+            return None
+        return np.array([label.steering for label in known], dtype=np.float32)
+
+    def _flush(self) -> None:
+        for camera, picture in self._waiting:
+            data = picture if isinstance(picture, bytes) else self._encode(picture)
+            self._images.setdefault(camera, []).append(data)
+        if self._unencoded:
+            self.on_frames(self._unencoded)
+        self._waiting.clear()
+        self._unencoded = 0
+
+    def _clear(self) -> None:
+        self._rows: list[tuple[float, Action, float, float | None, Action | None, Action | None]] = []
+        self._waiting: list[tuple[str, bytes | NDArray[np.uint8]]] = []
+        self._images: dict[str, list[bytes]] = {}
+        self._unencoded = 0
+        self.total = 0.0
+
+
+def _choices(actions: Iterable[Action | None]) -> NDArray[np.int64]:
+    """[N] the index of each action; -1 where there is none, or where it is continuous."""
+    return np.array([-1 if action is None or action.choice is None else action.choice for action in actions])
+
+
+def _logits(labels: Iterable[Action | None]) -> NDArray[np.float32] | None:
+    """[N, choices], or None where not all scores are known."""
+    rows = [None if label is None else label.logits for label in labels]
+    known = [row for row in rows if row is not None]
+    return np.stack(known).astype(np.float32) if len(known) == len(rows) else None
 
 
 class EpisodeRecorder:
@@ -18,13 +154,14 @@ class EpisodeRecorder:
     A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it.
 
     Args:
-        folder: where the recording lies; made when there is something to keep.
-        source: what is driven, such as ``carracing``.
-        fps: decisions per simulated second.
-        driver: who drives.
-        teacher: who gives the labels.
-        label: what there is to learn from a Tick.
-        wanted: which Ticks are kept.
+        folder: Where the recording lies; made when there is something to keep.
+        source: What is driven, such as ``carracing``.
+        fps: Decisions per simulated second.
+        driver: Who drives.
+        teacher: Who gives the labels.
+        label: What there is to learn from a Tick.
+        wanted: Which Ticks are kept.
+        image: ``png`` or ``jpeg``; frames that came as a JPEG are kept as they came.
 
     Raises:
         UserError: if the folder holds something else.
@@ -40,51 +177,63 @@ class EpisodeRecorder:
         teacher: str,
         label: Label,
         wanted: Callable[[Tick], bool] = lambda tick: True,
+        image: str = "png",
     ) -> None:
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
         """Episodes written so far."""
-        self._fps, self._teacher, self._label = fps, teacher, label
+        self._fps, self._teacher = fps, teacher
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None
-        self._notes = EpisodeBuffer(label)
+        self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
+        self._buffer = self._new_buffer()
 
     def __call__(self, tick: Tick) -> None:
         """Take in one decision."""
-        broken = tick.step != self._notes.last_step + 1 or tick.seed != self._notes.seed
+        broken = tick.step != self._buffer.last_step + 1 or tick.seed != self._buffer.seed
         if broken or not self.wanted(tick):
             self._keep()
         if self.wanted(tick):
-            self._notes(tick)
+            self._buffer(tick)
         if tick.done:
             self._keep()
 
     def __enter__(self) -> EpisodeRecorder:
-        """Begin."""
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Keep what is under way."""
         self._keep()
 
     def _open(self) -> RecordingWriter:
         return RecordingWriter(self.folder, source=self.source, fps=self._fps, expert=self._teacher, resume=True)
 
     def _keep(self) -> None:
-        if not len(self._notes):
+        if not len(self._buffer):
             return
         self._writer = self._writer or self._open()
-        self._writer.add(self._notes.episode(source=self.source, driver=self.driver, meta={}))
-        self._notes = EpisodeBuffer(self._label)
+        self._writer.add(self._buffer.episode(source=self.source, driver=self.driver, meta={}))
+        self._buffer = self._new_buffer()
         self.kept += 1
 
 
-def corrections(folder: Path, *, source: str, fps: float) -> EpisodeRecorder:
+def corrections(folder: Path, *, source: str, fps: float, image: str = "png") -> EpisodeRecorder:
     """Keeps what a person drives in a policy's stead, as labels for the policy to learn from."""
-    options = {"driver": KEYBOARD, "teacher": KEYBOARD}
-    return EpisodeRecorder(folder, source=source, fps=fps, **options, label=driven, wanted=lambda tick: tick.human)
+    return EpisodeRecorder(
+        folder,
+        source=source,
+        fps=fps,
+        driver=KEYBOARD,
+        teacher=KEYBOARD,
+        label=executed_action,
+        wanted=lambda tick: tick.human,
+        image=image,
+    )
 
 
-def drives(folder: Path, *, source: str, fps: float, driver: str, teacher: str | None) -> EpisodeRecorder:
+def drives(
+    folder: Path, *, source: str, fps: float, driver: str, teacher: str | None, image: str = "png"
+) -> EpisodeRecorder:
     """Keeps whole drives, labelled by the expert that rides along where there is one."""
-    return EpisodeRecorder(folder, source=source, fps=fps, driver=driver, teacher=teacher or "none", label=advised)
+    return EpisodeRecorder(
+        folder, source=source, fps=fps, driver=driver, teacher=teacher or "none", label=expert_action, image=image
+    )

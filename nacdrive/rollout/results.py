@@ -4,40 +4,61 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.files import write_text
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.carracing.env import ACTIONS
 from nacdrive.rollout.metrics import EpisodeResult
 
 Row = dict[str, Any]
+DRIVES = "drives"
+"""Folder of a result that holds the filmed drives as a recording."""
 CURVE_EVERY = 5
-"""Decisions between two points of a row's curve of returns."""
+"""Decisions between two points of a row's curve of returns, ..."""
+MOST_POINTS = 400
+"""... and twice as many, and so on, where the curve would have more points than this."""
 
 
-class Trace:
-    """Listener that keeps what a report shows of an episode: the curve of returns, how often which action was taken."""
+class EpisodeCurve:
+    """What a report shows of an episode: its return over time, how often which action was taken, how it ended.
 
-    def __init__(self) -> None:
-        self.curve: list[list[float]] = []
-        self.actions = [0] * len(ACTIONS)
+    Args:
+        actions: Number of discrete actions; 0 where control is continuous.
+    """
+
+    def __init__(self, actions: int) -> None:
+        self._choices = actions
+        self._begin()
+
+    def _begin(self) -> None:
+        self.points: list[list[float]] = []
+        """[seconds, return so far]."""
+        self.actions = [0] * self._choices
+        """How often each discrete action was taken."""
         self.ending = ""
+        self._every = CURVE_EVERY
 
-    def __call__(self, tick: Tick) -> None:
+    def add(self, tick: Tick) -> None:
         """Take in one decision."""
-        if tick.action.choice is not None:
+        if tick.step == 0:
+            self._begin()
+        if tick.action.choice is not None and self.actions:
             self.actions[tick.action.choice] += 1
-        if tick.step % CURVE_EVERY == 0 or tick.done:
-            self.curve.append([round(tick.t_s, 2), round(tick.episode_return, 1)])
+        if tick.step % self._every == 0 or tick.done:
+            self.points.append([round(tick.t_s, 2), round(tick.episode_return, 1)])
+            if len(self.points) > MOST_POINTS:
+                self.points, self._every = self.points[::2], 2 * self._every
         if tick.done:
             self.ending = tick.events[-1]
 
-    def row(self, result: EpisodeResult) -> Row:
-        """``result`` and the trace as one row."""
-        numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
-        return {**numbers, "ending": self.ending, "actions": self.actions, "curve": self.curve}
+
+def row_of(result: EpisodeResult, curve: EpisodeCurve, metrics: Mapping[str, float], track: str = "") -> Row:
+    """One episode as plain JSON: its result, the environment's own ``metrics`` where they say more, its curve."""
+    numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
+    row = {**numbers, "ending": curve.ending, "actions": curve.actions, "curve": curve.points}
+    return {**row, **({"track": track} if track else {}), **{k: v for k, v in metrics.items() if k not in row}}
 
 
 class ResultsFile:
@@ -51,7 +72,9 @@ class ResultsFile:
             for line in text.splitlines():
                 try:
                     row = json.loads(line)
-                    self.rows[row["seed"]] = row
+                    # Rows of the built-in tracks had no return once: such drives are driven again.
+                    if "episode_return" in row:
+                        self.rows[row["seed"]] = row
                 except (json.JSONDecodeError, KeyError, TypeError):
                     continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())
@@ -61,6 +84,7 @@ class ResultsFile:
     def add(self, row: Row) -> None:
         """Append one row and make sure it is on the disk."""
         self.rows[row["seed"]] = row
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row) + "\n")
             handle.flush()

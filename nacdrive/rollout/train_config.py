@@ -10,23 +10,34 @@ import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
+from nacdrive.envs.registry import EnvSpec
+from nacdrive.rollout.record_config import (
+    LARGEST_COUNT,
+    check_expert,
+    check_workers_and_seed,
+    drivable,
+    env_of_task,
+)
+from nacdrive.tasks.registry import TASKS
 from nacdrive.training.config import FitConfig
 
-TASKS = ("carracing", "udacity")
-USUAL_DATA = {"carracing": Path("recordings/carracing-expert"), "udacity": Path("recordings/udacity-geometric")}
+SEEDS_PER_ROUND = 1000
+"""Tracks that a round of DAgger can drive."""
 FREE_TO_CHANGE = (
     "epochs", "dagger", "learning_rate", "patience", "valid_batch", "checkpoint_steps", "clip", "out", "resume",
-    "overwrite", "device", "workers",
+    "overwrite", "device", "workers", "ray",
 )  # fmt: skip
 """Options that a resumed training may have changed; with the others it would be another training."""
 
 
 @dataclass(frozen=True)
 class TrainConfig(FitConfig):
-    """Train a policy on recordings, and let it practise under its teacher's eyes (DAgger)."""
+    """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
 
     task: str = "carracing"
-    """What is learnt."""
+    """What is learnt: carracing, udacity, or a task of your own."""
+    env: str | None = None
+    """What is driven in DAgger; the environment of the task if not given."""
     model: str = "nac-steady"
     """Sequence layer, such as nac-steady, nac-exact, nac-euler, lstm, or dense for none at all."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
@@ -44,12 +55,15 @@ class TrainConfig(FitConfig):
     """Most epochs after a round that is not the last; first and last, --epochs."""
     beta: float = 0.5
     """Share of the first round in which the expert has the wheel; halved with each further round."""
-    expert: str = "ppo"
-    """Who labels in DAgger: ppo, geometric, or the path of an exported PPO policy; for udacity always geometric."""
+    expert: str | None = None
+    """Who labels in DAgger: ppo, geometric, the path of an exported PPO policy, or module:MyExpert; the environment's
+    usual one if not given."""
     max_frames: int = 1000
     """Simulated frames (50 a second) after which an episode of DAgger ends; 1000 is the official limit."""
     workers: int = 0
     """Environments driven in parallel in DAgger, each in a process of its own; 0 means one per core."""
+    ray: str | None = None
+    """Address of a Ray cluster that drives in DAgger; local starts one on this machine."""
     device: str = "cpu"
     """cpu or cuda."""
     out: Path | None = None
@@ -61,29 +75,48 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task not in TASKS:
-            raise unknown_name("task", self.task, TASKS)
-        if not self.data:
-            object.__setattr__(self, "data", (USUAL_DATA[self.task],))
-        if self.task == "udacity" and self.expert == "ppo":
-            object.__setattr__(self, "expert", "geometric")
-        for name in ("window", "dagger_episodes", "dagger_epochs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1.")
-        if self.dagger < 0 or self.workers < 0:
-            raise UserError("--dagger and --workers must not be negative.")
+        if self.task not in TASKS and ":" not in self.task:
+            raise unknown_name("task", self.task, TASKS.names())
+        spec = self.env_spec
+        if spec is None and self.dagger:
+            raise UserError(f"no environment is known for the task '{self.task}': name one with --env.")
+        if spec is None and not self.data:
+            raise UserError(f"the task '{self.task}' has no usual recordings: name some with --data.")
+        if spec is not None:
+            object.__setattr__(self, "data", self.data or (spec.recording_folder,))
+            object.__setattr__(self, "expert", self.expert or spec.expert)
+        for name in ("window", "dagger_episodes", "dagger_epochs", "max_frames"):
+            if not 1 <= getattr(self, name) <= LARGEST_COUNT:
+                flag = name.replace("_", "-")
+                raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 1, and at most 10^9.")
+        if not 0 <= self.dagger <= LARGEST_COUNT:
+            raise UserError(f"--dagger is {self.dagger}: it must not be negative.")
+        if self.dagger_episodes > SEEDS_PER_ROUND:
+            raise UserError(
+                f"--dagger-episodes is {self.dagger_episodes}: a round has {SEEDS_PER_ROUND} tracks at most."
+            )
         if not 0 <= self.beta <= 1:
             raise UserError(f"--beta is {self.beta}: it must lie in 0 .. 1.")
+        check_workers_and_seed(self.workers, self.seed)
+        if self.dagger and spec is not None:
+            check_expert(spec, self.expert)
+            if self.expert is None:
+                raise UserError(f"nobody is known to label drives of {spec.name}: give --expert module:MyExpert.")
+
+    @property
+    def env_spec(self) -> EnvSpec | None:
+        """What there is to know of the environment of DAgger; None where neither --env nor the task tells."""
+        return drivable(self.env) if self.env is not None else env_of_task(self.task)
 
     @property
     def folder(self) -> Path:
         """Folder of the run."""
-        return self.out or Path("runs") / f"{self.task}-{self.model}"
+        return self.out or Path("runs") / "-".join(name.rpartition(":")[2] for name in (self.task, self.model))
 
     @property
     def file_name(self) -> str:
         """Name of the model file, such as ``nac_steady.pt``."""
-        return f"{self.model.replace('-', '_')}.pt"
+        return f"{self.model.rpartition(':')[2].replace('-', '_')}.pt"
 
     @property
     def parallel(self) -> int:

@@ -1,4 +1,4 @@
-"""The whole training of a policy: learn from recordings, then practise in rounds of DAgger. Resumable at any moment."""
+"""The whole training of a policy: learn from recordings, then drive in rounds of DAgger. Resumable at any moment."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import result_folder
+from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
+from nacdrive.drivers import load_expert
 from nacdrive.layers import names
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
-from nacdrive.rollout.dagger import Practice, practise
+from nacdrive.rollout.dagger import DaggerRound, check_pace, collect
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 
 @dataclass(frozen=True)
-class Watcher:
-    """Who is told how a training goes on."""
+class TrainCallbacks:
+    """Called while a training goes on."""
 
     on_step: Callable[[FitUpdate], None] = lambda update: None
     """After each step of the optimizer."""
@@ -34,7 +36,7 @@ class Watcher:
     """After each episode driven in DAgger."""
 
 
-def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
+def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks()) -> Path:
     """Train as ``config`` says and return the path of the model file.
 
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
@@ -43,39 +45,60 @@ def teach(config: TrainConfig, watcher: Watcher = Watcher()) -> Path:
     Raises:
         UserError: for data, names or a folder that do not fit; if a loss is not finite.
     """
-    if config.model not in names():
+    if ":" not in config.model and config.model not in names():
         raise unknown_name("model", config.model, names())
     device = check_device(config.device)
     task = load_driving_task(config.task)
+    # What can be refused is refused before hours of work, and before a folder is made or deleted.
+    env, expert = config.env_spec, None
+    if config.dagger and config.expert is not None:
+        expert = load_expert(config.expert)
+    check_ray(config.ray if config.dagger else None)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
+    more = {"instruments": config.instruments}
+    if expert is not None and env is not None:
+        check_pace(env, expert, task.policy_config(config.model, config.window, train, **more).repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
+    refuse_more_epochs(config, folder)
     began = time.perf_counter()
     for round_ in range(config.dagger + 1):
         done = round_path(folder, round_)
         if round_ > 0:
             # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
-            driven = drive_round(config, folder, round_, watcher)
+            driven = collect_round(config, folder, round_, callbacks)
             learn, keep = task.split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
             train, valid = train + learn, valid + keep
         if done.exists():
             continue
         seed_everything(config.seed)
         if round_ == 0:
-            policy = Policy.new(
-                task.policy_config(config.model, config.window, train, instruments=config.instruments), config.model
-            )
+            policy = Policy.new(task.policy_config(config.model, config.window, train, **more), config.model)
         else:
             policy = load_policy(round_path(folder, round_ - 1))
-        result = learn_round(config, policy, train, valid, folder, round_, str(device), watcher)
+        result = fit_round(config, policy, train, valid, folder, round_, str(device), callbacks)
         policy.network.to("cpu")
         save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
         checkpoint_path(folder, round_).unlink(missing_ok=True)
-        watcher.on_round(round_, result)
+        callbacks.on_round(round_, result)
     final = load_policy(round_path(folder, config.dagger))
     target = folder / config.file_name
     save_policy(final, target, {**final.meta, "session_s": round(time.perf_counter() - began, 1)})
     return target
+
+
+def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
+    """Refuse to go on with a complete run for other epochs, which would do nothing.
+
+    Raises:
+        UserError: if it is complete and was trained with another ``--epochs``.
+    """
+    last = round_path(folder, config.dagger)
+    if last.exists() and (epochs := load_policy(last).meta["config"]["epochs"]) != config.epochs:
+        raise UserError(
+            f"{folder} is complete, trained with --epochs {epochs}, and would not change with --epochs "
+            f"{config.epochs}: give another --out."
+        )
 
 
 def round_path(folder: Path, round_: int) -> Path:
@@ -83,23 +106,25 @@ def round_path(folder: Path, round_: int) -> Path:
     return folder / f"policy-round-{round_}.pt"
 
 
-def drive_round(config: TrainConfig, folder: Path, round_: int, watcher: Watcher) -> list[Sample]:
+def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: TrainCallbacks) -> list[Sample]:
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"
-    practice = Practice(
+    assert config.expert is not None and config.env_spec is not None
+    dagger = DaggerRound(
         policy=round_path(folder, round_ - 1),
         expert=config.expert,
         round=round_,
         episodes=config.dagger_episodes,
         beta=config.beta * 0.5 ** (round_ - 1),
         seed=config.seed,
+        env=config.env_spec.name,
         max_frames=config.max_frames,
     )
-    practise(practice, recording, config.parallel, lambda episode: watcher.on_episode(round_, episode))
+    collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
 
 
-def learn_round(
+def fit_round(
     config: TrainConfig,
     policy: Policy,
     train: list[Sample],
@@ -107,14 +132,14 @@ def learn_round(
     folder: Path,
     round_: int,
     device: str,
-    watcher: Watcher,
+    callbacks: TrainCallbacks,
 ) -> FitResult:
     """Fit the policy's network to all samples so far: ``epochs`` first and last, ``dagger_epochs`` in between."""
     between = 0 < round_ < config.dagger
     options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
     return fit(
         policy.network, load_driving_task(config.task), train, valid, options, folder,
-        round_=round_, device=device, on_step=watcher.on_step,
+        round_=round_, device=device, on_step=callbacks.on_step,
     )  # fmt: skip
 
 

@@ -59,10 +59,11 @@ def page(metrics: dict[str, Any]) -> str:
     first, last = rows[0]["seed"], rows[-1]["seed"]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="dim">CarRacing-v3, tracks {first} to {last}.{escape(through)}</p>',
+        f'<p class="dim">{escape(where(metrics))}, seeds {first} to {last}.{escape(through)}</p>',
         tiles(metrics),
         failures(rows),
         films(metrics["films"]),
+        tracks(metrics),
         "<h2>Return on every track</h2>",
         keys(bool(experts), "the policy", "the expert on the same track"),
         by_track(rows, experts),
@@ -85,6 +86,36 @@ def page(metrics: dict[str, Any]) -> str:
         + "\n".join(parts)
         + "\n</main></body></html>\n"
     )
+
+
+def where(metrics: dict[str, Any]) -> str:
+    """What was driven; results of older versions do not say it and are of CarRacing."""
+    tracks = ", ".join(metrics.get("tracks", {}))
+    return str(metrics.get("env", "CarRacing-v3")) + (f" ({tracks})" if tracks else "")
+
+
+def tracks(metrics: dict[str, Any]) -> str:
+    """The environment's own numbers of each track, of the policy and of the expert."""
+    columns = {f"{track}": numbers for track, numbers in metrics.get("tracks", {}).items()}
+    columns |= {f"{track}, expert": numbers for track, numbers in metrics.get("expert_tracks", {}).items()}
+    if not columns:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = ""
+    for name in next(iter(columns.values())):
+        cells = "".join(f"<td>{escape(track_number(numbers[name]))}</td>" for numbers in columns.values())
+        body += f'<tr><td class="word">{escape(name.replace("_", " "))}</td>{cells}</tr>\n'
+    table = f'<table><thead><tr><th class="word"></th>{head}</tr></thead><tbody>\n{body}</tbody></table>'
+    return f'<h2>On each track</h2><div class="wide">{table}</div>'
+
+
+def track_number(value: Any) -> str:
+    """A count, or a mean or share with its interval."""
+    if not isinstance(value, dict):
+        return f"{value:.6g}"
+    middle = f"{value['count']}" if "count" in value else f"{value['mean']:.3g}"
+    interval = value["interval95"]
+    return middle if interval is None else f"{middle} ({interval[0]:.3g} to {interval[1]:.3g})"
 
 
 def about(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -162,3 +162,10 @@ def test_an_unknown_device_is_told(tmp_path, device):
     save_policy(new_policy(), tmp_path / "m.pt")
     with pytest.raises(UserError, match="device"):
         load_policy(tmp_path / "m.pt", device=device)
+
+
+def test_neurons_say_when_the_frames_of_the_window_were_taken() -> None:
+    policy = new_policy("nac-steady", window=3)
+    for t_s in (0.0, 0.08, 0.24, 0.32):
+        policy.step(np.zeros((96, 96, 3), np.uint8), t_s)
+    assert policy.neurons()["frame_t_s"] == pytest.approx([0.08, 0.24, 0.32])

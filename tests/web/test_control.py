@@ -75,7 +75,7 @@ class Loop(threading.Thread):
                 if orders.keys is not None:
                     choice = 2 if "left" in orders.keys else 3 if "up" in orders.keys else 0
                     own = make_tick(step).action
-                    by_person |= {"action": to_action(choice), "policy": own, "person": True}
+                    by_person |= {"action": to_action(choice), "policy": own, "human": True}
                 self.server.publish(make_tick(step, **by_person))
                 step = 0 if orders.reset else step + 1
             self.ending.wait(1 / self.hz)
@@ -296,3 +296,31 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
         box = page.locator(".frame").bounding_box()
         assert box["width"] / box["height"] == pytest.approx(2, rel=0.02)
         assert page.faults == []
+
+
+def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Callable[..., Any]) -> None:
+    control = HumanControl(silence_s=60)
+    first = LiveServer(port=0, control=control, choices=CHOICES)
+    page = open_page(first.start())
+    first.publish(make_tick(0, circuit=False))
+    until(page, READY)
+    page.keyboard.press("w")
+    until(page, "document.getElementById('state').textContent === 'You drive'")
+    first.stop()
+    with LiveServer(port=first.port, choices=CHOICES) as second:
+        second.publish(make_tick(3, circuit=False))
+        until(page, "document.getElementById('state').textContent === 'Live'")
+        assert not page.is_visible("#controls")
+
+
+def test_who_only_watches_cannot_stop_the_person_who_drives(
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
+) -> None:
+    with Loop(steered, control):
+        page, other = open_page(steered.url), open_page(steered.url)
+        until(page, READY)
+        until(other, READY)
+        page.keyboard.press("w")
+        until(other, "document.getElementById('state').textContent === 'A person drives'")
+        assert other.is_disabled("#controls >> text=Pause") and other.is_disabled("#controls >> text=Start over")
+        assert not page.is_disabled("#controls >> text=Pause")

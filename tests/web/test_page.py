@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nacdrive.drivers.tick import Tick
-from nacdrive.web import LiveServer
+from nacdrive.web import DriveResult, LiveServer
 from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, steering_at
 
 PICTURE = "() => document.getElementById('frame').toDataURL()"
@@ -265,3 +266,212 @@ def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int) -> None:
 
 def test_steering_of_the_synthetic_road_goes_both_ways() -> None:
     assert min(map(steering_at, range(60))) < -0.9 and max(map(steering_at, range(60))) > 0.9
+
+
+@pytest.mark.parametrize("held_ms", [0, 40, 80, 120, 200, 300])
+def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Callable[..., Any], held_ms: int) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        with Drive(server, 12):
+            page.wait_for_selector("#heads button")
+            for head in (2, 4, 1):
+                box = page.locator(f"#heads [aria-label='head {head}']").bounding_box()
+                page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+                page.mouse.down()
+                page.wait_for_timeout(held_ms)
+                page.mouse.up()
+                assert text(page, "#heads [aria-pressed=true]") == str(head)
+
+
+def test_the_keyboard_keeps_its_place_among_the_heads_while_the_car_drives(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        with Drive(server, 12):
+            page.wait_for_selector("#heads button")
+            page.focus("#heads [aria-label='head 2']")
+            page.wait_for_timeout(500)
+            page.keyboard.press("Tab")
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "head 3"
+            page.keyboard.press("Enter")
+            assert text(page, "#heads [aria-pressed=true]") == "3"
+
+
+SAMPLE = """([id, x, y]) => {
+  const canvas = document.getElementById(id);
+  const one = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  one.drawImage(canvas, Math.round(x * canvas.width), Math.round(y * canvas.height), 1, 1, 0, 0, 1, 1);
+  return [...one.getImageData(0, 0, 1, 1).data].slice(0, 3);
+}"""
+
+
+def colour(page: Any, x: float, y: float, canvas: str = "frame") -> list[int]:
+    """RGB of a canvas at a place given as shares of its width and height."""
+    return list(page.evaluate(SAMPLE, [canvas, x, y]))
+
+
+def test_a_saliency_map_stays_on_the_frame_that_it_belongs_to(open_page: Callable[..., Any]) -> None:
+    red, blue = (np.full((96, 96, 3), colour, np.uint8) for colour in ((200, 30, 30), (30, 30, 200)))
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(0, frame=red))
+        shows(page, make_tick(0))
+        page.keyboard.press("s")
+        until(page, "document.getElementById('saliency-note').textContent.includes('of this frame')")
+        corner = (0.02, 0.02)  # hardly any saliency there: the frame's own colour
+        page.wait_for_timeout(100)
+        first = colour(page, *corner)
+        assert first[0] > 120 > first[2]
+        server.publish(make_tick(8, frame=blue, saliency=False))
+        shows(page, make_tick(8))
+        page.wait_for_timeout(100)
+        assert "of 0.40 s ago" in text(page, "#saliency-note")
+        assert colour(page, *corner) == first, "map and frame are those of the same moment"
+        now = colour(page, 0.85, 0.8)
+        assert now[2] > 150 > now[0], "the present frame stands beside"
+        page.keyboard.press("s")
+        page.wait_for_timeout(100)
+        assert colour(page, *corner)[2] > 150, "without the map the present frame alone"
+        assert page.faults == []
+
+
+def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        for step in range(60):  # a simulator's pictures, of which the policy is asked for every third
+            decided = step % 3 == 0
+            neurons = make_tick(step).neurons
+            times = (np.arange(-15, 1) * 3 * 0.05 + step * 0.05).astype(np.float32)
+            more = {"neurons": {**neurons, "frame_t_s": times}} if decided else {"neurons": {}, "decision_ms": 0.0}
+            server.publish(make_tick(step, held=not decided, saliency=False, **more))
+            page.wait_for_timeout(15)
+        last = make_tick(57)
+        shows(page, last)
+        assert text(page, "#latency output") == f"{last.decision_ms:.1f} ms", "not the 0.0 ms of a held decision"
+        until(page, "document.getElementById('attention').getAttribute('aria-label').includes('0.30, 0.15, 0.00 s')")
+        # None of the last frames in the film strip is blank: the strip's empty places are of the theme's grey.
+        page.wait_for_timeout(200)
+        box = page.locator("#attention").bounding_box()
+        unit = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+        height, width = box["height"] / unit, box["width"] / unit
+        each = (width - 4.4) / 16
+        for key in (13, 14, 15):
+            found = colour(page, (4.4 + (key + 0.5) * each) / width, 2.6 / height, "attention")
+            assert found[1] - found[2] > 50 or found[0] < 130, f"frame {key} is missing: {found}"
+        assert page.faults == []
+
+
+def test_a_normal_end_is_said_so_and_stays(open_page: Callable[..., Any]) -> None:
+    server = serve()
+    page = open_page(server.start())
+    server.publish(make_tick(5, done=True))
+    shows(page, make_tick(5))
+    server.result(DriveResult(701, "lap finished", 18.04, 910.0, 1.0, 0.91, 928.3))
+    server.stop()
+    until(page, "document.getElementById('state').textContent === 'The drive has ended'")
+    card = text(page, "#end-card")
+    for part in ("Track 701: lap finished", "910.0", "100 %", "18.0 s", "91 %", "928.3"):
+        assert part in card
+    page.wait_for_timeout(2500)  # several attempts to connect have failed meanwhile
+    assert text(page, "#state") == "The drive has ended"
+    assert page.get_attribute("#state", "data-state") == "ended"
+
+
+def test_the_end_card_goes_when_the_next_episode_begins(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(9, done=True))
+        server.result(DriveResult(700, "time is up", 20.0, following="Track 701 begins in 4 s."))
+        page.wait_for_selector("#end-card")
+        assert "begins in 4 s" in text(page, "#end-card")
+        assert "–" not in text(page, "#end-card"), "what is not known is left out"
+        server.publish(make_tick(0, episode=1))
+        page.wait_for_selector("#end-card", state="hidden")
+
+
+def test_a_moment_is_held_and_stepped_through_while_the_car_drives_on(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        with Drive(server, 15):
+            until(page, "Number(document.getElementById('step').textContent) > 12")
+            page.keyboard.press("h")
+            until(page, "document.getElementById('state').textContent === 'Held'")
+            held = int(text(page, "#step"))
+            page.wait_for_timeout(600)
+            assert int(text(page, "#step")) == held
+            page.keyboard.press(",")
+            until(page, f"Number(document.getElementById('step').textContent) < {held}")
+            tick = make_tick(int(text(page, "#step")))
+            side = "left" if tick.action.steering < 0 else "right"
+            assert text(page, "#steering output") == f"{side} {abs(tick.action.steering):.2f}", "all of that moment"
+            page.keyboard.press(".")
+            until(page, f"document.getElementById('step').textContent === '{held}'")
+            page.click("#history >> text=Back to live")
+            until(page, f"Number(document.getElementById('step').textContent) > {held + 8}")
+            assert text(page, "#state") == "Live"
+        assert page.faults == []
+
+
+def test_the_map_shows_the_driven_line_where_the_place_is_known(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        for step in range(30):
+            place = {"x_m": 40 * np.cos(step / 9), "y_m": 40 * np.sin(step / 9), "heading_rad": step / 9}
+            server.publish(make_tick(step, progress=step / 60, **place))
+        shows(page, make_tick(29))
+        page.wait_for_selector(".card.map")
+        until(page, PAINTED, "map")
+        assert "48 %" in text(page, "#map-note")
+        assert page.faults == []
+
+
+def test_what_the_network_does_not_get_is_dimmed_and_named(open_page: Callable[..., Any]) -> None:
+    seen = {"frame": (160, 320), "rows": (60, 135), "masked": None, "size": (66, 200), "colours": "YUV"}
+    frame = np.full((160, 320, 3), 200, np.uint8)
+    frame[60:135] = (30, 160, 30)
+    with serve(network_input=seen) as server:
+        page = open_page(server.url)
+        server.publish(make_tick(0, frame=frame, saliency=False))
+        shows(page, make_tick(0))
+        page.wait_for_timeout(100)
+        assert "200 × 66 YUV; camera 320 × 160" in text(page, "#frame-note")
+        sky, road = colour(page, 0.5, 0.1), colour(page, 0.5, 0.6)
+        assert max(sky) < 130 and road[1] > 140
+        page.keyboard.press("n")
+        page.wait_for_timeout(100)
+        top = colour(page, 0.5, 0.3)
+        assert top[1] > 140 > top[0], "only the road is left"
+        assert page.faults == []
+
+
+def test_the_header_does_not_jump_whatever_the_drive_says(open_page: Callable[..., Any]) -> None:
+    for size in ((390, 844), (1280, 800)):
+        with serve() as server:
+            page = open_page(server.url, viewport={"width": size[0], "height": size[1]})
+            server.publish(make_tick(0))
+            shows(page, make_tick(0))
+            before = page.evaluate(BOXES)
+            server.status("Waiting for the simulator on port 4567 (nacdrive sim udacity, or Autonomous Mode)")
+            until(page, "document.getElementById('state').textContent.startsWith('Waiting')")
+            assert page.evaluate(BOXES) == before
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (2560, 1080), (1920, 1080)], ids=lambda s: f"{s[0]}x{s[1]}")
+def test_a_large_screen_shows_all_at_once(open_page: Callable[..., Any], size: tuple[int, int]) -> None:
+    with serve() as server:
+        page = open_page(server.url, viewport={"width": size[0], "height": size[1]})
+        server.publish(make_tick(30, x_m=1.0, y_m=2.0, heading_rad=0.0))
+        shows(page, make_tick(30))
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        page.click("#help")
+        words = text(page, "#words")
+        for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
+            assert symbol in words
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#words", state="hidden")
+        assert page.faults == []

@@ -197,3 +197,55 @@ def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
         ReplayConfig(recordings=(tmp_path,), saliency_every=-1)
     with pytest.raises(UserError, match="name a recording"):
         ReplayConfig(recordings=())
+
+
+def commented_run() -> ReplaySource:
+    labels = [EpisodeLabel(700, STEPS, 222.9, "ppo")]
+    load = run_of("x").load
+    return ReplaySource("sample", labels, load, CHOICES, CIRCUIT, policy="nac_steady", expert="ppo")
+
+
+def test_a_policy_that_only_looks_on_is_not_credited_with_the_drive(open_page: Callable[..., Any]) -> None:
+    with ReplayServer([commented_run()], port=0) as server:
+        page = open_page(server.url)
+        until(page, "Number(document.getElementById('step').textContent) > 0")
+        assert "nac_steady looks on, ppo drove" in text(page, "#title")
+        assert (text(page, "#speed-name"), text(page, "#return-name")) == ("speed of ppo m/s", "return of ppo")
+        assert text(page, "#does-note") == "what it would decide; ppo drove"
+        assert text(page, "#legend-a") == "nac_steady (looks on)"
+        assert text(page, "#legend-driver-name") == "ppo (drove)" and page.is_visible("#legend-driver")
+        assert page.faults == []
+
+
+def test_a_film_says_who_drove(tmp_path: Path) -> None:
+    from nacdrive.viz.overlay import FrameOverlay
+
+    caption = commented_run().caption(0)
+    assert caption == "ppo drove; nac_steady only looks on"
+    assert run_of("x").caption(0) == ""
+    plain, said = (FrameOverlay("sample", words).paint(make_tick(3)) for words in ("", caption))
+    assert plain != said
+
+
+def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any]) -> None:
+    with ReplayServer([replace(run_of("sample", circuit=False), expert="ppo")], port=0) as server:
+        page = open_page(server.url)
+        until(page, "Number(document.getElementById('step').textContent) > 0")
+        assert text(page, "#agree") == "the expert itself drives"
+        assert "ppo drove" in text(page, "#title")
+
+
+def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callable[..., Any]) -> None:
+    long = ReplaySource("long", [EpisodeLabel(700, 400, 1.0, "ppo")], lambda _: [make_tick(i) for i in range(400)])
+    server = ReplayServer([long], port=0)
+    page = open_page(server.start())
+    until(page, "Number(document.getElementById('step').textContent) > 0")
+    server.stop()
+    page.keyboard.press("End")
+    until(page, "document.getElementById('state').dataset.state === 'lost'")
+    faults = [fault for fault in page.faults if "ERR_CONNECTION_REFUSED" not in fault]
+    assert faults == [], "no promise is left alone with its failure"
+    with ReplayServer([long], port=server.port):
+        until(page, "document.getElementById('step').textContent === '399'")
+        assert text(page, "#state") == "Paused"
+        assert page.get_attribute("#state", "data-state") == "paused"

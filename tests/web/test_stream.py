@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simple_websocket import Client
+from simple_websocket import Client, ConnectionClosed
 
 from nacdrive.common.errors import UserError
-from nacdrive.web import LiveServer
+from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
 from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, StreamState
 from tests.helpers.ticks import CHOICES, make_tick
@@ -192,3 +192,62 @@ def test_a_server_can_be_started_again_on_its_port() -> None:
     second = LiveServer(port=first.port)
     second.start()
     second.stop()
+
+
+def test_a_held_decision_gives_numbers_but_neither_a_frame_nor_a_decision_time(server: LiveServer) -> None:
+    viewer = join(server)
+    server.publish(make_tick(0, decision_ms=4.5))
+    server.publish(make_tick(1, decision_ms=0.0, held=True, frame=np.zeros((96, 96, 3), np.uint8)))
+    rows: list[dict[str, Any]] = []
+    shown = []
+    while len(rows) < 2:
+        message = viewer.receive(5)
+        if isinstance(message, bytes):
+            said = head(message)
+            rows += [dict(zip(COLUMNS, row, strict=True)) for row in said["rows"]]
+            shown += [dict(zip(COLUMNS, said["tick"], strict=True))["step"]] if "tick" in said else []
+            viewer.send("a")
+    assert [row["decision_ms"] for row in rows] == [4.5, None]
+    assert [row["held"] for row in rows] == [0, 1]
+    assert shown == [0]
+
+
+@pytest.mark.parametrize(("shape", "kind"), [((96, 96, 3), "png"), ((160, 320, 3), "jpeg")])
+def test_small_frames_travel_without_loss(shape: tuple[int, ...], kind: str) -> None:
+    import cv2
+
+    frame = np.random.default_rng(0).integers(0, 255, shape, dtype=np.uint8)
+    packed = pack(make_tick(0, frame=frame, circuit=False, saliency=False), 1)
+    assert packed.parts[0]["kind"] == kind
+    image = cv2.imdecode(np.frombuffer(packed.body[: packed.parts[0]["bytes"]], np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert image is not None and image.shape == shape
+    assert np.array_equal(image, frame) == (kind == "png")
+
+
+def test_a_drive_can_wait_for_its_first_viewer(server: LiveServer) -> None:
+    assert not server.wait_for_viewer(0.05)
+    threading.Timer(0.2, lambda: join(server)).start()
+    began = time.monotonic()
+    assert server.wait_for_viewer(10)
+    assert time.monotonic() - began < 5
+
+
+def test_the_last_words_of_a_drive_reach_the_viewer_before_the_goodbye() -> None:
+    server = LiveServer(port=0)
+    server.start()
+    viewer = join(server)
+    server.publish(make_tick(0))
+    rows_until(viewer, 0)
+    server.publish(make_tick(1, done=True))
+    server.result(DriveResult(700, "lap finished", 12.5, episode_return=float("nan")))
+    server.stop()
+    heard: list[Any] = []
+    try:
+        while (message := viewer.receive(2)) is not None:
+            heard.append(head(message) if isinstance(message, bytes) else json.loads(message))
+    except ConnectionClosed:
+        pass
+    assert heard[-1] == {"kind": "bye"}
+    (result,) = [said["result"] for said in heard if said.get("result")]
+    assert (result["track"], result["time_s"], result["episode_return"]) == (700, 12.5, None)
+    assert any(row[COLUMNS.index("step")] == 1 for said in heard for row in said.get("rows", []))

@@ -52,8 +52,8 @@ export class Attention {
     c.fillText("now", width, height - 0.25 * u);
     c.textAlign = "left";
     const age = n.age(0);
-    const note = keys === 1 ? "a window of one frame: nothing to choose from" : `${fixed(age, 2)} s ago`;
-    c.fillText(note, Math.min(start, width - 18 * u * (keys === 1)), height - 0.25 * u);
+    const note = keys === 1 ? "only this frame" : `${fixed(age, 2)} s ago`;
+    c.fillText(note, keys === 1 ? left : start, height - 0.25 * u);
   }
 
   mean(c, n, start, each, bars, u) {

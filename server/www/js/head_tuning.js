@@ -5,7 +5,7 @@ export const SYMBOLS = { phi: "φ", omega: "ω", t: "t", logits: "logit" };
 const NAMES = Object.keys(SYMBOLS);
 const TURN = 0.05;
 const KEPT = 600;
-const LEAST = 8;
+const LEAST = 5;
 const EVERY = 20;
 // Another head must be so much better before it takes the place of the best one.
 const BETTER = 0.05;

@@ -33,7 +33,10 @@ export function startLive(dashboard) {
     const silent = performance.now() - lastFrameMs > SILENCE_MS;
     const { paused, person, needs_person: waits } = controls.state;
     dashboard.paused(paused && hasFrame);
-    if (status) {
+    if (bar.held !== null) {
+      dashboard.state("paused", "Held");
+      dashboard.curtain("");
+    } else if (status) {
       // The whole sentence stands over the frame.
       dashboard.state(/^safety stop/i.test(status) ? "stop" : "waiting", status.split(" (")[0]);
       dashboard.curtain(silent || !hasFrame ? status : "");
@@ -108,6 +111,7 @@ export function startLive(dashboard) {
     bar.held = moment.row.clock_s;
     if (bar.held > bar.edge || bar.held < bar.edge - SPAN_S) bar.edge = Math.min(last, bar.held + SPAN_S / 2);
     bar.show(history, last);
+    showState();
     drawStrips();
     await dashboard.show(moment, history.frameAt);
   }
@@ -122,6 +126,7 @@ export function startLive(dashboard) {
     bar.held = null;
     const { newest } = history;
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
+    showState();
     if (newest) dashboard.show(history.view(newest), history.frameAt);
     drawStrips();
   }

@@ -87,6 +87,8 @@ export class NetworkPanel {
     this.attention.show(neurons, head, this.film);
     if (!neurons?.has("weights") || performance.now() - this.said < READING_MS) return;
     this.said = performance.now();
+    const ages = Array.from(neurons.times, (_, key) => neurons.age(key).toFixed(2));
+    $("attention").setAttribute("aria-label", `Attention of every head over the frames of ${ages.join(", ")} s ago`);
     put($("why-note"), this.tuned(neurons) ?? this.looked(neurons));
   }
 

@@ -1,0 +1,78 @@
+"""From names and options to environments: what evaluating, recording and DAgger have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.paths import shipped
+from nacdrive.drivers import load_driver
+from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
+from nacdrive.envs.registry import EnvSpec
+
+
+def make_env(spec: EnvSpec, options: Mapping[str, Any], noise: CameraNoise) -> DrivingEnv:
+    """The environment, seen through a camera with ``noise``."""
+    env = spec.make(options)
+    return NoisyCamera(env, noise) if noise.active else env
+
+
+def action_repeat(spec: EnvSpec, driver: object) -> int:
+    """Frames for which an action of ``driver`` is held: as it was trained, or as the environment has it.
+
+    Where the pace can be chosen, drivers take time as it comes.
+    """
+    own = None if spec.honours("repeat") else getattr(driver, "repeat", None)
+    return int(own or spec.repeat)
+
+
+def step_options(spec: EnvSpec, repeat: int) -> dict[str, Any]:
+    """The option that makes an action hold for ``repeat`` frames, where the environment has frames of its own."""
+    return {"repeat": repeat} if spec.frames_per_second is not None else {}
+
+
+def option_if_known(spec: EnvSpec, name: str) -> dict[str, Any]:
+    """The option switched on, where the environment can be made with it."""
+    return {name: True} if name in inspect.signature(spec.build).parameters else {}
+
+
+def recorded_fps(spec: EnvSpec, repeat: int, options: Mapping[str, Any] | None = None) -> float:
+    """Decisions per simulated second; a whole number where it is one."""
+    if spec.frames_per_second is not None:
+        fps = spec.frames_per_second / repeat
+    else:
+        env = spec.make(options)
+        fps = 1 / env.step_s
+        env.close()
+    return int(fps) if fps == int(fps) else fps
+
+
+def action_names(spec: EnvSpec, options: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """Names of the environment's discrete actions."""
+    env = spec.make(options)
+    env.close()
+    return env.actions
+
+
+def checksum(driver: str) -> str | None:
+    """SHA-256 of what a driver is made of: the file of a trained one, the module of a user's own.
+
+    None for those that are part of nacdrive, such as pure pursuit.
+    """
+    path = Path(driver).expanduser()
+    if driver == "ppo" and not path.is_file():
+        path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
+    if not path.is_file() and ":" in driver:
+        module = sys.modules.get(type(load_driver(driver)).__module__)
+        path = Path(getattr(module, "__file__", None) or "")
+    return file_checksum(path) if path.is_file() else None
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
