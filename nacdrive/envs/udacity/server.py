@@ -197,6 +197,8 @@ class SimulatorServer:
                 self._manual(connection)
             else:
                 answer, kept = self._answer(connection, data, now, fresh)
+                if connection.separator is not None:
+                    session.trust()
         finally:
             # A fault of our own is no reason to leave the car without an answer.
             if fresh and not kept:

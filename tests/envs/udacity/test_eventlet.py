@@ -68,7 +68,7 @@ from tests.helpers.udacity_simulators import PICTURE, Simulator, until
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE
+from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 
 lines = []
@@ -79,10 +79,10 @@ with drive(env, lambda *_: Action(0.25, 0.5, 0.0)), Simulator(env.port) as car:
         link, sent = WebSocketSharp("127.0.0.1", env.port, PATH), 0
         with suppress(OSError):
             link._write(TEXT, b"4", last=False)
-            while sent < 3 * LARGEST_MESSAGE:
+            while sent < LARGEST_MESSAGE:
                 link._write(CONTINUATION, b"x" * size, last=False)
                 sent += size
-        assert sent < LARGEST_MESSAGE + (16 << 20), sent
+        assert sent < STRANGERS_MESSAGE + (16 << 20), sent
         link.abort()
         assert car.drives()
     for nonsense in (b"GET /" + b"x" * 50_000 + b" HTTP/1.1", b"\\x16\\x03\\x01" * 1000, b"GET x"):

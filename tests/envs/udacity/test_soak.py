@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -45,11 +47,15 @@ def test_nobody_is_dropped(driven, seconds: int) -> None:
         print(f"{seconds} s: {car.client.steers} commands, {asked} calls, no drop")
 
 
+def memory_kb(process: int) -> int:
+    """What a process takes of the memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
+
+
 def footprint() -> tuple[int, int, int]:
     """Threads, open files and kB of memory of this process."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return threading.active_count(), len(os.listdir("/proc/self/fd")), pages * os.sysconf("SC_PAGESIZE") // 1024
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), memory_kb(os.getpid())
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts with /proc")
@@ -91,30 +97,53 @@ def attack(port: int, ending: threading.Event, number: int) -> None:
             link.abort()
 
 
+SERVER = """
+import sys
+from nacdrive.envs.udacity import UdacityEnv
+from tests.helpers.udacity_loop import drive
+from tests.helpers.udacity_simulators import steer_by_speed
+with drive(UdacityEnv(port=0), steer_by_speed) as loop:
+    print(loop.env.port, flush=True)
+    sys.stdin.read()
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts with /proc")
 @pytest.mark.parametrize("seconds", [5, pytest.param(600, marks=pytest.mark.soak)])
-def test_a_car_is_driven_under_attack(driven, seconds: int) -> None:
-    loop = driven()
-    with Simulator(loop.env.port, frame_s=0.02) as car:
+def test_a_car_is_driven_under_attack(seconds: int) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    port = int(server.stdout.readline())
+    with Simulator(port, frame_s=0.02) as car:
         assert car.drives()
-        before = footprint()
+        before = memory_kb(server.pid)
         ending = threading.Event()
-        attackers = [threading.Thread(target=attack, args=(loop.env.port, ending, number)) for number in range(3)]
+        attackers = [threading.Thread(target=attack, args=(port, ending, number)) for number in range(3)]
         for attacker in attackers:
             attacker.start()
-        gaps, steers, heard = [], car.client.steers, time.monotonic()
+        gaps, steers, heard, most = [], car.client.steers, time.monotonic(), 0
         until_s = heard + seconds
-        most = 0
         while time.monotonic() < until_s:
             time.sleep(0.01)
+            most = max(most, memory_kb(server.pid) - before)
             if car.client.steers > steers:
                 gaps.append(time.monotonic() - heard)
                 steers, heard = car.client.steers, time.monotonic()
-                most = max(most, footprint()[2]) if len(gaps) % 20 == 0 else most
         ending.set()
         for attacker in attackers:
             attacker.join()
-        # Attackers, simulator and server share this process and its lock, on a machine that may be busy.
-        assert sorted(gaps)[int(len(gaps) * 0.99)] < 0.5 and max(gaps) < 2.0, max(gaps)
-        assert car.client.connections == 1 and not loop.endings and most - before[2] < 64 * 1024
-        print(f"{seconds} s: {len(gaps)} commands, longest gap {max(gaps):.3f} s, +{most - before[2]} kB")
+        assert car.drives() and car.client.connections == 1
+    server.stdin.close()
+    assert server.wait(20) == 0
+    print(f"{seconds} s: {len(gaps)} looks, longest gap {max(gaps):.3f} s, +{most} kB")
+    # Attackers and simulator share this process's lock: a short look on a busy machine says little about its tail.
+    assert max(gaps) < 2.0
+    if seconds > 60:
+        assert sorted(gaps)[int(len(gaps) * 0.99)] < 0.3
+    assert most < 64 * 1024
