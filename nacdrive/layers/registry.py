@@ -41,6 +41,7 @@ FILES = {
     "odeformer": "odeformer:ODEFormerLayer",
     "contiformer": "contiformer:ContiFormerLayer",
     "contiformer-linear": "contiformer_linear:ContiFormerLinearLayer",
+    "stack": "block:StackLayer",
 }
 # Options that a name stands for.
 OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
