@@ -29,6 +29,8 @@ FILES = {
     "mmrnn": "mmrnn:MMRNNLayer",
     "ltc": "ltc:LTCLayer",
     "cfc": "cfc:CfCLayer",
+    "ltc-ncp": "ncp:LTCNCPLayer",
+    "cfc-ncp": "ncp:CfCNCPLayer",
     "deepstate": "deepstate:DeepStateLayer",
     "s4": "s4:S4Layer",
     "attention": "attention:AttentionLayer",
