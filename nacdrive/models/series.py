@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from nacdrive.common.runs import plain
 from nacdrive.layers import build
 from nacdrive.nac.variants import PAPER
-from nacdrive.tasks.base import Sample
 
 
 @dataclass(frozen=True)
@@ -136,14 +135,22 @@ def margins(length: int, kernel: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def scale_of(samples: Sequence[Sample]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+class Series(Protocol):
+    """A sample of a task: named tensors, here features ``x`` ``[T, channels]`` and times ``t`` ``[T]`` in seconds."""
+
+    @property
+    def fields(self) -> Mapping[str, Tensor]:
+        """Tensors by name."""
+
+
+def scale_of(samples: Sequence[Series]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each feature ``x`` over all steps; 1 where a feature never changes."""
     x = torch.cat([sample.fields["x"] for sample in samples]).double()
     std = x.std(dim=0, unbiased=False)
     return tuple(x.mean(dim=0).tolist()), tuple(torch.where(std > 1e-9, std, 1.0).tolist())
 
 
-def mean_gap(samples: Sequence[Sample]) -> float:
+def mean_gap(samples: Sequence[Series]) -> float:
     """Mean time between two steps ``t`` within the samples, in seconds."""
     gaps = torch.cat([sample.fields["t"].double().diff() for sample in samples])
     return float(gaps.mean())
