@@ -57,7 +57,8 @@ def speeds(track: str, config: Config) -> str:
         made.reset(seed=0)
         cost[name] = seconds(lambda made=made: views(made, places), config.rounds) / config.frames
     env.reset(seed=0)
-    driver = PurePursuit().new_episode(env)
+    driver = PurePursuit()
+    driver.reset(env)
     env.place(0.0, speed=10.0)
     cost["physics"] = seconds(lambda: steps(env, driver, config.frames), config.rounds) / config.frames
     env.place(0.0, speed=10.0)
@@ -95,7 +96,8 @@ def laps(track: str, config: Config) -> str:
     clean, offsets, times = 0, [], []
     for seed in range(config.seeds):
         env.reset(seed=seed)
-        driver, kept = PurePursuit().new_episode(env), True
+        driver, kept = PurePursuit(), True
+        driver.reset(env)
         while kept and env.track_position.driven < config.laps * env.track_position.length:
             action = driver.act()
             for _ in range(env.repeat):

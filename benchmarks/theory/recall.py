@@ -83,7 +83,8 @@ def of_layer(kind: str, blocks: int, causal: bool, seeds: int) -> float:
         keys = []
         for selection in ("sqrt", "exact"):
             torch.manual_seed(seed)
-            layer = NAC(64, 4, topk=TOPK, selection=selection, sqrt_blocks=blocks)
+            size = math.isqrt(LENGTH - 1) + 1  # as above, for causal queries too
+            layer = NAC(64, 4, topk=TOPK, selection=selection, sqrt_blocks=blocks, sqrt_block=size)
             with torch.no_grad():
                 states = layer.neuron_states(x, is_causal=causal)
             keys.append(states["keys"].masked_fill(states["weights"] == 0, -1))

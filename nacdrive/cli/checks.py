@@ -108,7 +108,7 @@ def expert() -> str:
     from nacdrive.drivers import load_expert
 
     loaded = load_expert("ppo")
-    loaded.new_episode().observe(np.zeros((96, 96, 3), np.uint8))
+    loaded.act(np.zeros((96, 96, 3), np.uint8))
     return f"loads, decides every {loaded.repeat} frames"
 
 

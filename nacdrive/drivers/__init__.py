@@ -10,14 +10,11 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
-from nacdrive.drivers.expert import Expert, ExpertEpisode
 
 __all__ = [
     "DRIVERS",
     "Driver",
     "DriverWrapper",
-    "Expert",
-    "ExpertEpisode",
     "FollowExpert",
     "load_driver",
     "load_expert",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.ppo_file import load_policy
-from nacdrive.drivers.ppo_network import PolicyNet
-from nacdrive.drivers.ppo_preprocess import SIDE, STACK, FrameStack
-from nacdrive.envs.base import DrivingEnv, Info
+from nacdrive.drivers.ppo_network import SIDE, STACK, FrameStack, PolicyNet
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
 
 
@@ -28,7 +26,7 @@ class PpoExpert:
         self.net = net
         self.name, self.repeat, self.device = name, repeat, device
         self.continuous = net.head.out_features == 2
-        self._own = PpoEpisode(self)
+        self._stack = FrameStack()
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> PpoExpert:
@@ -42,15 +40,17 @@ class PpoExpert:
 
     def reset(self, env: DrivingEnv | None = None) -> None:
         """Forget the episode."""
-        self._own = PpoEpisode(self)
+        self._stack = FrameStack()
 
-    def act(self, frame: NDArray[np.uint8], info: Info | None = None) -> Action:
-        """Decide on a frame uint8 [96, 96, 3]; the three before it are remembered."""
-        return self._own.observe(frame)
+    def act(self, frame: Frame, info: Info | None = None) -> Action:
+        """Decide on a frame uint8 [96, 96, 3]; the three before it are remembered.
 
-    def new_episode(self, env: gymnasium.Env[Any, Any] | None = None) -> PpoEpisode:
-        """An independent memory of frames; ``env`` is not needed, for this expert sees what the pupil sees."""
-        return PpoEpisode(self)
+        Raises:
+            UserError: for a frame of another shape.
+        """
+        if frame.shape != (96, 96, 3) or frame.dtype != np.uint8:
+            raise UserError(f"the expert sees frames uint8 [96, 96, 3], not {frame.dtype} {list(frame.shape)}.")
+        return self.act_batch(self._stack.push(frame)[None])[0]
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -58,7 +58,7 @@ class PpoExpert:
         if stacks.ndim != 4 or stacks.shape[1:] != (STACK, SIDE, SIDE) or stacks.dtype != np.uint8:
             raise UserError(
                 f"the expert sees uint8 [N, {STACK}, {SIDE}, {SIDE}], not {stacks.dtype} {list(stacks.shape)}: "
-                "make stacks with nacdrive.drivers.ppo_preprocess.FrameStack."
+                "make stacks with nacdrive.drivers.ppo_network.FrameStack."
             )
         scores: NDArray[np.float32] = self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy()
         return scores
@@ -79,17 +79,3 @@ def steering_and_pedal(row: NDArray[np.float32]) -> Action:
     """The continuous expert's (steering, pedal) in nacdrive's units; the pedal brakes below zero."""
     steering, gas, brake = split_pedal(row).tolist()
     return Action(steering, gas, brake)
-
-
-class PpoEpisode:
-    """The expert's memory of one episode."""
-
-    def __init__(self, expert: PpoExpert) -> None:
-        self.expert = expert
-        self.stack = FrameStack()
-
-    def observe(self, frame: NDArray[np.uint8]) -> Action:
-        """What the expert would do on this frame, uint8 [96, 96, 3]."""
-        if frame.shape != (96, 96, 3) or frame.dtype != np.uint8:
-            raise UserError(f"the expert sees frames uint8 [96, 96, 3], not {frame.dtype} {list(frame.shape)}.")
-        return self.expert.act_batch(self.stack.push(frame)[None])[0]

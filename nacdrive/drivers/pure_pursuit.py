@@ -122,18 +122,6 @@ class PurePursuit:
         self.parameters = ContinuousPursuit(top_speed=top_speed)
         return {"top_speed_mps": top_speed}
 
-    def new_episode(self, env: Any = None) -> PurePursuit:
-        """One more of its kind, at work in ``env``."""
-        if env is None:
-            raise UserError("the geometric driver reads the track: give new_episode the environment.")
-        other = PurePursuit(self.parameters)
-        other.reset(env)
-        return other
-
-    def observe(self, frame: Frame | None = None) -> Action:
-        """``act``, by the name that the old loop calls."""
-        return self.act(frame)
-
     def _fitting(self, kind: type[Any], env: Any) -> Any:
         if self.parameters is not None and not isinstance(self.parameters, kind):
             name = getattr(env, "name", type(env).__name__)

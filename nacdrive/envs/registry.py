@@ -248,7 +248,7 @@ UDACITY = EnvSpec(
     task="udacity",
     speed_mph=20.0,
     image_format="jpeg",
-    options=frozenset({"speed", "pace", "server", "seconds", "limit_s"}),
+    options=frozenset({"episodes", "speed", "pace", "server", "seconds", "limit_s"}),
     recording_folder=Path("recordings/udacity-drive"),
     realtime=True,
 )

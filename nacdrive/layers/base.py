@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class SequenceLayer(nn.Module):
         ValueError: if ``window`` or ``gap_s`` is out of range.
     """
 
-    time_sense: ClassVar[Literal["none", "gaps", "clock"]] = "none"
+    time_sense: Literal["none", "gaps", "clock"] = "none"
     """What of ``t`` reaches the output: nothing, the gaps between steps, or the absolute time."""
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0) -> None:

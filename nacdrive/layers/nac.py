@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from nacdrive.layers.base import SequenceLayer
@@ -15,26 +14,26 @@ GROUPS = ("inter", "command", "motor")
 
 
 class NACLayer(SequenceLayer):
-    """NAC over the last ``window`` steps, whose time gate feels the gap since the step before.
+    """NAC over the last ``window`` steps, whose time gate gets the gap since the step before.
 
     Fed with the clock itself, the gate would treat the same picture differently early and late in an episode and
     saturate; the gap does not depend on when the clock was started, is 1 at the usual pace (the value the paper takes
     where there is no time), and grows when a frame is late or lost.
 
     Args:
-        gap_s: typical time between two steps in seconds; one unit of the gate's time.
+        gap_s: typical time between two steps in seconds; one unit of the layer's time.
         in_features, d_model, num_heads, window: see ``SequenceLayer``.
         options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
     """
-
-    time_sense = "gaps"
 
     def __init__(
         self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
     ) -> None:
         super().__init__(in_features, d_model, num_heads, window, gap_s)
-        given = {"stamps": "gap", **options}
+        given = {"time_input": "gap", **options}
         self.nac = NAC(d_model, num_heads, in_features=in_features, time_scale=gap_s, **given)
+        clock = self.nac.time_input == "absolute" or self.nac.time_frequencies is not None
+        self.time_sense = "clock" if clock else "gaps"
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``."""
@@ -45,17 +44,9 @@ class NACLayer(SequenceLayer):
         return self._attend(x, t, padding, last_only=True)[:, 0]
 
     def _attend(self, x: Tensor, t: Tensor | None, padding: Tensor | None, last_only: bool = False) -> Tensor:
-        if padding is not None:
-            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
-            t = None if t is None else self._bridge(t, padding)
         y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window, last_only=last_only)
         assert isinstance(y, Tensor)
         return y
-
-    def _bridge(self, t: Tensor, padding: Tensor) -> Tensor:
-        """Times [B, T] where padding repeats the last valid time, so that gaps span it."""
-        first = t.masked_fill(padding, torch.inf).amin(dim=1, keepdim=True) - self.gap_s
-        return torch.cummax(torch.where(padding, first.expand_as(t), t), dim=1).values
 
     def init_state(self, batch_size: int, window: int | None = None) -> State:
         """An empty memory of ``window`` steps."""

@@ -1,40 +1,57 @@
-"""Names of sequence layers, and how each is built. A layer's file is imported only when it is asked for."""
+"""Names of sequence layers, and how each is built. A layer's file is imported only when it is asked for.
+
+A layer of one's own is a class like those here (``SequenceLayer``): ``build("my_module:MyLayer", ...)`` takes it from
+the current folder, ``register`` gives it a name for this process, and an installed package names it as an entry point
+of the group ``nacdrive.layers``.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
-from nacdrive.common.errors import unknown_name
+from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import Registry
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.nac import VARIANTS
+from nacdrive.layers.contract import check_shapes
+from nacdrive.nac import PRESETS, VARIANTS
 
-# name -> (file, class, options that the name stands for)
-LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    **{name: ("nac", "NACLayer", options) for name, options in VARIANTS.items()},
-    "dense": ("dense", "DenseLayer", {}),
-    "rnn": ("rnn", "RNNLayer", {}),
-    "lstm": ("lstm", "LSTMLayer", {}),
-    "gru": ("gru", "GRULayer", {}),
-    "ct-rnn": ("ct_rnn", "CTRNNLayer", {}),
-    "gru-ode": ("gru_ode", "GRUODELayer", {}),
-    "phased-lstm": ("phased_lstm", "PhasedLSTMLayer", {}),
-    "mmrnn": ("mmrnn", "MMRNNLayer", {}),
-    "ltc": ("ltc", "LTCLayer", {}),
-    "cfc": ("cfc", "CfCLayer", {}),
-    "deepstate": ("deepstate", "DeepStateLayer", {}),
-    "s4": ("s4", "S4Layer", {}),
-    "attention": ("attention", "AttentionLayer", {}),
-    "mha": ("mha", "MHALayer", {}),
-    "linear-attention": ("linear_attention", "LinearAttentionLayer", {}),
-    "rela": ("rela", "ReLALayer", {}),
-    "performer": ("performer", "PerformerLayer", {}),
-    "mtan": ("mtan", "MTANLayer", {}),
-    "cta": ("cta", "CTALayer", {}),
-    "odeformer": ("odeformer", "ODEFormerLayer", {}),
-    "contiformer": ("contiformer", "ContiFormerLayer", {}),
-    "contiformer-linear": ("contiformer_linear", "ContiFormerLinearLayer", {}),
+Factory = Callable[..., SequenceLayer]  # (in_features, d_model, num_heads, window, **options)
+
+FILES = {
+    "dense": "dense:DenseLayer",
+    "rnn": "rnn:RNNLayer",
+    "lstm": "lstm:LSTMLayer",
+    "gru": "gru:GRULayer",
+    "ct-rnn": "ct_rnn:CTRNNLayer",
+    "gru-ode": "gru_ode:GRUODELayer",
+    "phased-lstm": "phased_lstm:PhasedLSTMLayer",
+    "mmrnn": "mmrnn:MMRNNLayer",
+    "ltc": "ltc:LTCLayer",
+    "cfc": "cfc:CfCLayer",
+    "deepstate": "deepstate:DeepStateLayer",
+    "s4": "s4:S4Layer",
+    "attention": "attention:AttentionLayer",
+    "mha": "mha:MHALayer",
+    "linear-attention": "linear_attention:LinearAttentionLayer",
+    "rela": "rela:ReLALayer",
+    "performer": "performer:PerformerLayer",
+    "mtan": "mtan:MTANLayer",
+    "cta": "cta:CTALayer",
+    "odeformer": "odeformer:ODEFormerLayer",
+    "contiformer": "contiformer:ContiFormerLayer",
+    "contiformer-linear": "contiformer_linear:ContiFormerLinearLayer",
 }
+# Options that a name stands for.
+OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
+LAYERS: Registry[Factory] = Registry(
+    "model",
+    "nacdrive.layers",
+    {
+        **dict.fromkeys(OPTIONS, "nacdrive.layers.nac:NACLayer"),
+        **{name: f"nacdrive.layers.{file}" for name, file in FILES.items()},
+    },
+)
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (
     "rnn",
@@ -61,7 +78,22 @@ BASELINES = (
 
 def names() -> list[str]:
     """All registered names, sorted."""
-    return sorted(LAYERS)
+    return sorted(LAYERS.names())
+
+
+def register(name: str, factory: str | Factory, options: dict[str, Any] | None = None) -> None:
+    """Give a layer a name for this process.
+
+    Args:
+        name: the name, not taken by another layer.
+        factory: a subclass of ``SequenceLayer``, or ``module:Name`` to import it from when it is asked for.
+        options: options that the name stands for.
+
+    Raises:
+        UserError: if the name is taken.
+    """
+    LAYERS.register(name, factory)
+    OPTIONS[name] = dict(options or {})
 
 
 def build(
@@ -70,7 +102,7 @@ def build(
     """Build the sequence layer ``name``.
 
     Args:
-        name: a registered name, such as ``nac-steady``.
+        name: a registered name, such as ``nac-steady``, or ``module:Name``.
         d_model: width of the output.
         num_heads: attention heads; a layer without heads ignores them.
         window: how many steps, the present one included, an output may depend on.
@@ -79,10 +111,19 @@ def build(
             typical time between two steps in seconds.
 
     Raises:
-        UserError: if the name is unknown; the sentence suggests the nearest.
+        UserError: if the name is unknown (the sentence suggests the nearest), or if a layer from elsewhere cannot be
+            built or does not answer in the right shapes.
     """
-    if name not in LAYERS:
-        raise unknown_name("model", name, LAYERS)
-    file, kind, preset = LAYERS[name]
-    layer: type[SequenceLayer] = getattr(import_module(f"nacdrive.layers.{file}"), kind)
-    return layer(in_features or d_model, d_model, num_heads, window, **{**preset, **options})
+    factory = LAYERS.load(name)
+    given = (in_features or d_model, d_model, num_heads, window)
+    if LAYERS.is_builtin(name):
+        return factory(*given, **{**OPTIONS.get(name, {}), **options})
+    try:
+        layer = factory(*given, **{**OPTIONS.get(name, {}), **options})
+    except Exception as error:
+        raise UserError(
+            f"model '{name}' cannot be built as Name(in_features, d_model, num_heads, window, gap_s=..., **options): "
+            f"{type(error).__name__}: {error}."
+        ) from error
+    check_shapes(layer, f"model '{name}'")
+    return layer

@@ -92,8 +92,9 @@ class SeriesNetwork(nn.Module):
         widths = [config.channels_in, *config.channels]
         sizes = zip(widths, widths[1:], config.kernels, config.strides, strict=False)
         self.convolutions = nn.ModuleList(nn.Conv1d(a, b, kernel, stride) for a, b, kernel, stride in sizes)
+        options = config.options if config.gap_s is None else {"gap_s": config.gap_s, **config.options}
         self.sequence = build(
-            config.model, config.d_model, config.num_heads, config.window, in_features=widths[-1], **config.options
+            config.model, config.d_model, config.num_heads, config.window, in_features=widths[-1], **options
         )
         dense: list[nn.Module] = []
         for a, b in zip([config.d_model, *config.dense], [*config.dense, config.outputs], strict=True):
@@ -119,7 +120,7 @@ class SeriesNetwork(nn.Module):
         x = x.transpose(1, 2)
         # Where the stride is above 1, steps have no times and padding is part of the data (the paper's form).
         hidden = padding if x.shape[1] == padding.shape[1] else None
-        times = None if config.gap_s is None else (t - t[:, :1]) / config.gap_s
+        times = None if config.gap_s is None else t - t[:, :1]
         y = self.sequence.last(x, times, hidden) if config.read == "last" else self.sequence(x, times, hidden)
         answers: Tensor = self.head(y)
         return answers

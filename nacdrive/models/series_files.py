@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.models.files import check_device, wrong_content
@@ -17,7 +19,7 @@ VERSION = 1
 
 def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
     """Write ``network`` and ``meta``, plain JSON about its training, to ``path`` atomically."""
-    content = {"config": json.dumps(network.config.to_json()), "meta": json.dumps(meta)}
+    content = {"config": json.dumps(network.config.to_json()), "meta": json.dumps(meta), "time": "seconds"}
     write_tensor_file(path, KIND, VERSION, content, network.state_dict())
 
 
@@ -37,7 +39,18 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
         if config.protocol != "sequence":
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
-        network.load_state_dict(content["tensors"])
+        network.load_state_dict(in_seconds(content["tensors"], config, content.get("time")))
     except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
         raise wrong_content(path, error) from error
     return network.to(check_device(device)).eval(), meta
+
+
+def in_seconds(tensors: dict[str, Tensor], config: SeriesConfig, unit: str | None) -> dict[str, Tensor]:
+    """``tensors`` of a network that is given seconds.
+
+    Older files are of networks that were given typical gaps, so that the layer's own unit of time was 1.
+    """
+    name = "sequence.nac.time_scale"
+    if unit == "seconds" or config.gap_s is None or name not in tensors:
+        return tensors
+    return {**tensors, name: tensors[name] * config.gap_s}

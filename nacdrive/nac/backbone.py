@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,7 @@ class Synapses(nn.Module):
         self.gain = gain
         self.weight = nn.Parameter(torch.empty(copies, sources, targets))
         self.bias = nn.Parameter(torch.zeros(copies, targets)) if bias else None
+        adjacency = adjacency.to(self.weight.device)  # that of a ``with torch.device(...)``, which buffers must follow
         self.register_buffer("mask", adjacency != 0)
         if polarity != "free":
             self.register_buffer("sign", adjacency.to(torch.int8))
@@ -68,8 +70,17 @@ class Synapses(nn.Module):
         return self.weight * self.mask
 
 
-class Folded(NamedTuple):
-    """The backbone as a function of precomputed halves: zq = q wq + b1, zk = k wk, then only ``act`` and products.
+class FirstLayer(NamedTuple):
+    """The backbone's first layer per token: zq = q wq + b1 and zk = k wk; a pair only adds the two."""
+
+    wq: Tensor  # [H, D, I]
+    wk: Tensor  # [H, D, I]
+    b1: Tensor  # [H, I]
+
+
+@dataclass(frozen=True)
+class FusedWeights:
+    """The backbone behind its first layer: from zq + zk of a pair to its motor neurons, ``activation`` and products.
 
     tanh(z) = 2 sigmoid(2z) - 1 is folded into weights and biases, because torch's sigmoid is several times
     faster than its tanh. ``w2 is None``: the first layer is already the recurrent one (a circuit without
@@ -77,16 +88,13 @@ class Folded(NamedTuple):
     ``b2 is None`` beside a ``w2``: one of the I neurons is always on and brings the bias along.
     """
 
-    wq: Tensor  # [H, D, I]
-    wk: Tensor  # [H, D, I]
-    b1: Tensor  # [H, I]
     w2: Tensor | None  # [H, I, C]
     b2: Tensor | None  # [H, C]
     wr: Tensor | None  # [H, S, U]
     br: Tensor | None  # [H, U]; acts together with wr
     w3: Tensor | None  # [H, C, 2]
     b3: Tensor | None  # [H, 2]
-    act: str
+    activation: str
     unfolds: int
     first_source: int = 0
     edges: tuple[Tensor, Tensor] | None = None  # row and column of each synapse in wr, where these are few
@@ -97,9 +105,21 @@ class Folded(NamedTuple):
         assert self.wr is not None
         return slice(self.first_source, self.first_source + self.wr.shape[1])
 
+    def tensors(self) -> dict[str, Tensor | None]:
+        """What is learned, by name, in the order in which it is handed to autograd."""
+        return {name: getattr(self, name) for name in FUSED_TENSORS}
 
-class Order(NamedTuple):
-    """Neurons that a folded backbone keeps, one past the last standing for a zero that fills up; None keeps all."""
+    def with_tensors(self, tensors: Iterable[Tensor | None]) -> FusedWeights:
+        """The same circuit with other numbers, in the order of ``tensors()``."""
+        named: dict[str, Any] = dict(zip(FUSED_TENSORS, tensors, strict=True))
+        return replace(self, **named)
+
+
+FUSED_TENSORS = ("w2", "b2", "wr", "br", "w3", "b3")
+
+
+class NeuronOrder(NamedTuple):
+    """Neurons that a fused backbone keeps, one past the last standing for a zero that fills up; None keeps all."""
 
     inter: Tensor | None = None
     command: Tensor | None = None
@@ -143,7 +163,7 @@ class Backbone(nn.Module):
             raise ValueError(f"wiring has {wiring.motors} motor neurons; the backbone needs 2 (phi and omega)")
         self.activation = activation
         self.unfolds = unfolds
-        self._pruned: tuple[object, Order] | None = None  # made by ``_order``, never saved
+        self._pruned: tuple[object, NeuronOrder] | None = None  # made by ``_order``, never saved
         inner = torch.from_numpy(wiring.adjacency)
         outer = torch.from_numpy(wiring.sensory_adjacency)
         motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
@@ -160,10 +180,12 @@ class Backbone(nn.Module):
         loops = inner[hidden][:, hidden]
         self.command = Synapses(loops, copies, gain, polarity, bias=False) if bool(loops.any()) else None
         self.motor = Synapses(inner[hidden][:, motor], copies, gain, polarity)
+        if self.command is not None and unfolds == 1:
+            self.command.requires_grad_(False)  # idle: distributed training waits for gradients that never come
 
     @property
     def first_width(self) -> int:
-        """Width I of the pair's first layer, as ``fold`` arranges it."""
+        """Width I of the pair's first layer, as ``fuse`` arranges it."""
         return 2 if self.activation == "linear" else _padded(self.sensory.weight.shape[-1])
 
     def mask(self, group: str, neurons: Iterable[int] | None) -> None:
@@ -187,7 +209,7 @@ class Backbone(nn.Module):
             if group == "command" and self.command is not None:
                 self.command.mask[:, chosen] = False
 
-    def fold(self, heads: int, prune: bool = False, prune_inter: bool = True) -> Folded:
+    def fuse(self, heads: int, prune: bool = False, prune_inter: bool = True) -> tuple[FirstLayer, FusedWeights]:
         """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable).
 
         Args:
@@ -210,7 +232,7 @@ class Backbone(nn.Module):
         w3, b3 = weight(self.motor), bias(self.motor)
         br = None
         if self.activation == "linear":
-            return self._fold_linear(w1, b1, w2, b2, wr, w3, b3)
+            return self._fuse_linear(w1, b1, w2, b2, wr, w3, b3)
         if self.activation == "tanh":
             w1, b1 = 2 * w1, 2 * b1
             if w2 is not None and b2 is not None:
@@ -218,7 +240,7 @@ class Backbone(nn.Module):
             if wr is not None:
                 wr, br = 4 * wr, -2 * wr.sum(1)
             w3, b3 = 2 * w3, b3 - w3.sum(1)
-        order = self._order() if prune else Order()
+        order = self._order() if prune else NeuronOrder()
         if not prune_inter:
             order = order._replace(inter=None)
         if w2 is not None and b2 is not None:
@@ -237,14 +259,15 @@ class Backbone(nn.Module):
             br = None if br is None else _placed(br, 1, order.target)
         w3 = _placed(w3, 1, order.command)
         depth = w1.shape[1] // 2
-        act = "silu" if self.activation == "silu" else "sigmoid"
+        activation = "silu" if self.activation == "silu" else "sigmoid"
         unfolds = 1 if wr is None else self.unfolds
         edges = None if wr is None else order.edges
-        return Folded(w1[:, :depth], w1[:, depth:], b1, w2, b2, wr, br, w3, b3, act, unfolds, order.first_source, edges)
+        fused = FusedWeights(w2, b2, wr, br, w3, b3, activation, unfolds, order.first_source, edges)
+        return FirstLayer(w1[:, :depth], w1[:, depth:], b1), fused
 
-    def _order(self) -> Order:
+    def _order(self) -> NeuronOrder:
         masks = [s.mask for s in (self.motor, self.command, self.inter) if s is not None]
-        # Every change in place raises a tensor's version; replacing it changes its address.
+        # AllKeys change in place raises a tensor's version; replacing it changes its address.
         stamp = None if any(x.is_inference() for x in masks) else [(x.data_ptr(), x._version) for x in masks]
         if self._pruned is None or stamp is None or self._pruned[0] != stamp:
             # Kept for later calls, and those may want gradients: a live step is in inference mode.
@@ -252,11 +275,11 @@ class Backbone(nn.Module):
                 self._pruned = (stamp, self._prune())
         return self._pruned[1]
 
-    def _prune(self) -> Order:
+    def _prune(self) -> NeuronOrder:
         """Keep the neurons from which synapses lead to a motor neuron within the unfolds."""
         needed = self.motor.mask.any(1)
         if not bool(needed.any()):
-            return Order()
+            return NeuronOrder()
         updated = torch.zeros_like(needed)
         source = torch.zeros_like(needed)
         if self.command is not None:
@@ -283,11 +306,11 @@ class Backbone(nn.Module):
             None if x is None else torch.tensor(x, dtype=torch.int64, device=needed.device)
             for x in (inter, command or [nobody], sources, target)
         ]
-        return Order(kept[0], kept[1], kept[2], kept[3], len(before), edges)
+        return NeuronOrder(kept[0], kept[1], kept[2], kept[3], len(before), edges)
 
-    def _fold_linear(
+    def _fuse_linear(
         self, w1: Tensor, b1: Tensor, w2: Tensor | None, b2: Tensor | None, wr: Tensor | None, w3: Tensor, b3: Tensor
-    ) -> Folded:
+    ) -> tuple[FirstLayer, FusedWeights]:
         """Without a nonlinearity the circuit is one matrix, and its motor neurons split into q and k parts."""
         if w2 is not None and b2 is not None:
             w1, b1 = w1 @ w2, (b1.unsqueeze(1) @ w2).squeeze(1) + b2
@@ -297,11 +320,15 @@ class Backbone(nn.Module):
             w, b = w1 + w @ wr, b1 + (b.unsqueeze(1) @ wr).squeeze(1)
         w, b = w @ w3, (b.unsqueeze(1) @ w3).squeeze(1) + b3
         depth = w.shape[1] // 2
-        return Folded(w[:, :depth], w[:, depth:], b, None, None, None, None, None, None, "linear", 1)
+        first = FirstLayer(w[:, :depth], w[:, depth:], b)
+        return first, FusedWeights(None, None, None, None, None, None, "linear", 1)
 
 
 class TimeGate(nn.Module):
-    """t_ij = sigmoid((w_a.u + b_a) ts_i + (w_b.u + b_b)) for the pair u = [q_i ; k_j] (paper, section 2.2)."""
+    """t_ij = sigmoid((w_a.u + b_a) tau + (w_b.u + b_b)) for the pair u = [q_i ; k_j] (paper, section 2.2).
+
+    tau is the query's time tau_i, or the pair's lag tau_i - tau_j (``time_input="elapsed"``).
+    """
 
     def __init__(self, depth: int, copies: int) -> None:
         super().__init__()
@@ -314,19 +341,22 @@ class TimeGate(nn.Module):
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
         nn.init.zeros_(self.bias)
 
-    def halves(self, q: Tensor, k: Tensor, stamps: Tensor) -> tuple[Tensor, Tensor]:
-        """Per-token parts of the gate's argument, ``ts * tk[..., 0] + tk[..., 1] + tq``.
+    def halves(self, q: Tensor, k: Tensor, tau: Tensor, tau_k: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Per-token parts of the gate's argument; ``Tokens`` says how they are put together.
 
         Args:
             q: ``[H, N, D]``.
             k: ``[H, M, D]``.
-            stamps: ``[N]``, time stamps of the queries.
+            tau: ``[N]``, time input of the queries.
+            tau_k: ``[M]``, that of the keys; None where only the query's counts.
 
         Returns:
-            tq ``[H, N]`` and tk ``[H, M, 2]``.
+            tq ``[H, N]`` and tk ``[H, M, 2]``; with ``tau_k`` tq ``[H, N, 2]`` and tk ``[H, M, 3]``.
         """
         heads, _, depth = q.shape
         weight = self.weight.to(q.dtype).expand(heads, -1, -1)
         bias = self.bias.to(q.dtype).expand(heads, -1).unsqueeze(1)
-        of_q = torch.baddbmm(bias, q, weight[:, :depth])
-        return of_q[..., 0] * stamps + of_q[..., 1], k @ weight[:, depth:]
+        of_q, of_k = torch.baddbmm(bias, q, weight[:, :depth]), k @ weight[:, depth:]
+        if tau_k is None:
+            return of_q[..., 0] * tau + of_q[..., 1], of_k
+        return of_q, torch.cat([of_k, tau_k.view(1, -1, 1).expand(heads, -1, -1)], -1)

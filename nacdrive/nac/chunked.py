@@ -14,54 +14,83 @@ import torch
 from torch import Tensor
 
 from nacdrive.nac import pairwise
-from nacdrive.nac.backbone import Folded
-from nacdrive.nac.chunked_backbone import Circuit, pieces
-from nacdrive.nac.key_sets import KeySet, meeting
-from nacdrive.nac.pairwise import Job, Tokens, attend
+from nacdrive.nac.backbone import FusedWeights
+from nacdrive.nac.chunked_backbone import ChunkedBackbone, pieces
+from nacdrive.nac.key_sets import key_set
+from nacdrive.nac.pairwise import PairProblem, Tokens, all_pairs, attend, gate_argument
 
 CHUNKS_PER_BLOCK = 8
 
 
-def chunked_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Tensor:
+def chunked_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
     """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
-    seed = int(torch.randint(1 << 62, ()).item()) if job.dropout else 0
+    seed = int(torch.randint(1 << 62, ()).item()) if problem.dropout else 0
     y: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
-        job, w[9:], seed, torch.is_grad_enabled(), scale, *tokens, *w[:9]
+        problem, w, seed, torch.is_grad_enabled(), scale, *tokens, *w.tensors().values()
     )
     return y
+
+
+def differentiable_gradients(
+    tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem, gy: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of scale, tokens and weights that can be differentiated again, by way of ``all_pairs``.
+
+    For ``create_graph=True`` (a gradient penalty): it takes the memory of all pairs at once.
+
+    Raises:
+        RuntimeError: there is dropout, whose choice ``all_pairs`` would make anew.
+    """
+    if problem.dropout:
+        raise RuntimeError("NAC: gradients of gradients need dropout=0 (or layer.eval()) with this many pairs")
+    inputs = [scale, *tokens, *w.tensors().values()]
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
+    with torch.autocast(gy.device.type, enabled=False):
+        y = all_pairs(tokens, w, scale, problem).y
+        found = iter(torch.autograd.grad(y, wanted, gy, create_graph=True, allow_unused=True))
+    return tuple(next(found) if x is not None and x.requires_grad else None for x in inputs)
 
 
 class _Chunked(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        job: Job,
-        form: tuple[Any, ...],
+        problem: PairProblem,
+        form: FusedWeights,
         seed: int,
         recording: bool,
         scale: Tensor | None,
         *tensors: Tensor | None,
     ) -> Tensor:
-        tokens, w = _unpack(tensors, form)
+        tokens, w = unpack(tensors, form)
         heads, queries, _ = tokens.zq.shape
-        circuit = Circuit(tokens, w, job.index is None)
+        backbone = ChunkedBackbone(tokens, w, problem.index is None)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
-        for first, last in _blocks(heads, queries, job):
-            met = meeting(job, heads, first, last)
-            motor = circuit.motor(met, first, last - first)
-            _, gate = _gate(tokens, met, first, last)
-            mix = attend(motor, gate, met.allowed, scale, _keep(gate, job, seed, first), job.options).mix
-            y[:, first:last] = met.weighted_sum(tokens.v, mix)
-            if recording and job.index is not None:
+        for first, last in _blocks(heads, queries, problem):
+            keys = key_set(problem, heads, first, last)
+            motor = backbone.motor(keys, first, last - first)
+            gate, _, _ = gate_argument(keys.take(tokens.tk), tokens.tq[:, first:last], tokens.tau[first:last])
+            mix = attend(motor, gate, keys.allowed, scale, _keep(gate, problem, seed, first), problem.options).mix
+            y[:, first:last] = keys.weighted_sum(tokens.v, mix)
+            if recording and problem.index is not None:
                 motors.append(motor)  # two numbers per pair; of all T^2 pairs they would be too many
         ctx.save_for_backward(scale, *tensors)
-        ctx.job, ctx.form, ctx.seed, ctx.motors = job, form, seed, motors
+        # The tensors themselves are saved above, where autograd can see that nobody overwrites them.
+        ctx.problem, ctx.form, ctx.seed, ctx.motors = (
+            problem,
+            form.with_tensors([None] * len(w.tensors())),
+            seed,
+            motors,
+        )
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            scale, *tensors = ctx.saved_tensors
+            tokens, w = unpack(tensors, ctx.form)
+            return (None,) * 4 + differentiable_gradients(tokens, w, scale, ctx.problem, gy)
         # The caller may still be inside autocast, which would undo the float32 of the forward pass.
         with torch.autocast(gy.device.type, enabled=False):
             return (None,) * 4 + _backward(ctx, gy)
@@ -69,60 +98,61 @@ class _Chunked(torch.autograd.Function):
 
 def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     scale, *tensors = ctx.saved_tensors
-    job = ctx.job
-    tokens, w = _unpack(tensors, ctx.form)
+    problem = ctx.problem
+    tokens, w = unpack(tensors, ctx.form)
     heads, queries, _ = tokens.zq.shape
-    circuit = Circuit(tokens, w, job.index is None)
+    backbone = ChunkedBackbone(tokens, w, problem.index is None)
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
-    zq, tq, stamped = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.stamps))
+    zq, tq, tau = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.tau))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
-    sums = Tokens(zq, zk, tq, tk, v, stamped)
-    totals = [None if x is None else x.new_zeros(x.shape) for x in w[3:9]]
+    sums = Tokens(zq, zk, tq, tk, v, tau)
+    totals = {name: None if x is None else x.new_zeros(x.shape) for name, x in w.tensors().items()}
     scale = None if scale is None else scale.detach().requires_grad_()
     gscale = None if scale is None else torch.zeros_like(scale)
-    for number, (first, last) in enumerate(_blocks(heads, queries, job)):
-        met = meeting(job, heads, first, last)
-        slope, gate = _gate(tokens, met, first, last)
-        motor = ctx.motors[number].detach() if ctx.motors else circuit.motor(met, first, last - first)
+    for number, (first, last) in enumerate(_blocks(heads, queries, problem)):
+        keys = key_set(problem, heads, first, last)
+        here = slice(first, last)
+        gate, time, slope = gate_argument(keys.take(tokens.tk), tokens.tq[:, here], tokens.tau[here])
+        motor = ctx.motors[number].detach() if ctx.motors else backbone.motor(keys, first, last - first)
         with torch.enable_grad():
             leaves = [motor.requires_grad_(), gate.requires_grad_()] + ([] if scale is None else [scale])
-            mix = attend(motor, gate, met.allowed, scale, _keep(gate, job, ctx.seed, first), job.options).mix
-        gmix = met.weighted_sum_backward(tokens.v, mix.detach(), gy[:, first:last], sums.v)
+            keep = _keep(gate, problem, ctx.seed, first)
+            mix = attend(motor, gate, keys.allowed, scale, keep, problem.options).mix
+        gmix = keys.weighted_sum_backward(tokens.v, mix.detach(), gy[:, here], sums.v)
         gmotor, ggate, *rest = torch.autograd.grad(mix, leaves, gmix, allow_unused=True, materialize_grads=True)
         if gscale is not None:
             gscale += rest[0]
-        sums.tq[:, first:last] = ggate.sum(2)
-        sums.stamps[first:last] = (ggate * slope).sum((0, 2))
-        met.scatter(sums.tk, torch.stack([ggate * tokens.stamps[first:last].unsqueeze(-1), ggate], -1))
-        circuit.backward(met, first, gmotor, sums, totals)
-    return (gscale, *sums, None, None, None, *totals)
+        gslope, gtime = ggate * time, ggate * slope
+        if tokens.elapsed:
+            sums.tq[:, here] = torch.stack([gslope.sum(2), ggate.sum(2)], -1)
+            keys.scatter(sums.tk, torch.stack([gslope, ggate, -gtime], -1))
+        else:
+            sums.tq[:, here] = ggate.sum(2)
+            keys.scatter(sums.tk, torch.stack([gslope, ggate], -1))
+        sums.tau[here] = gtime.sum((0, 2))
+        backbone.backward(keys, first, gmotor, sums, totals)
+    return (gscale, *sums, *totals.values())
 
 
-def _unpack(tensors: Sequence[Tensor | None], form: tuple[Any, ...]) -> tuple[Tokens, Folded]:
-    halves: Any = tensors[:6]
-    weights: Any = (*tensors[6:], *form)  # NamedTuple's types know no "nine of these"
-    return Tokens(*halves), Folded(*weights)
+def unpack(tensors: Sequence[Tensor | None], form: FusedWeights) -> tuple[Tokens, FusedWeights]:
+    """Tokens and weights from the flat list that autograd knows."""
+    count = len(Tokens._fields)
+    tokens: Any = tensors[:count]
+    return Tokens(*tokens), form.with_tensors(tensors[count:])
 
 
-def _blocks(heads: int, queries: int, job: Job) -> list[tuple[int, int]]:
-    step = max(1, CHUNKS_PER_BLOCK * pairwise.PAIRS_AT_ONCE // (heads * job.keys_per_query))
-    if job.index is not None:
+def _blocks(heads: int, queries: int, problem: PairProblem) -> list[tuple[int, int]]:
+    step = max(1, CHUNKS_PER_BLOCK * pairwise.PAIRS_AT_ONCE // (heads * problem.keys_per_query))
+    if problem.index is not None:
         return pieces(0, queries, step)
-    length = job.rules.position.shape[1]
+    length = problem.mask.position.shape[1]
     return [piece for start in range(0, queries, length) for piece in pieces(start, start + length, step)]
 
 
-def _gate(tokens: Tokens, met: KeySet, first: int, last: int) -> tuple[Tensor, Tensor]:
-    """Slope (of the time stamp) and argument ``[H, q, n]`` of the time gate."""
-    slope, offset = met.take(tokens.tk).unbind(-1)
-    gate = torch.addcmul(offset, tokens.stamps[first:last].unsqueeze(-1), slope)
-    return slope, gate + tokens.tq[:, first:last].unsqueeze(-1)
-
-
-def _keep(gate: Tensor, job: Job, seed: int, first: int) -> Tensor | None:
+def _keep(gate: Tensor, problem: PairProblem, seed: int, first: int) -> Tensor | None:
     """Dropout factors that come out the same when a block is computed again."""
-    if not job.dropout:
+    if not problem.dropout:
         return None
     generator = torch.Generator(device=gate.device).manual_seed((seed + first) % (1 << 63))
-    kept = torch.rand(gate.shape, generator=generator, device=gate.device, dtype=gate.dtype) >= job.dropout
-    return kept.to(gate.dtype) / (1 - job.dropout)
+    kept = torch.rand(gate.shape, generator=generator, device=gate.device, dtype=gate.dtype) >= problem.dropout
+    return kept.to(gate.dtype) / (1 - problem.dropout)

@@ -7,15 +7,14 @@ recurrent synapses are a few rows added to others, and any range of neurons is o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from nacdrive.nac import pairwise
-from nacdrive.nac.backbone import Folded
-from nacdrive.nac.key_sets import Every, KeySet, Part
+from nacdrive.nac.backbone import FusedWeights
+from nacdrive.nac.key_sets import AllKeys, KeySet, Part
 from nacdrive.nac.pairwise import Tokens, pair_logits
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
@@ -26,17 +25,17 @@ def pieces(first: int, last: int, step: int) -> list[tuple[int, int]]:
     return [(i, min(i + step, last)) for i in range(first, last, step)]
 
 
-class Circuit:
+class ChunkedBackbone:
     """Motor neurons of pairs and the gradients of what they come from.
 
     ``P`` pairs of a chunk, I inter neurons, C command neurons; S of these have recurrent synapses, to the first U.
     """
 
-    def __init__(self, tokens: Tokens, w: Folded, every: bool) -> None:
+    def __init__(self, tokens: Tokens, w: FusedWeights, every: bool) -> None:
         """``every``: each query meets all keys, so that what is made once per key pays."""
         self.tokens = tokens
         self.w = w
-        self.usual = w.act == "sigmoid" and w.w2 is not None and w.w3 is not None
+        self.usual = w.activation == "sigmoid" and w.w2 is not None and w.w3 is not None
         self.buffers: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         if self.usual and w.w2 is not None and w.w3 is not None:
             self.w2 = w.w2.transpose(1, 2).contiguous()  # [H, C, I]
@@ -44,46 +43,48 @@ class Circuit:
             self.recurrent = None if w.wr is None else Recurrent(w, w.w2.shape[2])
         self.factors = _factors(tokens) if self.usual and every else None
 
-    def motor(self, met: KeySet, first: int, queries: int) -> Tensor:
+    def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
         heads = self.tokens.zq.shape[0]
-        motor = self.tokens.zq.new_empty(heads, 2, queries, met.keys)
-        for part in self._parts(met, queries):
+        motor = self.tokens.zq.new_empty(heads, 2, queries, keys.keys)
+        for part in self._parts(keys, queries):
             (a, b), (c, d) = part
             if self.usual:
                 assert self.w.b3 is not None
-                command, _ = self._commands(self._inter(met, part, first))
+                command, _ = self._commands(self._inter(keys, part, first))
                 found = torch.baddbmm(self.w.b3.unsqueeze(2), self.w3, command)
             else:
-                z = self._first_layer(met, part, first)
+                z = self._first_layer(keys, part, first)
                 with torch.no_grad():
                     found = pair_logits(z, self.w)[0]
             motor[:, :, a:b, c:d] = found.view(heads, 2, b - a, d - c)
         return motor
 
-    def backward(self, met: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: Sequence[Tensor | None]) -> None:
-        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights ``w[3:9]``."""
+    def backward(
+        self, keys: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: dict[str, Tensor | None]
+    ) -> None:
+        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights (``totals``)."""
         heads, _, queries, _ = gmotor.shape
-        for part in self._parts(met, queries):
+        for part in self._parts(keys, queries):
             (a, b), (c, d) = part
             gm = gmotor[:, :, a:b, c:d].reshape(heads, 2, -1)
             if self.usual:
-                gz = self._backward_usual(self._inter(met, part, first), gm, totals)
+                gz = self._backward_usual(self._inter(keys, part, first), gm, totals)
             else:
-                gz = self._backward_other(self._first_layer(met, part, first), gm, totals)
+                gz = self._backward_other(self._first_layer(keys, part, first), gm, totals)
             gz = gz.view(heads, b - a, d - c, -1)
             of_query = sums.zq[:, first + a : first + b]
             if c == 0:
                 torch.sum(gz, 2, out=of_query)
             else:
                 of_query += gz.sum(2)
-            met.scatter(sums.zk, gz, part)
+            keys.scatter(sums.zk, gz, part)
 
-    def _parts(self, met: KeySet, queries: int) -> list[Part]:
+    def _parts(self, keys: KeySet, queries: int) -> list[Part]:
         per_head = max(1, pairwise.PAIRS_AT_ONCE // self.tokens.zq.shape[0])
-        at_once = per_head if isinstance(met, Every) else met.keys
-        keys = pieces(0, met.keys, at_once)
-        return [(q, k) for q in pieces(0, queries, max(1, per_head // met.keys)) for k in keys]
+        at_once = per_head if isinstance(keys, AllKeys) else keys.keys
+        ranges = pieces(0, keys.keys, at_once)
+        return [(q, k) for q in pieces(0, queries, max(1, per_head // keys.keys)) for k in ranges]
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
         """``[H, *shape]`` with any content; the same memory whenever asked by this name and shape."""
@@ -92,23 +93,23 @@ class Circuit:
             self.buffers[key] = self.tokens.zq.new_empty(self.tokens.zq.shape[0], *shape)
         return self.buffers[key]
 
-    def _first_layer(self, met: KeySet, part: Part, first: int) -> Tensor:
+    def _first_layer(self, keys: KeySet, part: Part, first: int) -> Tensor:
         """Sums of both halves, ``[H, P, I]``."""
         (a, b), (c, d) = part
         zq = self.tokens.zq
         z = self._buffer("z", (b - a) * (d - c), zq.shape[2])
-        met.add_halves(zq[:, first + a : first + b], self.tokens.zk, part, z.view(zq.shape[0], b - a, d - c, -1))
+        keys.add_halves(zq[:, first + a : first + b], self.tokens.zk, part, z.view(zq.shape[0], b - a, d - c, -1))
         return z
 
-    def _inter(self, met: KeySet, part: Part, first: int) -> Tensor:
+    def _inter(self, keys: KeySet, part: Part, first: int) -> Tensor:
         """Inter neurons ``[H, P, I]``."""
-        if self.factors is None or not isinstance(met, Every):
-            return self._first_layer(met, part, first).sigmoid_()
+        if self.factors is None or not isinstance(keys, AllKeys):
+            return self._first_layer(keys, part, first).sigmoid_()
         (a, b), (c, d) = part
         of_query, of_key = self.factors
         inter = self._buffer("z", (b - a) * (d - c), of_query.shape[2])
         out = inter.view(of_query.shape[0], b - a, d - c, -1)
-        met.multiply(of_query[:, first + a : first + b], of_key, part, out)
+        keys.multiply(of_query[:, first + a : first + b], of_key, part, out)
         return inter.add_(1).reciprocal_()
 
     def _commands(self, inter: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -131,8 +132,8 @@ class Circuit:
             self.recurrent.add(sources[-1], u)
         return s.sigmoid_(), sources
 
-    def _backward_usual(self, inter: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
-        gw2, gb2, gwr, gbr, gw3, gb3 = totals
+    def _backward_usual(self, inter: Tensor, gm: Tensor, totals: dict[str, Tensor | None]) -> Tensor:
+        gw2, gb2, gwr, gbr, gw3, gb3 = (totals[name] for name in ("w2", "b2", "wr", "br", "w3", "b3"))
         assert gw2 is not None and gw3 is not None and gb3 is not None
         command, sources = self._commands(inter)
         gb3 += gm.sum(2)
@@ -159,15 +160,16 @@ class Circuit:
         result: Tensor = sigmoid_backward(gz, inter, grad_input=gz)
         return result
 
-    def _backward_other(self, z: Tensor, gm: Tensor, totals: Sequence[Tensor | None]) -> Tensor:
-        leaves = [None if x is None else x.detach().requires_grad_() for x in self.w[3:9]]
-        used = [x for x in leaves if x is not None]
+    def _backward_other(self, z: Tensor, gm: Tensor, totals: dict[str, Tensor | None]) -> Tensor:
+        leaves = {n: None if x is None else x.detach().requires_grad_() for n, x in self.w.tensors().items()}
+        used = {name: x for name, x in leaves.items() if x is not None}
         with torch.enable_grad():
             z = z.detach().requires_grad_()
-            weights: Any = (*self.w[:3], *leaves, *self.w[9:])
-            motor = pair_logits(z, Folded(*weights))[0]
-        gz, *found = torch.autograd.grad(motor, [z, *used], gm, allow_unused=True, materialize_grads=True)
-        for total, part in zip((x for x in totals if x is not None), found, strict=True):
+            motor = pair_logits(z, self.w.with_tensors(leaves.values()))[0]
+        gz, *found = torch.autograd.grad(motor, [z, *used.values()], gm, allow_unused=True, materialize_grads=True)
+        for name, part in zip(used, found, strict=True):
+            total = totals[name]
+            assert total is not None
             total += part
         return gz
 
@@ -187,7 +189,7 @@ def _factors(tokens: Tokens) -> tuple[Tensor, Tensor] | None:
 class Recurrent:
     """The recurrent command synapses: one by one where they are few, else as a dense product."""
 
-    def __init__(self, w: Folded, commands: int) -> None:
+    def __init__(self, w: FusedWeights, commands: int) -> None:
         assert w.wr is not None
         self.wr = w.wr  # [H, S, U]
         heads, _, self.targets = w.wr.shape

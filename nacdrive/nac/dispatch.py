@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from nacdrive.nac import pairwise, triton_pairs
-from nacdrive.nac.backbone import Folded
+from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.chunked import chunked_pairs
-from nacdrive.nac.pairwise import Job, Tokens
+from nacdrive.nac.pairwise import PairProblem, Tokens
+from nacdrive.nac.validation import tracing
 
 
-def pair_attention(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Tensor:
+def pair_attention(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
     """Attention outputs ``[H, N, D]`` by the fastest way there is for these pairs."""
-    if triton_pairs.wins(tokens, w, job):
-        return triton_pairs.triton_pairs(tokens, w, scale, job)
-    if tokens.tq.numel() * job.keys_per_query <= pairwise.PAIRS_AT_ONCE or torch.compiler.is_compiling():
-        return pairwise.all_pairs(tokens, w, scale, job).y
-    return chunked_pairs(tokens, w, scale, job)
+    if triton_pairs.wins(tokens, w, problem):
+        return triton_pairs.triton_pairs(tokens, w, scale, problem)
+    if tokens.tq.numel() * problem.keys_per_query <= pairwise.PAIRS_AT_ONCE or tracing():
+        return pairwise.all_pairs(tokens, w, scale, problem).y
+    return chunked_pairs(tokens, w, scale, problem)

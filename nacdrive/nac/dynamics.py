@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nacdrive.nac.validation import tracing
+
 
 def decay_mean(x: Tensor) -> Tensor:
     """(1 - exp(-x)) / x for x >= 0, the mean of exp(-s) over [0, x]; 1 at x = 0, with exact derivatives there."""
-    if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    if not torch.is_grad_enabled() and not tracing():
         x = x.clamp(min=torch.finfo(x.dtype).tiny)  # the value itself is exact everywhere but at 0/0
         return torch.expm1(-x) / -x
     small = x < 0.05

@@ -1,6 +1,6 @@
-"""Which keys a block of queries meets: a few chosen ones each, or all of their sequence.
+"""The keys of a block of queries: a few chosen ones each, or all of their sequence.
 
-Both kinds answer the same questions. ``q`` queries of a block meet ``n`` keys each; a table holds one row per key of
+Both kinds answer the same questions. ``q`` queries of a block have ``n`` keys each; a table holds one row per key of
 all sequences, ``[H, M, E]``.
 """
 
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nacdrive.nac.pairwise import Job, gather_rows
+from nacdrive.nac.pairwise import PairProblem, gather_rows
 
 
-class Chosen:
+class GatheredKeys:
     """Each query has its own keys: their rows are gathered, and gradients scattered."""
 
-    def __init__(self, job: Job, heads: int, first: int, last: int) -> None:
-        self.rows, self.allowed = job.rows(heads, first, last)  # [H, q, n]
+    def __init__(self, problem: PairProblem, heads: int, first: int, last: int) -> None:
+        self.rows, self.allowed = problem.rows(heads, first, last)  # [H, q, n]
         self.keys = self.rows.shape[2]
 
     def take(self, table: Tensor) -> Tensor:
@@ -51,24 +51,24 @@ class Chosen:
         return self.rows[:, a:b]
 
 
-class Every:
+class AllKeys:
     """All keys of one sequence: nothing is gathered, halves are added by broadcasting."""
 
-    def __init__(self, job: Job, first: int, last: int) -> None:
-        self.keys = job.keys
-        sequence = first // job.rules.position.shape[1]
-        self.here = slice(sequence * job.keys, (sequence + 1) * job.keys)
+    def __init__(self, problem: PairProblem, first: int, last: int) -> None:
+        self.keys = problem.keys
+        sequence = first // problem.mask.position.shape[1]
+        self.here = slice(sequence * problem.keys, (sequence + 1) * problem.keys)
         self.allowed = None
-        if not job.rules.open:
-            every = torch.arange(job.keys, device=job.rules.position.device)
-            self.allowed = job.rules.allowed_flat(every.expand(1, last - first, -1), first)
+        if not problem.mask.open:
+            every = torch.arange(problem.keys, device=problem.mask.position.device)
+            self.allowed = problem.mask.allowed_flat(every.expand(1, last - first, -1), first)
 
     def take(self, table: Tensor) -> Tensor:
         """The sequence's rows of ``table`` for every query, ``[H, 1, n, E]``."""
         return table[:, self.here].unsqueeze(1)
 
     def add_halves(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
-        """See ``Chosen``."""
+        """See ``GatheredKeys``."""
         torch.add(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
 
     def multiply(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
@@ -76,15 +76,15 @@ class Every:
         torch.mul(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
 
     def scatter(self, table: Tensor, x: Tensor, part: Part | None = None) -> None:
-        """See ``Chosen``."""
+        """See ``GatheredKeys``."""
         self._rows(table, part).add_(x.sum(1))
 
     def weighted_sum(self, values: Tensor, mix: Tensor) -> Tensor:
-        """See ``Chosen``."""
+        """See ``GatheredKeys``."""
         return mix @ values[:, self.here]
 
     def weighted_sum_backward(self, values: Tensor, mix: Tensor, gout: Tensor, gvalues: Tensor) -> Tensor:
-        """See ``Chosen``."""
+        """See ``GatheredKeys``."""
         gvalues[:, self.here].baddbmm_(mix.transpose(1, 2), gout)
         return gout @ values[:, self.here].transpose(1, 2)
 
@@ -94,9 +94,9 @@ class Every:
 
 
 Part = tuple[tuple[int, int], tuple[int, int]]  # from and to: queries of the block, keys of each
-KeySet = Chosen | Every
+KeySet = GatheredKeys | AllKeys
 
 
-def meeting(job: Job, heads: int, first: int, last: int) -> KeySet:
-    """What queries ``first`` to ``last`` meet; with all keys they must be of one sequence."""
-    return Every(job, first, last) if job.index is None else Chosen(job, heads, first, last)
+def key_set(problem: PairProblem, heads: int, first: int, last: int) -> KeySet:
+    """The keys of queries ``first`` to ``last``; with all keys the queries must be of one sequence."""
+    return AllKeys(problem, first, last) if problem.index is None else GatheredKeys(problem, heads, first, last)

@@ -8,20 +8,40 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from nacdrive.nac.backbone import ACTIVATIONS, POLARITIES, Backbone, Folded, Synapses, TimeGate
+from nacdrive.nac.backbone import ACTIVATIONS, POLARITIES, Backbone, FirstLayer, FusedWeights, Synapses, TimeGate
 from nacdrive.nac.dispatch import pair_attention
-from nacdrive.nac.dynamics import Dynamics, as_dynamics
-from nacdrive.nac.mask import Rules
-from nacdrive.nac.pairwise import PHIS, QUADRATURES, Job, PairOptions, Pairs, Tokens, all_pairs
-from nacdrive.nac.rewiring import Map, rewire
-from nacdrive.nac.selection import SELECTIONS, select
-from nacdrive.nac.streaming import Prepared, State, stream_step
-from nacdrive.nac.validation import check_gaps, check_inputs, check_padding, check_times, one_of, require
+from nacdrive.nac.dynamics import Dynamics, Steady, as_dynamics
+from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.pairwise import (
+    PHIS,
+    QUADRATURES,
+    PairOptions,
+    PairProblem,
+    Pairs,
+    Tokens,
+    all_pairs,
+    attend,
+    pair_logits,
+)
+from nacdrive.nac.rewiring import Map, sources_of, take
+from nacdrive.nac.streaming import Snapshot, State, StepWeights
+from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, select, top_k
+from nacdrive.nac.validation import (
+    check_inputs,
+    check_order,
+    check_padding,
+    check_times,
+    check_tokens,
+    one_of,
+    require,
+    tracing,
+)
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
 GATES = ("ncp", "fc")
-STAMPS = ("absolute", "gap")
+TIME_INPUTS = ("absolute", "gap", "elapsed")
 
 
 class NAC(nn.Module):
@@ -51,16 +71,22 @@ class NAC(nn.Module):
         polarity: sign of a synapse: ``free``, ``initial`` (weights start with it) or ``fixed`` (they keep it).
         time_scale: seconds that count as one unit of time; time stamps are divided by it.
         learn_time_scale: train it.
-        stamps: what of ``t`` a query feels: ``absolute`` time, or the ``gap`` since the step before (1 unit for the
-            first), which does not grow while a vehicle keeps driving.
+        time_input: tau of the time gate: ``absolute`` time of the query (the paper's); the ``gap`` since the step
+            before it (1 unit for the first), which does not grow while a vehicle keeps driving; or the time
+            ``elapsed`` between key and query, t_i - t_j.
+        time_features: frequencies f of learned time features: sin(f t) and cos(f t), appended to what queries and keys
+            are made from; 0 for none (the paper's).
+        input_norm: normalise every token (LayerNorm over its features) before anything else.
         eps: lower bound of omega, 1/s.
-        logit_scale: multiply the logits by a learned scalar (1 at first).
+        logit_scale: multiply the logits by a learned factor: a number is its value at first, one factor a head;
+            True is one factor for all heads that begins at 1.
         dropout: of attention weights, in training.
         in_features: features of the inputs; ``d_model`` by default.
         out_features: features of the output; ``d_model`` by default.
         sqrt_blocks: blocks searched by the square-root partition; at least ceil(K / block) + 1.
         sqrt_block: keys per block of the partition; ceil(sqrt(Tk)) by default.
         seed: of the wiring (22222, as in ncps, by default). Weights come from torch's generator.
+        stamps: old name of ``time_input``.
 
     Raises:
         ValueError: an argument is out of range.
@@ -89,17 +115,21 @@ class NAC(nn.Module):
         polarity: str = "free",
         time_scale: float = 1.0,
         learn_time_scale: bool = False,
-        stamps: str = "absolute",
+        time_input: str = "absolute",
+        time_features: int = 0,
+        input_norm: bool = False,
         eps: float = 1e-3,
-        logit_scale: bool = False,
+        logit_scale: bool | float = False,
         dropout: float = 0.0,
         in_features: int | None = None,
         out_features: int | None = None,
         sqrt_blocks: int | None = None,
         sqrt_block: int | None = None,
         seed: int | None = None,
+        stamps: str | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        time_input = stamps or time_input
+        given = {name: value for name, value in locals().items() if name not in ("self", "stamps", "__class__")}
         super().__init__()
         self.configuration: dict[str, Any] = given
         require(d_model >= 2, "d_model", d_model, "2 or more")
@@ -126,9 +156,15 @@ class NAC(nn.Module):
         one_of("phi", phi, PHIS)
         one_of("gate", gate, GATES)
         one_of("polarity", polarity, POLARITIES)
-        one_of("stamps", stamps, STAMPS)
+        one_of("time_input", time_input, TIME_INPUTS)
+        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+        require(
+            isinstance(logit_scale, bool) or 0 < logit_scale < math.inf,
+            "logit_scale",
+            logit_scale,
+            "True, False or a positive number",
+        )
 
-        self._prepared: tuple[list[Any], Prepared] | None = None  # weights of ``step``; made there, never saved
         self.d_model = d_model
         self.num_heads = num_heads
         self.head_dim = depth = d_model // num_heads
@@ -136,21 +172,26 @@ class NAC(nn.Module):
         self.selection = selection
         self.sqrt_blocks = sqrt_blocks
         self.sqrt_block = sqrt_block
-        self.stamps = stamps
+        self.time_input = time_input
         self.in_features = in_features or d_model
         self.out_features = out_features or d_model
         self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps)
         self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
         self.sensory_wiring = sensory_wiring(self.in_features, d_model, sparsity, gate, seed)
+        timed = self.sensory_wiring
+        if time_features:
+            timed = sensory_wiring(self.in_features + 2 * time_features, d_model, sparsity, gate, seed)
         self.wiring = wiring or backbone_wiring(2 * depth, d_model, sparsity, gate, seed, backbone_units)
         inputs = self.wiring.inputs
         require(inputs == 2 * depth, "wiring.inputs", inputs, f"2 * d_model / num_heads = {2 * depth}")
         require(self.wiring.motors == 2, "wiring.motors", self.wiring.motors, "2 (phi and omega)")
 
-        sensory = torch.from_numpy(self.sensory_wiring.sensory_adjacency[:, self.sensory_wiring.neurons("inter")])
         copies = 1 if share_backbone else num_heads
-        self.q_gate, self.k_gate, self.v_gate = (Synapses(sensory, 1, 1.0, polarity) for _ in range(3))
+        self.q_gate, self.k_gate, self.v_gate = (
+            Synapses(torch.from_numpy(w.sensory_adjacency[:, w.neurons("inter")]), 1, 1.0, polarity)
+            for w in (timed, timed, self.sensory_wiring)
+        )
         self.backbone = Backbone(self.wiring, copies, activation, unfolds, polarity)
         self.time_gate = TimeGate(depth, copies)
         self.out_proj = nn.Linear(d_model, self.out_features)
@@ -161,7 +202,16 @@ class NAC(nn.Module):
             self.time_scale = nn.Parameter(scale)
         else:
             self.register_buffer("time_scale", scale)
-        self.logit_scale = nn.Parameter(torch.ones(())) if logit_scale else None
+        start = None if logit_scale is False else torch.ones(()) if logit_scale is True else logit_scale
+        start = torch.full((num_heads,), float(start)) if isinstance(start, (int, float)) else start
+        self.logit_scale = None if start is None else nn.Parameter(start)
+        self.input_norm = nn.LayerNorm(self.in_features) if input_norm else None
+        # From one radian a unit of time to a thousandth of it: what differs within a second, and what within minutes.
+        frequencies = torch.logspace(0, -3, time_features) if time_features else None
+        self.time_frequencies = None if frequencies is None else nn.Parameter(frequencies)
+        if isinstance(self.options.dynamics, Steady) and quadrature == "constant":
+            # No time reaches the output: distributed training waits for gradients that never come.
+            self.time_gate.requires_grad_(False)
 
     def forward(
         self,
@@ -170,6 +220,7 @@ class NAC(nn.Module):
         value: Tensor | None = None,
         *,
         t: Tensor | None = None,
+        key_t: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         window: int | None = None,
@@ -182,22 +233,27 @@ class NAC(nn.Module):
             query: ``[B, Tq, in_features]``.
             key: ``[B, Tk, in_features]``; the query by default.
             value: ``[B, Tk, in_features]``; the key by default.
-            t: time stamps of the queries in seconds, ``[Tq]`` or ``[B, Tq]``; all 1 by default.
-            key_padding_mask: bool ``[B, Tk]``, True = padding.
+            t: times of the queries in seconds, ``[Tq]`` or ``[B, Tq]``. Without, tau is 1; where keys have times too
+                (lags, time features), steps are then one ``time_scale`` apart.
+            key_t: times of the keys, ``[Tk]`` or ``[B, Tk]``, where they have times and are not the queries.
+            key_padding_mask: bool ``[B, Tk]``, True = padding. What stands there (features, times) never matters.
             is_causal: a query sees only keys up to its own position; needs Tq = Tk.
-            window: with ``is_causal``, only the last ``window`` of those: what ``step`` sees. Top-K is exact then.
+            window: with ``is_causal``, only the last ``window`` of those: what ``step`` sees. Top-K is exact for
+                queries that have more keys than that.
             need_weights: also return the attention weights.
-            last_only: compute only the last query: of the steps that are not padding where query and key have
-                one length, else the last one.
+            last_only: compute only the last query; in self-attention the last that is not padding.
 
         Returns:
             ``[B, Tq, out_features]`` (Tq = 1 with ``last_only``); with ``need_weights`` also the weights
-            ``[B, H, Tq, Tk]``, zero for keys that were not selected. A query that may see no key gives the output bias.
+            ``[B, H, Tq, Tk]``, zero for keys that were not selected. A query that may see no key gives the output
+            bias; the rows of padding have no meaning.
 
         Raises:
             ValueError: a shape, dtype or time stamp is not allowed.
         """
-        y, details = self._attend(query, key, value, t, key_padding_mask, is_causal, window, last_only, need_weights)
+        y, details = self._attend(
+            query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, need_weights
+        )
         heads, batch, queries = self.num_heads, query.shape[0], y.shape[1] // query.shape[0]
         merged = y.view(heads, batch, queries, self.head_dim).permute(1, 2, 0, 3).reshape(batch, queries, self.d_model)
         out: Tensor = self.out_proj(merged if torch.is_autocast_enabled(query.device.type) else merged.to(query.dtype))
@@ -215,19 +271,20 @@ class NAC(nn.Module):
         value: Tensor | None = None,
         *,
         t: Tensor | None = None,
+        key_t: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         window: int | None = None,
         last_only: bool = False,
     ) -> dict[str, Tensor]:
-        """Every neuron's value: what ``forward`` computes with the same arguments, laid open.
+        """AllKeys neuron's value: what ``forward`` computes with the same arguments, laid open.
 
         Returns:
             ``q`` ``[B, H, Tq, D]``, ``k`` and ``v`` ``[B, H, Tk, D]``; per selected pair ``keys`` (index of the key),
             ``phi``, ``omega`` (1/s), ``t``, ``logits``, ``weights`` ``[B, H, Tq, n]``, ``inter`` ``[B, H, Tq, n, I]``
             and ``command`` ``[B, H, Tq, n, C]``. A pair that is not allowed has logit -inf and weight 0.
         """
-        _, details = self._attend(query, key, value, t, key_padding_mask, is_causal, window, last_only, True)
+        _, details = self._attend(query, key, value, t, key_t, key_padding_mask, is_causal, window, last_only, True)
         assert details is not None
         return details
 
@@ -235,20 +292,61 @@ class NAC(nn.Module):
         """An empty memory of ``window`` steps for ``step``."""
         require(batch_size >= 1, "batch_size", batch_size, "1 or more")
         require(window >= 1, "window", window, "1 or more steps")
-        return State.empty(self, batch_size, window)
+        weight = self.out_proj.weight
+        width = 2 * self.head_dim + self.backbone.first_width + 2
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        return State(torch.zeros(self.num_heads, batch_size, window, width, dtype=dtype, device=weight.device))
 
     def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
         """One live step: the last row of causal attention over the last ``window`` steps.
 
+        Without gradients the weights are prepared once for a state. Changes of parameters are noticed, but not writes
+        through ``.data``: begin a new state after those.
+
         Args:
             x: ``[B, in_features]``.
-            t: time stamps in seconds, ``[B]``; or None.
+            t: times in seconds, ``[B]``; or None.
             state: of ``init_state`` or of the step before; it is not changed.
 
         Returns:
             ``[B, out_features]`` and the next state.
         """
-        return stream_step(self, x, t, state)
+        heads, batch, _, _ = state.memory.shape
+        if x.ndim != 2 or x.shape[0] != batch:
+            raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {self.in_features}], as in the state")
+        check_tokens("x", x.unsqueeze(1), self.in_features, self.out_proj.weight)
+        if t is not None and t.shape != (batch,):
+            raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+        now = None if t is None else t.unsqueeze(1)
+        clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self._keys_have_times else None
+        tau = self._tau(now, x.unsqueeze(1), None, state.t) if self.time_input != "elapsed" else None
+        dtype = state.memory.dtype
+        weights = self._step_weights(dtype, state.weights)
+        if self.input_norm is not None:
+            x = self.input_norm(x)
+        if self.time_frequencies is not None and clock is not None:
+            x = torch.cat([x, self._time_features(clock, x.dtype)[:, 0]], 1)
+        # [3, H, B, D]
+        qkv = F.linear(x, weights.qkv, weights.qkv_bias).view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)
+        with torch.autocast(x.device.type, enabled=False):
+            qkv = qkv.to(dtype)
+            q, k, v = qkv.unbind(0)
+            halves = torch.baddbmm(weights.halves_bias, qkv[:2].flatten(0, 1), weights.halves)
+            of_q, of_k = halves.view(2, heads, batch, -1).unbind(0)
+            row = torch.cat([k, v, of_k], 2).unsqueeze(2)
+            memory = torch.cat([state.memory[:, :, 1:], row], 2)
+            times = None
+            if self.time_input == "elapsed" and clock is not None:
+                before = clock.new_zeros(memory.shape[1:3]) if state.clock is None else state.clock
+                times = torch.cat([before[:, 1:], clock], 1)
+                tau = ((clock - times).to(dtype) / self.time_scale).expand(heads, -1, -1)
+            state = State(memory, state.seen + 1, t, times, weights if weights.made_from is not None else None)
+            assert tau is not None
+            y = self._attend_window(q, of_q, tau.to(dtype), state, weights.fused)
+        merged = y.transpose(0, 1).reshape(batch, self.d_model)
+        like = self.out_proj.weight.dtype
+        out: Tensor = self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like))
+        return out, state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
         """Cut neurons of the backbone off from all others; weights stay. See ``Wiring.mask_group``."""
@@ -262,7 +360,24 @@ class NAC(nn.Module):
                 of the old one whose synapses it takes, None for fresh ones.
             out_features: the same for outputs.
         """
-        return rewire(self, in_features, out_features)
+        inputs = sources_of("in_features", in_features, self.in_features)
+        outputs = sources_of("out_features", out_features, self.out_features)
+        options = {**self.configuration, "in_features": len(inputs), "out_features": len(outputs)}
+        fresh = type(self)(**options).to(self.out_proj.weight)
+        state = fresh.state_dict()
+        for name, old in self.state_dict().items():
+            if name.startswith(("q_gate.", "k_gate.", "v_gate.")) and not name.endswith("bias"):
+                # The synapses of an input that stays, mask and sign included: the circuit stays, not only its numbers.
+                features = range(self.in_features, old.shape[-2])  # of time, behind the inputs
+                take(state[name], old, [*inputs, *features], dim=old.ndim - 2)
+            elif name.startswith("input_norm."):
+                take(state[name], old, inputs, dim=0)
+            elif name.startswith("out_proj."):
+                take(state[name], old, outputs, dim=0)
+            else:
+                state[name] = old
+        fresh.load_state_dict(state)
+        return fresh.train(self.training)
 
     # ------------------------------------------------------------------ inside
 
@@ -270,27 +385,46 @@ class NAC(nn.Module):
         batch, steps, _ = x.shape
         return x.view(batch, steps, self.num_heads, self.head_dim).permute(2, 0, 1, 3)
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sensory gates: q, k, v as ``[H, B, T, D]``."""
-        projected = []
-        for gate, x in ((self.q_gate, query), (self.k_gate, key), (self.v_gate, value)):
-            projected.append(self._split(gate(x)))
-        return projected[0], projected[1], projected[2]
+    @property
+    def _keys_have_times(self) -> bool:
+        return self.time_input == "elapsed" or self.time_frequencies is not None
 
-    def _stamps(self, t: Tensor | None, like: Tensor, padding: Tensor | None) -> Tensor:
-        """What the time gate feels of ``t``: ``[B, Tq]`` in units of ``time_scale``."""
-        batch, queries = like.shape[0], like.shape[1]
+    def _clock(self, name: str, t: Tensor | None, like: Tensor, padding: Tensor | None, seen: int = 0) -> Tensor:
+        """Times ``[B, T]`` in seconds, 0 in padding; without ``t`` the real steps are one ``time_scale`` apart."""
+        batch, steps = like.shape[0], like.shape[1]
+        if t is None:
+            real = torch.ones(batch, steps, device=like.device) if padding is None else (~padding).float()
+            return (real.cumsum(1) + (seen - 1)) * self.time_scale
+        t = check_times(name, t, batch, steps)
+        return t if padding is None else t.masked_fill(padding, 0.0)
+
+    def _tau(self, t: Tensor | None, like: Tensor, padding: Tensor | None, before: Tensor | None = None) -> Tensor:
+        """What the time gate gets from the queries' times alone: ``[B, Tq]`` in units of ``time_scale``.
+
+        ``before``: time ``[B]`` of the step before the first, if there was one.
+        """
         wide = torch.promote_types(self.time_scale.dtype, torch.float32)
         if t is None:
-            return torch.ones(batch, queries, device=like.device, dtype=wide)
-        t = check_times(t, batch, queries)
-        if self.stamps == "absolute":
+            return torch.ones(like.shape[:2], device=like.device, dtype=wide)
+        t = self._clock("t", t, like, padding)
+        if self.time_input == "absolute":
             return t.to(wide) / self.time_scale
-        gaps = t.diff(dim=1)
-        counted = None if padding is None or padding.shape[1] != queries else ~(padding[:, 1:] | padding[:, :-1])
-        check_gaps(gaps, counted)
-        gaps = gaps.to(wide) / self.time_scale
-        return torch.cat([torch.ones_like(gaps[:, :1]) if queries > 1 else gaps.new_ones(batch, 1), gaps], dim=1)
+        # The gap since the last real step: the latest time so far, since times must not decrease.
+        counted = t if padding is None else t.masked_fill(padding, -math.inf)
+        first = torch.full_like(t[:, :1], -math.inf) if before is None else before.to(t.dtype).unsqueeze(1)
+        latest = torch.cat([first, counted], 1)[:, :-1].cummax(1).values
+        none = latest == -math.inf
+        if padding is not None:
+            none = none | padding
+        gaps = torch.where(none, 0.0, t - torch.where(none, t, latest))
+        check_order(gaps)
+        return torch.where(none, 1.0, gaps.to(wide) / self.time_scale)
+
+    def _time_features(self, clock: Tensor, dtype: torch.dtype) -> Tensor:
+        """``[B, T, 2 time_features]`` of times in seconds."""
+        assert self.time_frequencies is not None
+        phase = (clock / self.time_scale).unsqueeze(-1) * self.time_frequencies
+        return torch.cat([phase.sin(), phase.cos()], -1).to(dtype)
 
     def _attend(
         self,
@@ -298,12 +432,14 @@ class NAC(nn.Module):
         key: Tensor | None,
         value: Tensor | None,
         t: Tensor | None,
+        key_t: Tensor | None,
         padding: Tensor | None,
         causal: bool,
         window: int | None,
         last_only: bool,
         detailed: bool,
     ) -> tuple[Tensor, dict[str, Tensor] | None]:
+        itself = key is None or key is query  # self-attention: padding and times of the keys are the queries' too
         key = query if key is None else key
         value = key if value is None else value
         check_inputs(query, key, value, self.in_features, self.out_proj.weight)
@@ -311,21 +447,61 @@ class NAC(nn.Module):
         check_padding(padding, batch, keys)
         require(not causal or queries == keys, "is_causal", causal, f"False where Tq={queries} differs from Tk={keys}")
         require(window is None or (causal and window >= 1), "window", window, "1 or more, together with is_causal=True")
-        stamps = self._stamps(t, query, padding)
+        of_query = padding if itself else None
+        clock = clock_k = None
+        if self._keys_have_times:
+            given = itself or (t is None) == (key_t is None)
+            require(given, "key_t", None if key_t is None else "...", "given exactly where t is (keys have times here)")
+            clock = self._clock("t", t, query, of_query)
+            clock_k = clock if itself and key_t is None else self._clock("key_t", key_t, key, padding)
+        tau = tau_k = None
+        if self.time_input == "elapsed" and clock is not None and clock_k is not None:
+            wide = torch.promote_types(self.time_scale.dtype, torch.float32)
+            # Counted from the last key's time, or float32 could not tell neighbours of a clock since 1970 apart.
+            base = clock_k.amax(1, keepdim=True)
+            tau, tau_k = (((x - base).to(wide) / self.time_scale) for x in (clock, clock_k))
+        else:
+            tau = self._tau(t, query, of_query)
+        if padding is not None:
+            # Not even NaN there may matter.
+            blank = padding.unsqueeze(-1)
+            filled = {id(x): x.masked_fill(blank, 0.0) for x in (key, value)}
+            query, key, value = filled[id(key)] if itself else query, filled[id(key)], filled[id(value)]
         position = torch.arange(queries, device=query.device).expand(batch, queries)
         if last_only:
-            if padding is not None and queries == keys:
-                position = torch.where(padding, -1, position).amax(1, keepdim=True).clamp(min=0)
+            if of_query is not None:
+                position = torch.where(of_query, -1, position).amax(1, keepdim=True).clamp(min=0)
             else:
                 position = position[:, -1:]
-            stamps = stamps.gather(1, position)
-            query = query.gather(1, position.unsqueeze(-1).expand(-1, -1, query.shape[-1]))
-        q, k, v = self._project(query, key, value)
+            tau = tau.gather(1, position)
+            clock = None if clock is None else clock.gather(1, position)
+        q, k, v = self._project(query, key, value, clock, clock_k, position if last_only else None)
         with torch.autocast(query.device.type, enabled=False):
-            return self._pairs(q, k, v, stamps, Rules(position, padding, causal, window), detailed)
+            return self._pairs(q, k, v, tau, tau_k, AttentionMask(position, padding, causal, window), detailed)
+
+    def _project(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        clock: Tensor | None,
+        clock_k: Tensor | None,
+        position: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sensory gates: q, k, v as ``[H, B, T, D]``; of the query at ``position [B, 1]`` alone, if given."""
+        if self.input_norm is not None:
+            normed = {id(x): self.input_norm(x) for x in {id(x): x for x in (query, key, value)}.values()}
+            query, key, value = (normed[id(x)] for x in (query, key, value))
+        if position is not None:
+            query = query.gather(1, position.unsqueeze(-1).expand(-1, -1, query.shape[-1]))
+        if self.time_frequencies is not None:
+            assert clock is not None and clock_k is not None
+            query = torch.cat([query, self._time_features(clock, query.dtype)], -1)
+            key = torch.cat([key, self._time_features(clock_k, key.dtype)], -1)
+        return self._split(self.q_gate(query)), self._split(self.k_gate(key)), self._split(self.v_gate(value))
 
     def _pairs(
-        self, q: Tensor, k: Tensor, v: Tensor, stamps: Tensor, rules: Rules, detailed: bool
+        self, q: Tensor, k: Tensor, v: Tensor, tau: Tensor, tau_k: Tensor | None, mask: AttentionMask, detailed: bool
     ) -> tuple[Tensor, dict[str, Tensor] | None]:
         # Logits and softmax stay in float32: half precision cannot hold phi/omega as omega nears eps.
         wide = torch.promote_types(q.dtype, torch.float32)
@@ -333,28 +509,99 @@ class NAC(nn.Module):
         # In one piece, or every chunk of pairs would copy them.
         q, k, v = q.to(wide), k.to(wide).contiguous(), v.to(wide).contiguous()
         with torch.no_grad():
-            index = select(q.detach(), k.detach(), rules, self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
+            index = select(q.detach(), k.detach(), mask, self.topk, self.selection, self.sqrt_blocks, self.sqrt_block)
             flat = None if index is None else index.flatten(1, 2)
-        prune = not detailed and q.device.type == "cpu" and not torch.compiler.is_compiling()
-        w = self._folded(wide, prune)
-        tokens = self._tokens(q, k, v, stamps.to(wide), w)
-        job = Job(flat, rules, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
+        prune = not detailed and q.device.type == "cpu" and not tracing()
+        first, w = self._fused(wide, prune)
+        tokens = self._tokens(q, k, v, tau.to(wide), None if tau_k is None else tau_k.to(wide), first)
+        problem = PairProblem(flat, mask, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
         if not detailed:
-            return pair_attention(tokens, w, self.logit_scale, job), None
-        found = all_pairs(tokens, w, self.logit_scale, job)
+            return pair_attention(tokens, w, self._scale(wide), problem), None
+        found = all_pairs(tokens, w, self._scale(wide), problem)
         return found.y, self._details(q, k, v, found)
 
-    def _folded(self, dtype: torch.dtype, prune: bool = False, prune_inter: bool = True) -> Folded:
-        folded = self.backbone.fold(self.num_heads, prune, prune_inter)
-        if folded.wq.dtype == dtype:
-            return folded
-        return Folded(*(x.to(dtype) if isinstance(x, Tensor) else x for x in folded))  # type: ignore[arg-type]
+    def _scale(self, dtype: torch.dtype) -> Tensor | None:
+        scale = self.logit_scale
+        return None if scale is None else (scale.view(-1, 1, 1) if scale.ndim else scale).to(dtype)
 
-    def _tokens(self, q: Tensor, k: Tensor, v: Tensor, stamps: Tensor, w: Folded) -> Tokens:
+    def _fused(
+        self, dtype: torch.dtype, prune: bool = False, prune_inter: bool = True
+    ) -> tuple[FirstLayer, FusedWeights]:
+        first, w = self.backbone.fuse(self.num_heads, prune, prune_inter)
+        if first.wq.dtype == dtype:
+            return first, w
+        fused = w.with_tensors(None if x is None else x.to(dtype) for x in w.tensors().values())
+        return FirstLayer(*(x.to(dtype) for x in first)), fused
+
+    def _tokens(self, q: Tensor, k: Tensor, v: Tensor, tau: Tensor, tau_k: Tensor | None, first: FirstLayer) -> Tokens:
         q, k, v = q.flatten(1, 2), k.flatten(1, 2), v.flatten(1, 2)
-        flat = stamps.reshape(-1)
-        tq, tk = self.time_gate.halves(q, k, flat)
-        return Tokens(torch.baddbmm(w.b1.unsqueeze(1), q, w.wq), k @ w.wk, tq, tk, v, flat)
+        flat = tau.reshape(-1)
+        tq, tk = self.time_gate.halves(q, k, flat, None if tau_k is None else tau_k.reshape(-1))
+        return Tokens(torch.baddbmm(first.b1.unsqueeze(1), q, first.wq), k @ first.wk, tq, tk, v, flat)
+
+    def _step_weights(self, dtype: torch.dtype, before: StepWeights | None) -> StepWeights:
+        keep = not torch.is_grad_enabled() and not tracing()
+        if keep and before is not None and before.made_from is not None and before.made_from.is_current():
+            return before
+        of_q, of_k, of_v = (gate.effective()[0] for gate in (self.q_gate, self.k_gate, self.v_gate))
+        of_v = F.pad(of_v, (0, 0, 0, len(of_q) - len(of_v)))  # values have no time features
+        qkv = torch.cat([of_q, of_k, of_v], 1).T.contiguous()
+        biases = [gate.bias[0] for gate in (self.q_gate, self.k_gate, self.v_gate) if gate.bias is not None]
+        # The inter neurons keep their width, which is the memory's, whatever is masked between two steps.
+        first, w = self._fused(dtype, qkv.device.type == "cpu" and not tracing(), prune_inter=False)
+        depth, heads = self.head_dim, self.num_heads
+        time = self.time_gate.weight.to(dtype).expand(heads, -1, -1)
+        time_bias = self.time_gate.bias.to(dtype).expand(heads, -1)
+        halves = torch.cat([torch.cat([first.wq, time[:, :depth]], 2), torch.cat([first.wk, time[:, depth:]], 2)])
+        bias = torch.cat([first.b1, time_bias], 1).unsqueeze(1)
+        made_from = Snapshot.of(self) if keep else None
+        return StepWeights(qkv, torch.cat(biases), halves, torch.cat([bias, torch.zeros_like(bias)]), w, made_from)
+
+    def _attend_window(self, q: Tensor, halves: Tensor, tau: Tensor, state: State, w: FusedWeights) -> Tensor:
+        """Attention ``[H, B, D]`` of the newest step; ``tau`` is ``[B, 1]``, or the lags ``[H, B, W]``."""
+        memory = state.memory
+        heads, batch, window, width = memory.shape
+        depth, seen = self.head_dim, min(state.seen, window)
+        allowed = None
+        if seen < window:
+            filled = torch.arange(window, device=memory.device) >= window - seen
+            allowed = filled.expand(heads, batch, window)
+        if self.topk is not None and self.topk < window:
+            best, allowed = self._best(q, memory, state.seen, allowed)
+            first = torch.arange(heads * batch, device=best.device).view(heads, batch, 1) * window
+            memory = memory.flatten(0, 2).index_select(0, (best + first).flatten()).view(heads, batch, -1, width)
+            tau = tau.gather(2, best) if tau.ndim == 3 else tau
+        v, zk, tk = memory[..., depth : 2 * depth], memory[..., 2 * depth : -2], memory[..., -2:]
+        motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), w)
+        # (slope of key + slope of query) * tau + both offsets
+        slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
+        gate = tau * slope + offset
+        keep = None
+        if self.training and self.dropout:
+            keep = F.dropout(torch.ones_like(gate), self.dropout)
+        a = attend(motor.reshape(heads, 2, batch, -1), gate, allowed, self._scale(gate.dtype), keep, self.options)
+        return torch.bmm(a.mix.view(heads * batch, 1, -1), v.flatten(0, 1)).view(heads, batch, depth)
+
+    def _best(self, q: Tensor, memory: Tensor, seen: int, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
+        heads, batch, window, width = memory.shape
+        depth, topk = self.head_dim, self.topk
+        assert topk is not None
+        exact = self.selection == "exact" or (self.selection == "auto" and seen <= AUTO_EXACT_UP_TO)
+        if exact or seen > window:
+            rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
+            scores = torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
+            best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), topk)
+            return best, None if filled is None else filled.gather(2, best)
+        position = torch.full((batch, 1), seen - 1, device=q.device)
+        keys = memory.detach()[:, :, window - seen :, :depth]
+        mask = AttentionMask(position, None, causal=True, window=None)
+        index = select(q.detach().unsqueeze(2), keys, mask, topk, self.selection, self.sqrt_blocks, self.sqrt_block)
+        if index is None:
+            index = torch.arange(seen, device=q.device).expand(heads, batch, 1, seen)
+        index = index[:, :, 0]
+        allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
+        return index.clamp(min=0) + (window - seen), allowed
 
     def _details(self, q: Tensor, k: Tensor, v: Tensor, found: Pairs) -> dict[str, Tensor]:
         heads, batch, queries, _ = q.shape
@@ -378,7 +625,7 @@ class NAC(nn.Module):
             "command": front(command),
             "phi": front(a.phi),
             "omega": front(a.omega),
-            "t": front(a.t),
+            "t": front(a.t_ij),
             "logits": front(logits),
             "weights": front(a.weights),
         }

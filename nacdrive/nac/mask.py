@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nacdrive.nac.validation import tracing
+
 SCORES_AT_ONCE = 1 << 19  # scores held at a time: 2 MiB in float32, which caches hold
 
 
 @dataclass(frozen=True)
-class Rules:
+class AttentionMask:
     """Which key each query may see.
 
     Attributes:
@@ -32,9 +34,19 @@ class Rules:
         """True if every query sees every key."""
         return self.padding is None and not self.causal
 
-    def rows(self, first: int, last: int) -> Rules:
-        """The rules of queries ``first`` to ``last`` of each sequence."""
-        return Rules(self.position[:, first:last], self.padding, self.causal, self.window)
+    def rows(self, first: int, last: int) -> AttentionMask:
+        """The mask of queries ``first`` to ``last`` of each sequence."""
+        return AttentionMask(self.position[:, first:last], self.padding, self.causal, self.window)
+
+    def part(self, first: int, last: int, keys: int) -> AttentionMask:
+        """The mask of queries ``first`` to ``last`` and the first ``keys`` keys, without a window."""
+        padding = None if self.padding is None else self.padding[:, :keys]
+        return AttentionMask(self.position[:, first:last], padding, self.causal, None)
+
+    def sequences(self, chosen: Tensor, keys: int) -> AttentionMask:
+        """The mask of some sequences of the batch and their first ``keys`` keys."""
+        padding = None if self.padding is None else self.padding[chosen, :keys]
+        return AttentionMask(self.position[chosen], padding, self.causal, self.window)
 
     def allowed(self, keys: Tensor) -> Tensor:
         """True where query i of sequence b may see key ``keys[..., b, i, :]``; ``keys`` is ``[..., B, Tq, n]``."""
@@ -64,11 +76,13 @@ class Rules:
         return seen
 
 
-def in_rows(q: Tensor, rules: Rules, scores_per_query: int, choose: Callable[[Tensor, Rules], Tensor]) -> Tensor:
+def in_rows(
+    q: Tensor, mask: AttentionMask, scores_per_query: int, choose: Callable[[Tensor, AttentionMask], Tensor]
+) -> Tensor:
     """``choose`` applied to as many queries at a time as keep the scores within ``SCORES_AT_ONCE``."""
     heads, batch, queries, _ = q.shape
     step = max(1, SCORES_AT_ONCE // (heads * batch * scores_per_query))
-    if step >= queries or torch.compiler.is_compiling():
-        return choose(q, rules)
-    parts = [choose(q[:, :, i : i + step], rules.rows(i, i + step)) for i in range(0, queries, step)]
+    if step >= queries or tracing():
+        return choose(q, mask)
+    parts = [choose(q[:, :, i : i + step], mask.rows(i, i + step)) for i in range(0, queries, step)]
     return torch.cat(parts, dim=2)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nacdrive.nac.backbone import Folded
+from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Dynamics
-from nacdrive.nac.mask import Rules
+from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.validation import tracing
 
 PHIS = ("sigmoid", "tanh", "none")
 PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
@@ -31,26 +32,53 @@ class PairOptions:
 
 
 class Tokens(NamedTuple):
-    """Per-token halves of everything that a pair needs; heads first, batch and time flattened."""
+    """Per-token halves of everything that a pair needs; heads first, batch and time flattened.
+
+    Argument of the time gate: tau_i slope_j + offset_j + tq_i; with lags (``elapsed``), where tq holds slope and
+    offset: (tau_i - tau_j) (slope_i + slope_j) + offset_i + offset_j.
+    """
 
     zq: Tensor  # [H, N, I] first backbone layer, query half with bias
     zk: Tensor  # [H, M, I] key half
-    tq: Tensor  # [H, N]    time gate, query half (time stamp included)
-    tk: Tensor  # [H, M, 2] time gate, key half: slope and offset
+    tq: Tensor  # [H, N]    time gate, query half (time input included); with lags [H, N, 2]: slope and offset
+    tk: Tensor  # [H, M, 2] time gate, key half: slope and offset; with lags [H, M, 3]: and tau_j
     v: Tensor  # [H, M, D]
-    stamps: Tensor  # [N]
+    tau: Tensor  # [N] time input of the queries
+
+    @property
+    def elapsed(self) -> bool:
+        """Whether the time gate gets the pair's lag."""
+        return self.tq.ndim == 3
 
 
-def pair_logits(z: Tensor, w: Folded) -> tuple[Tensor, Tensor, Tensor]:
+def gate_argument(tk: Tensor, tq: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Argument of the time gate, and what its time input is and is multiplied by, each ``[H, q, n]`` or broadcastable.
+
+    Args:
+        tk: of the pairs' keys, ``[H, q or 1, n, 2]``, or ``[..., 3]`` with lags.
+        tq: of the queries, ``[H, q]``, or ``[H, q, 2]`` with lags.
+        tau: of the queries, ``[q]``.
+    """
+    if tq.ndim == 2:
+        slope, offset = tk.unbind(-1)
+        of_pair = tau.unsqueeze(-1)
+        return torch.addcmul(offset, of_pair, slope) + tq.unsqueeze(-1), of_pair, slope
+    slope, offset, tau_k = tk.unbind(-1)
+    lag = tau.unsqueeze(-1) - tau_k
+    slope = slope + tq[..., :1]
+    return torch.addcmul(offset + tq[..., 1:], lag, slope), lag, slope
+
+
+def pair_logits(z: Tensor, w: FusedWeights) -> tuple[Tensor, Tensor, Tensor]:
     """Motor neurons ``[H, 2, P]``, inter ``[H, P, I]`` and command layer ``[H, P, C]`` of ``P`` pairs per head.
 
     Args:
         z: ``[H, P, I]``, sum of the two halves of the first layer; overwritten where no gradient is recorded.
-        w: folded backbone.
+        w: fused backbone.
     """
     if w.w3 is None or w.b3 is None:
         return z.transpose(1, 2), z, z
-    act = _activation(w.act, z)
+    act = _activation(w.activation, z)
     if w.w2 is not None:
         inter = act(z)
         s = torch.bmm(inter, w.w2) if w.b2 is None else torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
@@ -59,7 +87,7 @@ def pair_logits(z: Tensor, w: Folded) -> tuple[Tensor, Tensor, Tensor]:
     if w.wr is None:
         command = act(s)
         return read_motor(command, w.w3, w.b3), inter, command
-    command = torch.sigmoid(s) if w.act == "sigmoid" else F.silu(s)  # a new tensor: s is still needed
+    command = torch.sigmoid(s) if w.activation == "sigmoid" else F.silu(s)  # a new tensor: s is still needed
     sources, updated = w.sources, w.wr.shape[2]
     whole = updated == s.shape[-1]
     s = s if whole else s[..., :updated]
@@ -78,7 +106,7 @@ def read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
 
 
 def _overwritable(z: Tensor) -> bool:
-    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return not torch.is_grad_enabled() and not tracing()
 
 
 def _activation(name: str, z: Tensor) -> Callable[[Tensor], Tensor]:
@@ -92,7 +120,7 @@ class Attention(NamedTuple):
 
     phi: Tensor
     omega: Tensor
-    t: Tensor
+    t_ij: Tensor
     logits: Tensor
     weights: Tensor  # softmax over the last axis; 0 for pairs that are not allowed
     mix: Tensor  # weights times quadrature: the factors of the values
@@ -107,15 +135,15 @@ def attend(
         motor: ``[H, 2, N, n]`` motor neurons.
         gate: ``[H, N, n]`` argument of the time gate.
         allowed: broadcastable to ``[H, N, n]``, False = excluded; None allows all.
-        scale: logit scale, a scalar; None for 1.
+        scale: logit scale, a scalar or ``[H, 1, 1]``; None for 1.
         keep: dropout factors ``[H, N, n]``, or None.
         o: options.
     """
     content, rate = motor.unbind(1)
     phi = torch.sigmoid(content) if o.phi == "sigmoid" else torch.tanh(content) if o.phi == "tanh" else content
     omega = F.softplus(rate) + o.eps
-    t = torch.sigmoid(gate)
-    logits = o.dynamics(phi, omega, t)
+    t_ij = torch.sigmoid(gate)
+    logits = o.dynamics(phi, omega, t_ij)
     if scale is not None:
         logits = logits * scale
     if allowed is None:
@@ -124,29 +152,30 @@ def attend(
         # A row without any key must give zeros, not NaN, also in its gradient: hence no -inf here.
         weights = _softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min))
         weights = weights.masked_fill(~allowed, 0.0)
-    mix = weights * t if o.quadrature == "time" else weights * o.delta_t
+    mix = weights * t_ij if o.quadrature == "time" else weights * o.delta_t
     if keep is not None:
         mix = mix * keep
-    return Attention(phi, omega, t, logits, weights, mix)
+    return Attention(phi, omega, t_ij, logits, weights, mix)
 
 
 def _softmax(x: Tensor) -> Tensor:
     short = x.shape[-1] <= 32 and x.numel() > 1024  # of few numbers one call is fastest
-    if not short or x.device.type != "cpu" or torch.compiler.is_compiling():
+    if not short or x.device.type != "cpu" or tracing():
         return x.softmax(-1)
     # torch's softmax takes short rows one by one, which is slower than these five passes.
     e = (x - x.detach().amax(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True)
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class PairProblem:
     """Which pairs are to be computed, and how.
 
     ``index`` is ``[H or 1, N, n]``, the chosen key of each pair within its sequence; None takes all keys.
     """
 
-    index: Tensor | None  # type: ignore[assignment]  # hides tuple.index, which nobody calls
-    rules: Rules
+    index: Tensor | None
+    mask: AttentionMask
     keys: int
     options: PairOptions
     dropout: float  # 0 outside training
@@ -159,12 +188,14 @@ class Job(NamedTuple):
 
     def rows(self, heads: int, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         """For queries ``first`` to ``last``: rows ``[H, q, n]`` of tables ``[H * M, ...]``, and which are allowed."""
-        position = self.rules.position
+        position = self.mask.position
         if self.index is None:
             index = torch.arange(self.keys, device=position.device).expand(1, last - first, -1)
         else:
             index = self.index[:, first:last]
-        allowed = None if self.rules.open else self.rules.allowed_flat(index, first)
+        # While a graph is recorded, an open mask may still come with slots without a key.
+        unmasked = self.mask.open and (self.index is None or not tracing())
+        allowed = None if unmasked else self.mask.allowed_flat(index, first)
         # -1 marks a slot without a key (before the window, or the padding of the partition's last block): it is not
         # allowed above, and reads row 0 here only so that it reads something.
         index = index.clamp(min=0)
@@ -174,16 +205,10 @@ class Job(NamedTuple):
 
 
 def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
-    """``[H, q, n, E]`` of a table ``[H, M, E]`` for ``rows`` of ``Job.rows``."""
+    """``[H, q, n, E]`` of a table ``[H, M, E]`` for ``rows`` of ``PairProblem.rows``."""
     width = table.shape[-1]
     # index_select is several times faster than indexing with brackets on a CPU.
     return table.reshape(-1, width).index_select(0, rows.reshape(-1)).view(*rows.shape, width)
-
-
-def gate_argument(tokens: Tokens, rows: Tensor, first: int, last: int) -> Tensor:
-    """Argument ``[H, q, n]`` of the time gate."""
-    slope, offset = gather_rows(tokens.tk, rows).unbind(-1)
-    return tokens.stamps[first:last].unsqueeze(-1) * slope + offset + tokens.tq[:, first:last].unsqueeze(-1)
 
 
 class Pairs(NamedTuple):
@@ -197,16 +222,16 @@ class Pairs(NamedTuple):
     command: Tensor  # [H, N, n, C]
 
 
-def all_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Pairs:
-    """Every pair at once, in plain torch: what autograd, ``torch.compile`` and ONNX export can follow."""
+def all_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Pairs:
+    """AllKeys pair at once, in plain torch: what autograd, ``torch.compile`` and ONNX export can follow."""
     heads, queries, _ = tokens.zq.shape
-    rows, allowed = job.rows(heads, 0, queries)
+    rows, allowed = problem.rows(heads, 0, queries)
     n = rows.shape[-1]
     z = gather_rows(tokens.zk, rows) + tokens.zq.unsqueeze(2)
     motor, inter, command = pair_logits(z.flatten(1, 2), w)
-    gate = gate_argument(tokens, rows, 0, queries)
-    keep = F.dropout(torch.ones_like(gate), job.dropout) if job.dropout else None
-    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, job.options)
+    gate, _, _ = gate_argument(gather_rows(tokens.tk, rows), tokens.tq, tokens.tau)
+    keep = F.dropout(torch.ones_like(gate), problem.dropout) if problem.dropout else None
+    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, problem.options)
     y = (attention.mix.unsqueeze(2) @ gather_rows(tokens.v, rows)).squeeze(2)
     width = (heads, queries, n, -1)
-    return Pairs(y, attention, rows % job.keys, allowed, inter.view(width), command.view(width))
+    return Pairs(y, attention, rows % problem.keys, allowed, inter.view(width), command.view(width))

@@ -14,7 +14,7 @@ from torch import Tensor
 from nacdrive.nac.backbone import Synapses
 from nacdrive.nac.dynamics import Dynamics, Euler, Steady
 from nacdrive.nac.layer import NAC
-from nacdrive.nac.selection import AUTO_EXACT_UP_TO
+from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SMALLEST_BLOCK
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
@@ -32,6 +32,7 @@ def nac_forward(
     value: Tensor | None = None,
     *,
     t: Tensor | None = None,
+    key_t: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
     is_causal: bool = False,
     window: int | None = None,
@@ -43,14 +44,24 @@ def nac_forward(
     Returns:
         Output ``[B, Tq, out_features]`` and weights ``[B, H, Tq, Tk]``, float64; differentiable.
     """
+    itself = key is None or key is query
     key = query if key is None else key
     value = key if value is None else value
     batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
+    of_query = key_padding_mask if itself else None
+    tau, tau_k, features, features_k = times(layer, t, key_t, batch, queries, keys, of_query, key_padding_mask, itself)
+    query, key, value = (
+        x.double() if p is None else x.double().masked_fill(p.unsqueeze(-1), 0.0)
+        for x, p in ((query, of_query), (key, key_padding_mask), (value, key_padding_mask))
+    )
+    if layer.input_norm is not None:
+        query, key, value = (normalised(layer, x) for x in (query, key, value))
+    if features is not None and features_k is not None:
+        query, key = torch.cat([query, features], -1), torch.cat([key, features_k], -1)
     q, k, v = (
-        x.double() @ dense(gate)[0] + bias(gate)[0]
+        x @ dense(gate)[0] + bias(gate)[0]
         for x, gate in ((query, layer.q_gate), (key, layer.k_gate), (value, layer.v_gate))
     )
-    stamps = time_stamps(layer, t, batch, queries)
     allowed = allowed_pairs(batch, queries, keys, key_padding_mask, is_causal, window)
     outputs, weights = [], []
     for h in range(layer.num_heads):
@@ -64,10 +75,12 @@ def nac_forward(
         gate = layer.time_gate
         copy = min(h, gate.weight.shape[0] - 1)
         a, b = (u @ gate.weight[copy].double() + gate.bias[copy].double()).unbind(-1)
-        time = torch.sigmoid(a * stamps.unsqueeze(-1) + b)
+        lag = tau.unsqueeze(-1) if tau_k is None else tau.unsqueeze(-1) - tau_k.unsqueeze(1)
+        time = torch.sigmoid(a * lag + b)
         logits = solve(layer.options.dynamics, phi, omega, time)
         if layer.logit_scale is not None:
-            logits = logits * layer.logit_scale.double()
+            scale = layer.logit_scale.double()
+            logits = logits * (scale[h] if scale.ndim else scale)
         exps = torch.exp(logits - logits.max()) * chosen
         alpha = exps / exps.sum(-1, keepdim=True).clamp(min=1e-300)
         factor = time if layer.options.quadrature == "time" else layer.options.delta_t
@@ -118,15 +131,62 @@ def solve(dynamics: Dynamics, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
     return a
 
 
-def time_stamps(layer: NAC, t: Tensor | None, batch: int, queries: int) -> Tensor:
-    """``[B, Tq]`` as the time gate feels them."""
-    if t is None:
-        return torch.ones(batch, queries, dtype=torch.float64)
-    t = t.double().expand(batch, queries)
+def normalised(layer: NAC, x: Tensor) -> Tensor:
+    """LayerNorm over the features of each token."""
+    assert layer.input_norm is not None
+    spread = x.var(-1, keepdim=True, unbiased=False) + layer.input_norm.eps
+    return (x - x.mean(-1, keepdim=True)) / spread.sqrt() * layer.input_norm.weight + layer.input_norm.bias
+
+
+def times(
+    layer: NAC,
+    t: Tensor | None,
+    key_t: Tensor | None,
+    batch: int,
+    queries: int,
+    keys: int,
+    of_query: Tensor | None,
+    of_key: Tensor | None,
+    itself: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Time inputs of queries ``[B, Tq]`` and keys ``[B, Tk]``, and the time features of both."""
     scale = layer.time_scale.double()
-    if layer.stamps == "absolute":
-        return t / scale
-    return torch.cat([torch.ones(batch, 1, dtype=torch.float64), t.diff(dim=1) / scale], 1)
+
+    def clock(given: Tensor | None, steps: int, padding: Tensor | None) -> Tensor:
+        found = torch.zeros(batch, steps, dtype=torch.float64)
+        for b in range(batch):
+            real = 0
+            for i in range(steps):
+                if padding is not None and padding[b, i]:
+                    continue
+                found[b, i] = real * scale if given is None else given.expand(batch, steps)[b, i]
+                real += 1
+        return found / scale
+
+    of_queries = clock(t, queries, of_query)
+    of_keys = of_queries if itself and key_t is None else clock(key_t, keys, of_key)
+    features: tuple[Tensor | None, Tensor | None] = (None, None)
+    if layer.time_frequencies is not None:
+        one, other = (x.unsqueeze(-1) * layer.time_frequencies.double() for x in (of_queries, of_keys))
+        features = torch.cat([one.sin(), one.cos()], -1), torch.cat([other.sin(), other.cos()], -1)
+    if layer.time_input == "elapsed":
+        return of_queries, of_keys, *features
+    ones = torch.ones(batch, queries, dtype=torch.float64)
+    if t is None:
+        return ones, None, *features
+    if layer.time_input == "absolute":
+        return of_queries, None, *features
+    rows = []
+    for b in range(batch):
+        row, last = [], None
+        for i in range(queries):
+            if of_query is not None and of_query[b, i]:
+                row.append(ones[b, i])
+                continue
+            row.append(ones[b, i] if last is None else of_queries[b, i] - of_queries[b, last])
+            last = i
+        rows.append(torch.stack(row))
+    return torch.stack(rows), None, *features
 
 
 def allowed_pairs(
@@ -149,10 +209,7 @@ def selected(layer: NAC, q: Tensor, k: Tensor, allowed: Tensor, causal: bool, wi
     if layer.topk is None or layer.topk >= keys:
         return torch.ones_like(allowed)
     scores = (q @ k.transpose(1, 2)).detach()
-    searched = allowed.clone()
-    partition = layer.selection == "sqrt" or (layer.selection == "auto" and keys > AUTO_EXACT_UP_TO)
-    if partition and not (causal and window is not None and window < keys):
-        searched &= searched_blocks(layer, q.detach(), k.detach(), allowed.any(1), causal)
+    searched = allowed & searched_keys(layer, q.detach(), k.detach(), allowed, causal, window)
     kept = torch.zeros_like(allowed)
     for b in range(q.shape[0]):
         for i in range(q.shape[1]):
@@ -162,25 +219,41 @@ def selected(layer: NAC, q: Tensor, k: Tensor, allowed: Tensor, causal: bool, wi
     return kept
 
 
-def searched_blocks(layer: NAC, q: Tensor, k: Tensor, present: Tensor, causal: bool) -> Tensor:
-    """Bool ``[B, Tq, Tk]``: keys in the blocks that the square-root partition looks into."""
+def block_size(layer: NAC, keys: int, causal: bool) -> int | None:
+    """Keys per block for a query that has ``keys`` keys; None where the best are found exactly."""
+    if layer.selection == "exact" or (layer.selection == "auto" and keys <= AUTO_EXACT_UP_TO):
+        return None
+    if layer.sqrt_block:
+        return layer.sqrt_block
+    size = math.ceil(math.sqrt(keys))
+    return max(SMALLEST_BLOCK, 2 ** math.ceil(math.log2(size))) if causal else size
+
+
+def searched_keys(layer: NAC, q: Tensor, k: Tensor, allowed: Tensor, causal: bool, window: int | None) -> Tensor:
+    """Bool ``[B, Tq, Tk]``: keys among which the best are looked for."""
     assert layer.topk is not None
     batch, keys, _ = k.shape
-    size = min(layer.sqrt_block or math.ceil(math.sqrt(keys)), keys)
-    blocks = [range(first, min(first + size, keys)) for first in range(0, keys, size)]
-    count = max(layer.sqrt_blocks or 0, math.ceil(layer.topk / size) + 1)
     result = torch.zeros(batch, q.shape[1], keys, dtype=torch.bool)
     for b in range(batch):
-        centroids = {}
-        for n, block in enumerate(blocks):
-            real = [j for j in block if present[b, j]]
-            if real:
-                centroids[n] = k[b, real].mean(0)
+        present = [j for j in range(keys) if allowed[b, :, j].any()]
+        if not present:
+            continue
         for i in range(q.shape[1]):
-            own = i // size
-            rank = {n: (q[b, i] @ c).item() for n, c in centroids.items() if not causal or n < own}
-            if causal:
+            count = i + 1 if causal else present[-1] + 1
+            size = block_size(layer, count, causal)
+            if size is None or (causal and window is not None and count > window) or layer.topk >= count:
+                result[b, i] = True
+                continue
+            blocks = [range(first, min(first + size, count)) for first in range(0, count, size)]
+            own = i // size if causal else None
+            rank = {}
+            for n, block in enumerate(blocks):
+                real = [j for j in block if j in present]
+                if real:
+                    rank[n] = (q[b, i] @ k[b, real].mean(0)).item()
+            if own is not None:
                 rank[own] = math.inf
-            for n in sorted(rank, key=lambda n: -rank[n])[:count]:
+            searched = max(layer.sqrt_blocks or 0, math.ceil(layer.topk / size) + 1)
+            for n in sorted(rank, key=lambda n: -rank[n])[:searched]:
                 result[b, i, list(blocks[n])] = True
     return result

@@ -95,10 +95,10 @@ def add_to_keys(
 
 @triton.jit
 def backward_kernel(
-    zq, zk, tq, tk, v, stamps, w2, b2, wr, br, w3, b3, scale,
+    zq, zk, tq, tk, v, tau, w2, b2, wr, br, w3, b3, scale,
     index, index_head, index_row, position, padding,
     top, total, dy, delta,
-    dzq, dzk, dtq, dtk, dv, dstamps, dw2, db2, dwr, dbr, dw3, db3, dscale,
+    dzq, dzk, dtq, dtk, dv, dtau, dw2, db2, dwr, dbr, dw3, db3, dscale,
     N, M, QUERIES, KEYS, slots, window, tiles, span, tiles_per_span,
     IW: tl.constexpr, IP: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
     BQ: tl.constexpr, BK: tl.constexpr, INDEXED: tl.constexpr, CAUSAL: tl.constexpr,
@@ -130,7 +130,7 @@ def backward_kernel(
     factor = 1.0
     sum_scale = 0.0
     if SCALED:
-        factor = tl.load(scale)
+        factor = tl.load(scale + h)
     d = tl.arange(0, DP)
     depth = (d < D)[None, :]
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
@@ -138,14 +138,14 @@ def backward_kernel(
         q_at = h * N + row_q
         row, real = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ), BQ)
         low, high = slot_range(row, real, slots, window, position, BK, INDEXED, CAUSAL, WINDOWED)
-        stamp = tl.load(stamps + row_q, mask=there, other=0.0)
+        tau_i = tl.load(tau + row_q, mask=there, other=0.0)
         of_q = tl.load(tq + q_at, mask=there, other=0.0)
         largest = tl.load(top + q_at, mask=there, other=0.0)
         denominator = tl.load(total + q_at, mask=there, other=1.0)
         centre = tl.load(delta + q_at, mask=there, other=0.0)
         grad_y = tl.load(dy + q_at[:, None] * D + d[None, :], mask=there[:, None] & depth, other=0.0)
         to_tq = tl.zeros([BQ], tl.float32)
-        to_stamp = tl.zeros([BQ], tl.float32)
+        to_tau = tl.zeros([BQ], tl.float32)
         if LINEAR:
             to_phi = tl.zeros([BQ], tl.float32)
             to_omega = tl.zeros([BQ], tl.float32)
@@ -170,9 +170,9 @@ def backward_kernel(
                 x, c = command(s, vr, mr, R - 1, ACT, LOW, PRECISION)
                 content = tl.sum(c * of_phi[None, :], 1) + b_phi
                 rate = tl.sum(c * of_omega[None, :], 1) + b_omega
-            by_stamp = tl.load(tk + k_at * 2, mask=seen, other=0.0)
+            slope_j = tl.load(tk + k_at * 2, mask=seen, other=0.0)
             offset = tl.load(tk + k_at * 2 + 1, mask=seen, other=0.0)
-            t = 1.0 / (1.0 + tl.exp(-(stamp * by_stamp + offset + of_q)))
+            t = 1.0 / (1.0 + tl.exp(-(tau_i * slope_j + offset + of_q)))
             phi = bound(content, PHI)
             omega = softplus(rate) + EPS
             raw = logit_of(phi, omega, t, MODE, STEPS, STEP)
@@ -202,9 +202,9 @@ def backward_kernel(
 
             # Time gate.
             to_tq += tl.sum(tl.reshape(to_gate, [BQ, BK]), 1)
-            to_stamp += tl.sum(tl.reshape(to_gate * by_stamp, [BQ, BK]), 1)
+            to_tau += tl.sum(tl.reshape(to_gate * slope_j, [BQ, BK]), 1)
             two = tl.arange(0, 2)[None, :]
-            pair = tl.where(two == 0, (to_gate * stamp)[:, None], to_gate[:, None])
+            pair = tl.where(two == 0, (to_gate * tau_i)[:, None], to_gate[:, None])
             add_to_keys(dtk, k_at, pair, seen, 2, 2, BQ, BK, INDEXED)
 
             # Circuit.
@@ -237,7 +237,7 @@ def backward_kernel(
                 add_to_keys(dzk, k_at, to_z, seen, IW, IP, BQ, BK, INDEXED)
 
         tl.store(dtq + h * N + row, to_tq, mask=real)
-        tl.store(dstamps + h * N + row, to_stamp, mask=real)
+        tl.store(dtau + h * N + row, to_tau, mask=real)
         if LINEAR:
             tl.store(dzq + (h * N + row) * 2, to_phi, mask=real)
             tl.store(dzq + (h * N + row) * 2 + 1, to_omega, mask=real)

@@ -220,7 +220,7 @@ def linear_motor(zq, zk, q_at, k_at, there, seen, NEURON: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    zq, zk, tq, tk, v, stamps, w2, b2, wr, br, w3, b3, scale,
+    zq, zk, tq, tk, v, tau, w2, b2, wr, br, w3, b3, scale,
     index, index_head, index_row, position, padding,
     y, top, total,
     N, M, QUERIES, KEYS, slots, window, tiles, span, tiles_per_span,
@@ -242,14 +242,14 @@ def forward_kernel(
         )
     factor = 1.0
     if SCALED:
-        factor = tl.load(scale)
+        factor = tl.load(scale + h)
     d = tl.arange(0, DP)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         row_q, there = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ * BK) // BK, BQ)
         q_at = h * N + row_q
         row, real = queries_of(tile, span, tiles_per_span, tl.arange(0, BQ), BQ)
         low, high = slot_range(row, real, slots, window, position, BK, INDEXED, CAUSAL, WINDOWED)
-        stamp = tl.load(stamps + row_q, mask=there, other=0.0)
+        tau_i = tl.load(tau + row_q, mask=there, other=0.0)
         of_q = tl.load(tq + q_at, mask=there, other=0.0)
         largest = tl.full([BQ], float("-inf"), tl.float32)
         denominator = tl.zeros([BQ], tl.float32)
@@ -270,9 +270,9 @@ def forward_kernel(
                 _, c = command(s, vr, mr, R - 1, ACT, LOW, PRECISION)
                 content = tl.sum(c * of_phi[None, :], 1) + b_phi
                 rate = tl.sum(c * of_omega[None, :], 1) + b_omega
-            by_stamp = tl.load(tk + k_at * 2, mask=seen, other=0.0)
+            slope_j = tl.load(tk + k_at * 2, mask=seen, other=0.0)
             offset = tl.load(tk + k_at * 2 + 1, mask=seen, other=0.0)
-            t = 1.0 / (1.0 + tl.exp(-(stamp * by_stamp + offset + of_q)))
+            t = 1.0 / (1.0 + tl.exp(-(tau_i * slope_j + offset + of_q)))
             logit = logit_of(bound(content, PHI), softplus(rate) + EPS, t, MODE, STEPS, STEP) * factor
             logit = tl.reshape(tl.where(seen, logit, float("-inf")), [BQ, BK])
 

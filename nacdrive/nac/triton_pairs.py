@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.nac.backbone import Folded
+from nacdrive.nac.backbone import FusedWeights
+from nacdrive.nac.chunked import differentiable_gradients, unpack
 from nacdrive.nac.dynamics import Euler, Steady
-from nacdrive.nac.pairwise import Job, Tokens
+from nacdrive.nac.pairwise import PairProblem, Tokens
+from nacdrive.nac.validation import tracing
 
 LEAST_PAIRS: int | None = 1 << 14
 """Pairs (heads x queries x keys per query) from which the kernel is chosen; set it to 0 for always, None for never.
@@ -48,22 +50,23 @@ def available() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def supported(tokens: Tokens, w: Folded, job: Job) -> bool:
+def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     """Whether the kernel computes these pairs (it is fast only from ``LEAST_PAIRS`` on; see ``wins``).
 
-    Not supported, and left to the chunked path: float64, dropout in training, ``Euler(adaptive=True)``, layers
-    wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4 unfolds, deterministic algorithms
-    (keys' gradients are summed atomically), tracing by ``torch.compile`` or export, and GPUs older than compute
-    capability 8.0 or with too little shared memory.
+    Not supported, and left to the chunked path: float64, dropout in training, ``Euler(adaptive=True)``, lags in the
+    time gate, layers wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4 unfolds,
+    deterministic algorithms (keys' gradients are summed atomically), compiling, export and function transforms, and
+    GPUs older than compute capability 8.0 or with too little shared memory.
     """
-    mode = job.options.dynamics
+    mode = problem.options.dynamics
     width = max(tokens.zq.shape[-1], 1 if w.w3 is None else w.w3.shape[-2])
-    room = [needed for widest, needed in SHARED[job.low].items() if width <= widest]
+    room = [needed for widest, needed in SHARED[problem.low].items() if width <= widest]
     return (
         available()
-        and not torch.compiler.is_compiling()
+        and not tracing()
+        and not tokens.elapsed
         and all(x.dtype == torch.float32 for x in tokens)
-        and job.dropout == 0
+        and problem.dropout == 0
         and not (isinstance(mode, Euler) and mode.adaptive)
         and tokens.v.shape[-1] <= DEEPEST
         and bool(room)
@@ -73,24 +76,24 @@ def supported(tokens: Tokens, w: Folded, job: Job) -> bool:
     )
 
 
-def wins(tokens: Tokens, w: Folded, job: Job) -> bool:
+def wins(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     """Whether ``pair_attention`` takes the kernel: on a GPU, supported and large enough."""
     if not tokens.zq.is_cuda or LEAST_PAIRS is None:
         return False
-    return _slots(job) * tokens.tq.numel() >= LEAST_PAIRS and supported(tokens, w, job)
+    return _slots(problem) * tokens.tq.numel() >= LEAST_PAIRS and supported(tokens, w, problem)
 
 
-def triton_pairs(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> Tensor:
+def triton_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
     """Attention outputs ``[H, N, D]``, as ``chunked_pairs`` gives them.
 
     Args:
         tokens: float32 halves of all pairs.
-        w: folded backbone.
-        scale: logit scale, a scalar; None for 1.
-        job: which pairs; ``job.low`` gives matrix products bfloat16 operands, while sums, logits and softmax stay
-            float32.
+        w: fused backbone.
+        scale: logit scale, a scalar or ``[H, 1, 1]``; None for 1.
+        problem: which pairs; ``problem.low`` gives matrix products bfloat16 operands, while sums, logits and softmax
+            stay float32.
     """
-    y: Tensor = _TritonPairs.apply(job, w.act, w.unfolds, scale, *tokens, *w[3:9])  # type: ignore[no-untyped-call]
+    y: Tensor = _TritonPairs.apply(problem, w, scale, *tokens, *w.tensors().values())  # type: ignore[no-untyped-call]
     return y
 
 
@@ -114,12 +117,20 @@ def _interpreted() -> bool:
     return isinstance(triton_forward.forward_kernel, InterpretedFunction)
 
 
-def _slots(job: Job) -> int:
-    return job.keys if job.index is None else job.index.shape[-1]
+def _slots(problem: PairProblem) -> int:
+    return problem.keys if problem.index is None else problem.index.shape[-1]
 
 
 def _power(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())
+
+
+def tf32_allowed() -> bool:
+    """Whether the user lets float32 products be made of TF32 ones, by either of torch's two settings."""
+    try:
+        return bool(torch.backends.cuda.matmul.allow_tf32)
+    except RuntimeError:  # the newer setting is in use, and torch will not translate it
+        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 @dataclass(frozen=True)
@@ -132,24 +143,24 @@ class Plan:
     warps: int
 
 
-def plan(tokens: Tokens, w: Folded, scaled: bool, job: Job, processors: int) -> Plan:
+def plan(tokens: Tokens, w: FusedWeights, scaled: bool, problem: PairProblem, processors: int) -> Plan:
     """How the kernels are launched for these shapes.
 
     Args:
-        tokens: halves of the pairs; only shapes are looked at, as in ``w`` and ``job``.
-        w: folded backbone.
+        tokens: halves of the pairs; only shapes are looked at, as in ``w`` and ``problem``.
+        w: fused backbone.
         scaled: whether there is a logit scale.
-        job: which pairs.
+        problem: which pairs.
         processors: multiprocessors of the GPU.
     """
     heads, queries, inter = tokens.zq.shape
-    rules, o = job.rules, job.options
-    slots, indexed, linear = _slots(job), job.index is not None, w.w3 is None
+    mask, o = problem.mask, problem.options
+    slots, indexed, linear = _slots(problem), problem.index is not None, w.w3 is None
     layers = [inter] if w.w3 is None else [inter, w.w3.shape[1]]
     ip, cp = _power(layers[0], 16), _power(layers[-1], 16)
     per_key_block = min(_power(slots, 1), KEYS_PER_BLOCK)
     per_tile = PAIRS_PER_TILE // per_key_block
-    span = queries if indexed else rules.position.shape[1]
+    span = queries if indexed else mask.position.shape[1]
     tiles_per_span = -(-span // per_tile)
     tiles = tiles_per_span * (queries // span)
     programs = min(tiles, max(1, -(-PROGRAMS_PER_PROCESSOR * processors // heads)))
@@ -158,10 +169,10 @@ def plan(tokens: Tokens, w: Folded, scaled: bool, job: Job, processors: int) -> 
     numbers = {
         "N": queries,
         "M": tokens.zk.shape[1],
-        "QUERIES": rules.position.shape[1],
-        "KEYS": job.keys,
+        "QUERIES": mask.position.shape[1],
+        "KEYS": problem.keys,
         "slots": slots,
-        "window": rules.window or 0,
+        "window": mask.window or 0,
         "tiles": tiles,
         "span": span,
         "tiles_per_span": tiles_per_span,
@@ -176,13 +187,13 @@ def plan(tokens: Tokens, w: Folded, scaled: bool, job: Job, processors: int) -> 
         "BQ": per_tile,
         "BK": per_key_block,
         "INDEXED": indexed,
-        "CAUSAL": rules.causal,
-        "WINDOWED": rules.causal and rules.window is not None,
-        "PADDED": rules.padding is not None,
+        "CAUSAL": mask.causal,
+        "WINDOWED": mask.causal and mask.window is not None,
+        "PADDED": mask.padding is not None,
         "LINEAR": linear,
         "INTER": w.w2 is not None,
         "R": w.unfolds if w.wr is not None else 1,
-        "ACT": w.act,
+        "ACT": w.activation,
         "PHI": o.phi,
         "MODE": mode,
         "STEPS": euler.steps if euler else 1,
@@ -191,58 +202,56 @@ def plan(tokens: Tokens, w: Folded, scaled: bool, job: Job, processors: int) -> 
         "TIME": o.quadrature == "time",
         "DELTA": float(o.delta_t),
         "SCALED": scaled,
-        "LOW": job.low,
+        "LOW": problem.low,
         # Three TF32 products keep float32's precision on tensor cores; one, where the user allows it, does not.
-        "PRECISION": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3",
+        "PRECISION": "tf32" if tf32_allowed() else "tf32x3",
     }
     return Plan((programs, heads), numbers, constants, 8 if max(ip, cp) > 64 else 4)
 
 
 class _TritonPairs(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, job: Job, act: str, unfolds: int, scale: Tensor | None, *tensors: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, problem: PairProblem, form: FusedWeights, scale: Tensor | None, *tensors: Tensor | None
+    ) -> Tensor:
         from nacdrive.nac.triton_forward import forward_kernel
 
-        tokens = Tokens(*(x.contiguous() for x in tensors[:6] if x is not None))
-        halves: Any = (tokens.zq, tokens.zk, tokens.tq)  # the three that the folded backbone needs no more
-        parts: Any = (*halves, *(None if x is None else x.contiguous() for x in tensors[6:]), act, unfolds)
-        w = Folded(*parts)
-        launch = plan(tokens, w, scale is not None, job, _processors(tokens.zq.device))
+        tokens, w = unpack([None if x is None else x.contiguous() for x in tensors], form)
+        launch = plan(tokens, w, scale is not None, problem, _processors(tokens.zq.device))
         heads, queries, _ = tokens.zq.shape
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
-        top, total = tokens.tq.new_empty(heads, queries), tokens.tq.new_empty(heads, queries)
-        given = _arguments(tokens, w, scale, job)
+        top, total = tokens.tau.new_empty(heads, queries), tokens.tau.new_empty(heads, queries)
+        given = _arguments(tokens, w, scale, problem)
         with _on(tokens.zq.device):
             forward_kernel[launch.grid](
                 *given, y, top, total, **launch.numbers, **launch.constants, num_warps=launch.warps, num_stages=2
             )
-        ctx.save_for_backward(scale, *tokens, *w[3:9], y, top, total)
-        ctx.job, ctx.act, ctx.unfolds, ctx.launch = job, act, unfolds, launch
+        ctx.save_for_backward(scale, y, top, total, *tensors)
+        ctx.problem, ctx.form, ctx.launch = problem, form.with_tensors([None] * len(w.tensors())), launch
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         from nacdrive.nac.triton_backward import backward_kernel
 
-        scale, *tensors = ctx.saved_tensors
-        tokens, (y, top, total) = Tokens(*tensors[:6]), tensors[12:]
-        halves: Any = (tokens.zq, tokens.zk, tokens.tq)
-        parts: Any = (*halves, *tensors[6:12], ctx.act, ctx.unfolds)
-        w = Folded(*parts)
+        scale, y, top, total, *tensors = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            tokens, w = unpack(tensors, ctx.form)
+            return (None, None, *differentiable_gradients(tokens, w, scale, ctx.problem, gy))
+        tokens, w = unpack([None if x is None else x.contiguous() for x in tensors], ctx.form)
         launch: Plan = ctx.launch
         programs, heads = launch.grid
         gy = gy.to(torch.float32).contiguous()
         delta = (gy * y).sum(-1)
         by_query = [torch.empty_like(tokens.zq), torch.empty_like(tokens.tq)]
         by_key = [torch.zeros_like(x) for x in (tokens.zk, tokens.tk, tokens.v)]
-        stamps = torch.empty_like(tokens.tq)
-        partial = [None if x is None else x.new_empty(heads, programs, *x.shape[1:]) for x in w[3:9]]
+        tau = tokens.tau.new_empty(heads, len(tokens.tau))
+        partial = {n: None if x is None else x.new_empty(heads, programs, *x.shape[1:]) for n, x in w.tensors().items()}
         if w.wr is not None and w.br is None:
-            partial[3] = w.wr.new_empty(heads, programs, w.wr.shape[-1])  # the kernel gives it anyway
-        of_scale = None if scale is None else stamps.new_empty(heads * programs)
-        out = (by_query[0], by_key[0], by_query[1], by_key[1], by_key[2], stamps, *partial, of_scale)
-        given = _arguments(tokens, w, scale, ctx.job)
+            partial["br"] = w.wr.new_empty(heads, programs, w.wr.shape[-1])  # the kernel gives it anyway
+        of_scale = None if scale is None else tau.new_empty(heads, programs)
+        out = (by_query[0], by_key[0], by_query[1], by_key[1], by_key[2], tau, *partial.values(), of_scale)
+        given = _arguments(tokens, w, scale, ctx.problem)
         with _on(gy.device):
             backward_kernel[launch.grid](
                 *given,
@@ -256,25 +265,28 @@ class _TritonPairs(torch.autograd.Function):
                 num_warps=launch.warps,
                 num_stages=1,
             )
-        weights = [None if x is None else x.sum(1) for x in partial]
+        weights = {name: None if x is None else x.sum(1) for name, x in partial.items()}
         if w.br is None:
-            weights[3] = None
-        gscale = None if of_scale is None or scale is None else of_scale.sum().reshape(scale.shape)
-        return (None, None, None, gscale, *out[:5], stamps.sum(0), *weights)
+            weights["br"] = None
+        gscale = None
+        if of_scale is not None and scale is not None:
+            gscale = of_scale.sum(1).view(-1, 1, 1).sum_to_size(scale.shape)
+        return (None, None, gscale, *out[:5], tau.sum(0), *weights.values())
 
 
-def _arguments(tokens: Tokens, w: Folded, scale: Tensor | None, job: Job) -> list[Tensor | int]:
+def _arguments(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> list[Tensor | int]:
     """Leading arguments of both kernels. What is absent is another pointer, which the kernel never reads."""
     nothing = tokens.tq
-    matrices = [None if x is None else x.to(torch.bfloat16) if job.low else x for x in (w.w2, w.wr)]
+    matrices = [None if x is None else x.to(torch.bfloat16) if problem.low else x for x in (w.w2, w.wr)]
     # Without unfold bias the kernel adds zeros.
     br = torch.zeros_like(w.wr[:, 0]) if w.wr is not None and w.br is None else w.br
-    weights = [matrices[0], w.b2, matrices[1], br, w.w3, w.b3, scale]
-    index = None if job.index is None else job.index.contiguous()
+    factor = None if scale is None else scale.expand(len(nothing), 1, 1).contiguous()  # one for each head
+    weights = [matrices[0], w.b2, matrices[1], br, w.w3, w.b3, factor]
+    index = None if problem.index is None else problem.index.contiguous()
     heads_apart = 0 if index is None or index.shape[0] == 1 else index.stride(0)
     rows_apart = 0 if index is None else index.stride(1)
-    position = job.rules.position.reshape(-1).contiguous()
-    padding = None if job.rules.padding is None else job.rules.padding.contiguous().view(torch.uint8)
+    position = problem.mask.position.reshape(-1).contiguous()
+    padding = None if problem.mask.padding is None else problem.mask.padding.contiguous().view(torch.uint8)
     return [
         *tokens,
         *(nothing if x is None else x for x in weights),

@@ -8,6 +8,19 @@ import torch
 from torch import Tensor
 
 
+def tracing() -> bool:
+    """Whether torch records or transforms this call (compile, export, trace, vmap, func.grad).
+
+    Then everything must be one differentiable torch operation after another: no NumPy, no decision by values, no
+    custom autograd function, nothing overwritten.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
 def require(good: bool, name: str, value: object, allowed: str) -> None:
     """Raise ``ValueError`` unless ``good``."""
     if not good:
@@ -53,20 +66,19 @@ def check_padding(padding: Tensor | None, batch: int, keys: int) -> None:
         raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is [{batch}, {keys}]")
 
 
-def check_times(t: Tensor, batch: int, queries: int) -> Tensor:
-    """Check the time stamps and return them as ``[B, Tq]``."""
-    if t.shape not in ((queries,), (batch, queries)):
-        raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{queries}] or [{batch}, {queries}] (seconds)")
+def check_times(name: str, t: Tensor, batch: int, steps: int) -> Tensor:
+    """Check times in seconds and return them as floating point ``[B, T]``."""
+    if t.shape not in ((steps,), (batch, steps)):
+        raise ValueError(f"{name} has shape {tuple(t.shape)}; allowed is [{steps}] or [{batch}, {steps}] (seconds)")
     if t.dtype == torch.bool or t.is_complex():
-        raise ValueError(f"t has dtype {t.dtype}; allowed is a real dtype (seconds)")
-    return t.expand(batch, queries)
+        raise ValueError(f"{name} has dtype {t.dtype}; allowed is a real dtype (seconds)")
+    return (t if t.is_floating_point() else t.double()).expand(batch, steps)
 
 
-def check_gaps(gaps: Tensor, counted: Tensor | None) -> None:
-    """Gaps between time stamps must not be negative (``counted`` False = padding, not looked at)."""
-    if torch.compiler.is_compiling():
-        return  # a data-dependent raise would break the graph
-    backwards = gaps < 0 if counted is None else (gaps < 0) & counted
-    if bool(backwards.any()):
-        worst = gaps[backwards].min().item()
-        raise ValueError(f"t goes back by {-worst:g} s; allowed are stamps that do not decrease (stamps='gap')")
+def check_order(gaps: Tensor) -> None:
+    """Times must not go back; ``gaps`` are the seconds since the step before."""
+    if tracing():
+        return  # a decision by values would break the graph
+    if bool((gaps < 0).any()):
+        worst = gaps.min().item()
+        raise ValueError(f"t goes back by {-worst:g} s; allowed are times that do not decrease (time_input='gap')")

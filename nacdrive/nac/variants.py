@@ -1,4 +1,4 @@
-"""The paper's named models (appendix D.2): which options of ``NAC`` each one sets."""
+"""Named models: which options of ``NAC`` each one sets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from nacdrive.nac.layer import NAC
 
+# The paper's (appendix D.2).
 VARIANTS: dict[str, dict[str, Any]] = {
     "nac-exact": {},
     "nac-euler": {"mode": "euler"},
@@ -22,6 +23,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "nac-05sfc": {"gate": "fc", "sparsity": 0.5},
     "nac-09sfc": {"gate": "fc", "sparsity": 0.9},
 }
+# Beyond the paper: sharp logits over normalised tokens that know when they happened (docs/nac.md, "Levers").
+LAG: dict[str, Any] = {"input_norm": True, "time_features": 16, "logit_scale": 8.0}
+PRESETS: dict[str, dict[str, Any]] = {
+    "nac-lag": {"topk": None, **LAG},
+    "nac-lag-8k": {"topk": 8, **LAG},
+    "nac-elapsed": {"topk": None, "time_input": "elapsed", "logit_scale": 8.0},
+}
 # What ``--protocol paper`` adds: the paper's constant window and its partition, whatever the length.
 PAPER: dict[str, Any] = {"quadrature": "constant", "delta_t": 1.0, "selection": "sqrt"}
 
@@ -30,15 +38,16 @@ def variant_options(name: str, *, paper: bool = False) -> dict[str, Any]:
     """Keyword arguments of ``NAC`` for a named variant.
 
     Args:
-        name: a key of ``VARIANTS``.
+        name: a key of ``VARIANTS`` or ``PRESETS``.
         paper: also pin what the paper's protocol pins.
 
     Raises:
         ValueError: there is no such variant.
     """
-    if name not in VARIANTS:
-        raise ValueError(f"name={name!r}; allowed is one of {', '.join(VARIANTS)}")
-    return {**VARIANTS[name], **(PAPER if paper else {})}
+    named = {**VARIANTS, **PRESETS}
+    if name not in named:
+        raise ValueError(f"name={name!r}; allowed is one of {', '.join(named)}")
+    return {**named[name], **(PAPER if paper else {})}
 
 
 def variant(name: str, d_model: int, num_heads: int, *, paper: bool = False, **overrides: Any) -> NAC:

@@ -19,7 +19,7 @@ GROUPS = ("sensory", "inter", "command", "motor")
 Synapses = NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wiring:
     """A wiring: who is connected to whom, with which polarity.
 
@@ -50,6 +50,16 @@ class Wiring:
         for name, matrix in (("adjacency", self.adjacency), ("sensory_adjacency", self.sensory_adjacency)):
             if not np.isin(matrix, (-1, 0, 1)).all():
                 raise ValueError(f"{name} holds values other than -1, 0 and 1")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wiring) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        matrices = (self.adjacency, self.sensory_adjacency)
+        return self.motors, self.commands, *((m.shape, m.astype(np.int32).tobytes()) for m in matrices)
 
     @property
     def units(self) -> int:

@@ -17,8 +17,7 @@ from stable_baselines3 import PPO
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import ppo_network
 from nacdrive.drivers.ppo_file import actor_tensors, save_policy
-from nacdrive.drivers.ppo_network import PolicyNet
-from nacdrive.drivers.ppo_preprocess import SIDE, STACK
+from nacdrive.drivers.ppo_network import SIDE, STACK, PolicyNet
 from nacdrive.rl import config, sb3_policy, training_env, vec_env
 
 OLD_MODULES = {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.drivers.ppo import split_pedal
-from nacdrive.drivers.ppo_preprocess import FrameStack
+from nacdrive.drivers.ppo_network import FrameStack
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.seeds import EXPERT_TRAINING
 from nacdrive.rl.config import Shaping

@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import start_method
-from nacdrive.drivers.ppo_preprocess import SIDE, STACK
+from nacdrive.drivers.ppo_network import SIDE, STACK
 from nacdrive.rl.config import Shaping
 from nacdrive.rl.training_env import TrainingEnv
 

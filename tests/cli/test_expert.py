@@ -16,10 +16,11 @@ def test_eval_prints_versions_interval_and_worst_and_writes_videos(
     arguments = ["--expert", "geometric", "--episodes", "2", "--renderer", "fast", "--out", str(tmp_path / "eval")]
     assert dispatch(["expert", "eval", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert "CarRacing-v3, gymnasium" in printed and "95 % interval" in printed and "worst: 15000" in printed
-    record = json.loads((tmp_path / "eval" / "eval.json").read_text())
-    assert len(record["laps"]) == 2 and record["summary"]["mean"] > 800 and record["versions"]["gymnasium"]
-    assert (tmp_path / "eval" / "worst.mp4").stat().st_size > 10_000 < (tmp_path / "eval" / "best.mp4").stat().st_size
+    assert "CarRacing, gymnasium" in printed and "95 % interval" in printed and "worst: 15000" in printed
+    metrics = json.loads((tmp_path / "eval" / "metrics.json").read_text())
+    assert len(metrics["episodes"]) == 2 and metrics["return"]["mean"] > 800
+    assert metrics["run"]["versions"]["gymnasium"] and (tmp_path / "eval" / "report.html").exists()
+    assert all((tmp_path / "eval" / film["file"]).stat().st_size > 10_000 for film in metrics["films"].values())
     with pytest.raises(UserError, match="already holds"):
         dispatch(["expert", "eval", *arguments])
 

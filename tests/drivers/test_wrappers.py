@@ -165,3 +165,16 @@ def test_whoever_follows_the_expert_needs_one() -> None:
     assert FollowExpert("ppo").act(FRAME, info(0.0, expert_action=Action(0, 1, 0))) == Action(0, 1, 0)
     with pytest.raises(RuntimeError, match="no expert"):
         FollowExpert().act(FRAME, info(0.0))
+
+
+def test_a_kick_turns_the_car_by_a_bounded_angle_at_every_speed() -> None:
+    for speed in (3.0, 8.0, 13.0):
+        noise = SteeringNoise(Constant(Action(0.0, 0.5, 0.0)), 1.0, 0.08, np.random.default_rng(0))
+        offsets = np.array([noise.offset(speed) for _ in range(5000)])
+        # Between kicks the wheel trembles alone, by far less than a kick.
+        kicks = np.where(np.abs(offsets) > 0.15, offsets, 0.0)
+        turn = speed / 2.6 * np.tan(np.radians(25 * kicks)) * 0.08
+        edges = np.flatnonzero(np.diff(np.r_[0, kicks != 0, 0]))
+        turns = [turn[a:b].sum() for a, b in edges.reshape(-1, 2)]
+        assert len(turns) > 50
+        assert 0.2 < np.abs(turns).max() < 0.8

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nacdrive.nac import triton_pairs
-from nacdrive.nac.backbone import Folded
+from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Dynamics, Euler, Exact, Steady
-from nacdrive.nac.mask import Rules
-from nacdrive.nac.pairwise import Job, PairOptions, Tokens, all_pairs
+from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.pairwise import PairOptions, PairProblem, Tokens, all_pairs
 
 MODES: dict[str, Dynamics] = {
     "exact": Exact(),
@@ -40,6 +39,7 @@ class Case:
     phi: str = "sigmoid"
     quadrature: str = "time"
     scaled: bool = False
+    head_scaled: bool = False
     inter: bool = True
     low: bool = False
     rates: float = 1.0  # deviation of the motor neurons
@@ -75,6 +75,7 @@ def all_cases() -> list[Case]:
         *found,
         topk,
         replace(topk, act="tanh"),
+        replace(topk, head_scaled=True),
         replace(topk, act="silu", unfolds=3),
         replace(topk, act="linear"),
         replace(topk, inter=False),
@@ -96,7 +97,7 @@ def all_cases() -> list[Case]:
     ]
 
 
-def build(case: Case, device: str, dtype: torch.dtype) -> tuple[Tokens, Folded, Tensor | None, Job]:
+def build(case: Case, device: str, dtype: torch.dtype) -> tuple[Tokens, FusedWeights, Tensor | None, PairProblem]:
     """Random tokens and weights: 2 heads, 2 sequences, widths that fill no block."""
     g = torch.Generator().manual_seed(5)
     heads, batch, inter, commands, depth = 2, 2, 18, 5, 3
@@ -133,8 +134,7 @@ def build(case: Case, device: str, dtype: torch.dtype) -> tuple[Tokens, Folded, 
             br = weight(commands) if case.act == "tanh" else None
         w3, b3 = weight(commands, 2, deviation=case.rates), weight(2)
     act = "sigmoid" if case.act == "tanh" else case.act
-    halves: Any = (tokens.zq, tokens.zq, tokens.zq)  # what tokens were made with is not looked at
-    w = Folded(*halves, w2, b2, wr, br, w3, b3, act, case.unfolds if wr is not None else 1)
+    w = FusedWeights(w2, b2, wr, br, w3, b3, act, case.unfolds if wr is not None else 1)
 
     padding = None
     if "padded" in case.mask:
@@ -143,34 +143,33 @@ def build(case: Case, device: str, dtype: torch.dtype) -> tuple[Tokens, Folded, 
         padding = padding.to(device)
     position = torch.arange(steps, device=device).expand(batch, steps)
     causal = "causal" in case.mask or case.mask == "window"
-    rules = Rules(position, padding, causal, 3 if case.mask == "window" else None)
+    mask = AttentionMask(position, padding, causal, 3 if case.mask == "window" else None)
     index = None
     if case.keys == "topk":
         index = torch.rand(heads, n, steps, generator=g).topk(min(5, steps)).indices.to(device)
     options = PairOptions(MODES[case.mode], case.phi, case.quadrature, 0.7, 1e-3)
-    scale = normal() if case.scaled else None
-    return tokens, w, scale, Job(index, rules, steps, options, 0.0, case.low)
+    scale = normal(heads, 1, 1) if case.head_scaled else normal() if case.scaled else None
+    return tokens, w, scale, PairProblem(index, mask, steps, options, 0.0, case.low)
 
 
-def expanded(w: Folded, heads: int) -> Folded:
-    """Shared weights for every head, as ``Backbone.fold`` gives them."""
-    weights: Any = (None if x is None else x.expand(heads, *x.shape[1:]) for x in w[3:9])
-    return Folded(*w[:3], *weights, w.act, w.unfolds)
+def expanded(w: FusedWeights, heads: int) -> FusedWeights:
+    """Shared weights for every head, as ``Backbone.fuse`` gives them."""
+    return w.with_tensors(None if x is None else x.expand(heads, *x.shape[1:]) for x in w.tensors().values())
 
 
 def run(case: Case, device: str, dtype: torch.dtype, kernel: bool) -> dict[str, Tensor]:
     """Output and gradients by name, in float64 on the CPU."""
-    tokens, w, scale, job = build(case, device, dtype)
+    tokens, w, scale, problem = build(case, device, dtype)
     leaves = dict(zip(Tokens._fields, tokens, strict=True))
-    leaves |= {n: x for n, x in zip(Folded._fields[3:9], w[3:9], strict=True) if x is not None}
+    leaves |= {n: x for n, x in w.tensors().items() if x is not None}
     if scale is not None:
         leaves["scale"] = scale
     full = expanded(w, tokens.zq.shape[0])
     if kernel:
-        assert triton_pairs.supported(tokens, full, job)
-        y = triton_pairs.triton_pairs(tokens, full, scale, job)
+        assert triton_pairs.supported(tokens, full, problem)
+        y = triton_pairs.triton_pairs(tokens, full, scale, problem)
     else:
-        y = all_pairs(tokens, full, scale, job).y
+        y = all_pairs(tokens, full, scale, problem).y
     direction = torch.randn(y.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     grads = torch.autograd.grad(y, list(leaves.values()), direction.to(y), allow_unused=True, materialize_grads=True)
     found = {"y": y.detach(), **dict(zip(leaves, grads, strict=True))}

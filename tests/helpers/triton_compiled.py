@@ -49,8 +49,8 @@ def main() -> None:
     found = {}
     for capability, cases in CASES.items():
         for case in cases:
-            tokens, w, scale, job = triton_cases.build(case, "cpu", torch.float32)
-            launch = triton_pairs.plan(tokens, triton_cases.expanded(w, 2), scale is not None, job, processors=100)
+            tokens, w, scale, problem = triton_cases.build(case, "cpu", torch.float32)
+            launch = triton_pairs.plan(tokens, triton_cases.expanded(w, 2), scale is not None, problem, processors=100)
             for kernel in (forward_kernel, backward_kernel):
                 found[f"{kernel.__name__} {case} sm_{capability}"] = shared_memory(kernel, launch, capability)
     json.dump(found, sys.stdout)

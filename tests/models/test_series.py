@@ -90,6 +90,21 @@ def test_a_model_file_gives_the_same_answers(tmp_path):
     torch.testing.assert_close(loaded(*inputs), network(*inputs))
 
 
+def test_an_older_file_of_a_network_that_was_given_gaps_gives_the_same_answers(tmp_path):
+    """Before, times came to the layer divided by the typical gap, and its own unit of time was 1."""
+    config = dataclasses.replace(CONFIG, model="nac-exact")
+    network, (x, t, padding) = SeriesNetwork(config).eval(), batch_of()
+    now = network(x, t, padding)
+    save_series(network, tmp_path / "new.pt", {})
+    content = torch.load(tmp_path / "new.pt", weights_only=True)
+    assert content.pop("time") == "seconds"
+    content["tensors"]["sequence.nac.time_scale"] = torch.tensor(1.0)
+    torch.save(content, tmp_path / "old.pt")
+    for file in ("new.pt", "old.pt"):
+        torch.testing.assert_close(load_series(tmp_path / file, task="emnist")[0](x, t, padding), now)
+    assert network.sequence.nac.time_scale == 0.5
+
+
 def test_a_model_for_something_else_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "model.pt"
     save_series(SeriesNetwork(CONFIG), path, {})

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from nacdrive.rollout.lake_drive import drive_lake
 
 from nacdrive.common.paths import find_model
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.models import load_policy
-from nacdrive.rollout.record_config import LakeDrive
+from nacdrive.rollout.record import EpisodeDriver
+from nacdrive.rollout.record_config import RecordConfig
 
 
 @pytest.fixture(scope="module")
 def drives():
-    how = LakeDrive("both", seconds=6.0, sides=False)
-    return [drive_lake(how, POLICY_TEST.start + 500 + k) for k in range(2)]
+    expert = EpisodeDriver(RecordConfig(env="udacity-track", max_frames=300, sides=False))
+    return [expert.record(POLICY_TEST.start + 500 + k) for k in range(2)]
 
 
 @pytest.mark.parametrize("model", ["nac-steady", "nac-exact", "nac-euler"])

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from nacdrive.nac import NAC, Euler, Exact, Steady
 from nacdrive.nac.dynamics import decay_mean
-from nacdrive.nac.mask import Rules
-from nacdrive.nac.ranking import top_k
-from nacdrive.nac.selection import select
+from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.topk import select, top_k
 
 # Timings say nothing on a shared machine.
 settings.register_profile("patient", deadline=None)
@@ -142,8 +141,8 @@ def test_tail_keys_are_selected_by_the_partition() -> None:
     q = torch.ones(1, 1, 17, 4)
     k = torch.zeros(1, 1, 17, 4)
     k[:, :, 16] = 1.0
-    rules = Rules(torch.arange(17).expand(1, 17), None, causal=False, window=None)
-    assert (select(q, k, rules, 2, "sqrt") == 16).any(-1).all()
+    mask = AttentionMask(torch.arange(17).expand(1, 17), None, causal=False, window=None)
+    assert (select(q, k, mask, 2, "sqrt") == 16).any(-1).all()
 
 
 @pytest.mark.parametrize("mode", ["exact", "euler", "steady"])

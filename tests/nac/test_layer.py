@@ -29,7 +29,7 @@ BAD_ARGUMENTS = [
     ({"gate": "mlp"}, "gate='mlp'"),
     ({"polarity": "both"}, "polarity='both'"),
     ({"quadrature": "simpson"}, "quadrature='simpson'"),
-    ({"stamps": "unix"}, "stamps='unix'"),
+    ({"time_input": "unix"}, "time_input='unix'"),
     ({"dropout": 1.0}, "dropout=1.0"),
     ({"eps": 0.0}, "eps=0.0"),
     ({"time_scale": 0.0}, "time_scale=0.0"),
@@ -87,7 +87,7 @@ def test_a_bad_call_is_named(call, words: str) -> None:
 def test_time_that_runs_backwards_is_refused_where_gaps_matter() -> None:
     t = torch.tensor([0.0, 1.0, 0.5, 2.0, 3.0])
     NAC(16, 4)(X, t=t)
-    layer = NAC(16, 4, stamps="gap")
+    layer = NAC(16, 4, time_input="gap")
     with pytest.raises(ValueError, match=r"t goes back by 0\.5 s"):
         layer(X, t=t)
     layer(X, t=t, key_padding_mask=torch.tensor([[False, False, True, False, False]] * 2))

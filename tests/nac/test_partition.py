@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nacdrive.nac import partition
-from nacdrive.nac.mask import Rules
+from nacdrive.nac import topk as selection
+from nacdrive.nac.mask import AttentionMask
 
 RULES = {"open": {}, "padded": {"padding": True}, "causal": {"causal": True}}
 RULES["causal-padded"] = {"causal": True, "padding": True}
 
 
-def rules(batch: int, steps: int, *, padding: bool = False, causal: bool = False) -> Rules:
+def mask_of(batch: int, steps: int, *, padding: bool = False, causal: bool = False) -> AttentionMask:
     mask = None
     if padding:
         mask = torch.rand(batch, steps) < 0.3
         mask[0] = True  # a sequence without any key
         mask[1, steps // 2 :] = True
-    return Rules(torch.arange(steps).expand(batch, steps), mask, causal, None)
+    return AttentionMask(torch.arange(steps).expand(batch, steps), mask, causal, None)
 
 
-def chosen(index: torch.Tensor, r: Rules) -> list[set[int]]:
+def chosen(index: torch.Tensor, r: AttentionMask) -> list[set[int]]:
     allowed = r.allowed(index)
     pairs = zip(index.flatten(0, 2).tolist(), allowed.flatten(0, 2).tolist(), strict=True)
     return [{key for key, seen in zip(*row, strict=True) if seen} for row in pairs]
@@ -36,12 +36,12 @@ def chosen(index: torch.Tensor, r: Rules) -> list[set[int]]:
 def test_both_searches_agree(kind, steps, size, count, topk, dtype, at_once, monkeypatch) -> None:
     torch.manual_seed(0)
     q, k = torch.randn(2, 2, 3, steps, 5, dtype=dtype).unbind(0)
-    r = rules(3, steps, **RULES[kind])
-    monkeypatch.setattr(partition, "SCORES_AT_ONCE", at_once)
+    r = mask_of(3, steps, **RULES[kind])
+    monkeypatch.setattr(selection, "SCORES_AT_ONCE", at_once)
     found = []
     for worth in (0, steps * count + 1):
-        monkeypatch.setattr(partition, "WORTH_A_LOOP", worth)
-        found.append(partition.by_partition(q, k, r, topk, size, count))
+        monkeypatch.setattr(selection, "WORTH_A_LOOP", worth)
+        found.append(selection.by_partition(q, k, r, topk, size, count))
     assert found[0].shape == found[1].shape == (2, 3, steps, min(topk, count * size))
     assert chosen(found[0], r) == chosen(found[1], r)
 
@@ -50,6 +50,6 @@ def test_a_long_sequence_takes_the_search_by_block(monkeypatch) -> None:
     def refuse(*arguments: object) -> None:
         raise AssertionError("searched query by query")
 
-    monkeypatch.setattr(partition, "inside_by_query", refuse)
+    monkeypatch.setattr(selection, "inside_by_query", refuse)
     q, k = torch.randn(2, 1, 1, 2048, 8).unbind(0)
-    assert partition.by_partition(q, k, rules(1, 2048), 8, 46, 2).shape == (1, 1, 2048, 8)
+    assert selection.by_partition(q, k, mask_of(1, 2048), 8, 46, 2).shape == (1, 1, 2048, 8)

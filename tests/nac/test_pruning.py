@@ -59,13 +59,13 @@ def test_pruning_follows_the_masks(chunk: int, monkeypatch) -> None:
 
 
 def test_half_of_the_recurrent_product_is_left_out() -> None:
-    folded = NAC(64, 4).backbone.fold(4, prune=True)
-    assert folded.wr is not None and folded.w3 is not None
-    assert folded.wr.shape[1] * folded.wr.shape[2] < folded.w3.shape[1] ** 2 / 2
+    _, fused = NAC(64, 4).backbone.fuse(4, prune=True)
+    assert fused.wr is not None and fused.w3 is not None
+    assert fused.wr.shape[1] * fused.wr.shape[2] < fused.w3.shape[1] ** 2 / 2
 
 
 def test_few_recurrent_synapses_are_taken_one_by_one_and_many_together() -> None:
-    few, many = (NAC(64, 4, sparsity=s).backbone.fold(4, prune=True) for s in (0.5, 0))
+    few, many = (NAC(64, 4, sparsity=s).backbone.fuse(4, prune=True)[1] for s in (0.5, 0))
     assert few.edges is not None and few.wr is not None
     left = torch.ones_like(few.wr)
     left[:, few.edges[0], few.edges[1]] = 0

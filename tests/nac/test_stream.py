@@ -11,7 +11,7 @@ CASES = {
     "top3": {"topk": 3},
     "pairwise": {"topk": None},
     "steady": {"mode": Steady(), "topk": 3},
-    "gap": {"stamps": "gap", "topk": 3, "time_scale": 0.2},
+    "gap": {"time_input": "gap", "topk": 3, "time_scale": 0.2},
     "linear": {"activation": "linear", "topk": 3},
     "shared": {"share_backbone": True, "unfolds": 3},
     "constant": {"quadrature": "constant", "logit_scale": True},

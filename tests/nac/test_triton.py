@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from nacdrive.nac import NAC, triton_pairs
 from nacdrive.nac.chunked import chunked_pairs
 from nacdrive.nac.dynamics import Euler
-from nacdrive.nac.pairwise import Job, Tokens
+from nacdrive.nac.pairwise import PairProblem, Tokens
 from tests.helpers import triton_cases
 from tests.helpers.triton_cases import Case
 
@@ -49,7 +50,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
 @pytest.mark.parametrize("case", [c for c in CASES if not c.low], ids=str)
 def test_output_and_gradients_equal_autograd_in_float64(case: Case, interpreted: dict[str, dict[str, float]]) -> None:
     errors = interpreted[str(case)]
-    assert errors.keys() >= {"y", "zq", "zk", "tq", "tk", "v", "stamps"}
+    assert errors.keys() >= {"y", "zq", "zk", "tq", "tk", "v", "tau"}
     assert max(errors.values()) < 2e-5, errors
 
 
@@ -74,9 +75,9 @@ def test_importing_the_room_needs_no_triton() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def pairs(dtype: torch.dtype = torch.float32, **changes: Any) -> tuple[Tokens, Any, Job]:
-    tokens, w, _, job = triton_cases.build(Case(), "cpu", dtype)
-    return tokens, w, job._replace(**changes)
+def pairs(dtype: torch.dtype = torch.float32, **changes: Any) -> tuple[Tokens, Any, PairProblem]:
+    tokens, w, _, problem = triton_cases.build(Case(), "cpu", dtype)
+    return tokens, w, replace(problem, **changes)
 
 
 @pytest.fixture
@@ -97,21 +98,21 @@ class TestSupport:
         assert not triton_pairs.supported(*pairs(dropout=0.1))
 
     def test_adaptive_euler_is_not(self) -> None:
-        tokens, w, job = pairs()
-        options = type(job.options)(Euler(adaptive=True), "sigmoid", "time", 1.0, 1e-3)
-        assert not triton_pairs.supported(tokens, w, job._replace(options=options))
+        tokens, w, problem = pairs()
+        options = type(problem.options)(Euler(adaptive=True), "sigmoid", "time", 1.0, 1e-3)
+        assert not triton_pairs.supported(tokens, w, replace(problem, options=options))
 
     def test_many_unfolds_are_not(self) -> None:
-        tokens, w, job = pairs()
-        assert not triton_pairs.supported(tokens, w._replace(unfolds=5), job)
+        tokens, w, problem = pairs()
+        assert not triton_pairs.supported(tokens, replace(w, unfolds=5), problem)
 
     @pytest.mark.parametrize(
         ("width", "low", "good"), [(64, False, True), (65, False, False), (65, True, True), (129, True, False)]
     )
     def test_width_is_limited_by_shared_memory(self, width: int, low: bool, good: bool) -> None:
-        tokens, w, job = pairs(low=low)
+        tokens, w, problem = pairs(low=low)
         wide = tokens._replace(zq=torch.zeros(2, 14, width))
-        assert triton_pairs.supported(wide, w, job) is good
+        assert triton_pairs.supported(wide, w, problem) is good
 
     def test_deterministic_algorithms_are_not(self) -> None:
         torch.use_deterministic_algorithms(True)
@@ -166,11 +167,11 @@ class TestOnGpu:
             assert (a - b).abs().max() <= (5e-2 if low else 1e-4) * b.abs().max().clamp(min=1)
 
     def test_chunked_path_agrees_at_size(self) -> None:
-        tokens, w, scale, job = triton_cases.build(Case(steps=300), "cuda", torch.float32)
+        tokens, w, scale, problem = triton_cases.build(Case(steps=300), "cuda", torch.float32)
         full = triton_cases.expanded(w, 2)
         torch.testing.assert_close(
-            triton_pairs.triton_pairs(tokens, full, scale, job),
-            chunked_pairs(tokens, full, scale, job),
+            triton_pairs.triton_pairs(tokens, full, scale, problem),
+            chunked_pairs(tokens, full, scale, problem),
             rtol=1e-4,
             atol=1e-5,
         )

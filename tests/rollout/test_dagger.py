@@ -1,90 +1,128 @@
-"""Practice with real simulators; episodes are cut short to be quick."""
+"""DAgger with real simulators; episodes are cut short to be quick."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
-from nacdrive.envs.carracing.env import make_carracing, to_action
+from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
-from nacdrive.rollout.dagger import LOST_AFTER, Practice, drive_together, practise
+from nacdrive.models import save_policy
+from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
+from tests.helpers.udacity_policy import udacity_policy
+
+
+@pytest.fixture
+def udacity_file(tmp_path: Path) -> Path:
+    path = tmp_path / "udacity.pt"
+    save_policy(udacity_policy(), path)
+    return path
+
+
+@pytest.fixture(params=["carracing", "udacity-track"])
+def round_(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path) -> DaggerRound:
+    """A short round in every built-in environment."""
+    policy = model_file if request.param == "carracing" else udacity_file
+    return DaggerRound(policy, "geometric", 1, 2, 0.5, seed=0, env=request.param, max_frames=60)
 
 
 class Stubborn:
-    """Always does the same; remembers what it was shown."""
+    """A policy that always does the same."""
 
-    def __init__(self, choice: int) -> None:
-        self.choice, self.seen = choice, 0
+    name, repeat = "stubborn", 4
+
+    def __init__(self, action: Action) -> None:
+        self.action = action
 
     def reset(self) -> None:
         self.seen = 0
 
-    def step(self, frame: np.ndarray, t_s: float, speed_mps: float | None = None) -> Action:
+    def step(self, frame: Any, t_s: float, speed_mps: float | None = None) -> Action:
         self.seen += 1
-        return to_action(self.choice)
-
-    def observe(self, frame: np.ndarray) -> Action:
-        return self.step(frame, 0.0)
-
-    def neurons(self) -> dict[str, np.ndarray]:
-        return {}
+        return self.action
 
 
-def together(beta: float, max_frames: int = 120, pupil: int = 0, teacher: int = 3):
-    world = make_carracing(max_frames=max_frames)
-    rng = np.random.default_rng(0)
-    return drive_together(
-        world, Stubborn(pupil), lambda env: Stubborn(teacher), 3_500_000, beta, rng, source="carracing", name="pupil"
-    )
+def together(beta: float, max_frames: int = 120, env: str = "carracing", **more: Any) -> tuple[Episode, Stubborn]:
+    """An episode of a policy that never steers (CarRacing), or always to the right (the tracks)."""
+    worker = MixtureWorker.__new__(MixtureWorker)
+    worker.round = DaggerRound(Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames)
+    from nacdrive.drivers import load_expert
+
+    policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
+    worker.expert, worker.policy, worker.repeat = load_expert("geometric"), policy, env_spec(env).repeat
+    return worker.drive(more.get("seed", 3_500_000)), policy
 
 
 def test_every_frame_bears_the_experts_label_whoever_drove() -> None:
-    episode = together(0.5)
-    assert set(episode.expert_choice.tolist()) == {3}
-    assert set(episode.choice.tolist()) == {0, 3}
+    episode, _ = together(0.5)
+    by_policy = episode.choice == 0
     assert 0 < episode.meta["expert_share"] < 1
-    assert episode.driver == "pupil"
+    assert 0 < by_policy.sum() < len(episode)
+    assert (episode.expert_choice >= 0).all() and (episode.expert_choice == 3).any()
+    np.testing.assert_array_equal(episode.choice[~by_policy], episode.expert_choice[~by_policy])
+    assert episode.driver == "stubborn"
 
 
-@pytest.mark.parametrize(("beta", "driver"), [(0.0, 0), (1.0, 3)])
-def test_beta_says_who_drives(beta: float, driver: int) -> None:
-    assert set(together(beta).choice.tolist()) == {driver}
+@pytest.mark.parametrize(("beta", "own"), [(0.0, True), (1.0, False)])
+def test_beta_says_who_drives(beta: float, own: bool) -> None:
+    episode, policy = together(beta)
+    assert set(episode.choice) == {0} if own else (episode.choice == episode.expert_choice).all()
+    assert policy.seen == len(episode), "it is asked at every frame, so that it keeps its memory"
 
 
-def test_a_pupil_that_gets_nowhere_is_stopped() -> None:
-    episode = together(0.0, max_frames=400)
+def test_a_policy_that_gets_nowhere_is_stopped() -> None:
+    episode, _ = together(0.0, max_frames=400)
     assert len(episode) <= LOST_AFTER + 2
 
 
-def test_tracks_of_practice_are_never_those_of_judgement() -> None:
+def test_on_the_tracks_the_policy_steers_and_the_expert_labels() -> None:
+    episode, policy = together(0.0, max_frames=1500, env="udacity-track", seed=8)
+    assert policy.seen == len(episode)
+    assert episode.meta["ended"] == "left the field"
+    assert (episode.steering[-10:] > 0.5).all()
+    assert (episode.label[-10:] < 0).all()
+    assert episode.frames[0][:2] == b"\xff\xd8"
+
+
+def test_tracks_of_dagger_are_never_those_of_judgement() -> None:
     tracks = [
-        set(Practice(Path("p"), "ppo", round_, 20, 0.5, seed).tracks) for round_ in range(1, 9) for seed in range(6)
+        set(DaggerRound(Path("p"), "ppo", round_, 20, 0.5, seed).tracks) for round_ in range(1, 9) for seed in range(6)
     ]
     assert all(len(track) == 20 for track in tracks)
     assert all(track in POLICY_RECORDING and track not in POLICY_TEST for some in tracks for track in some)
     assert len(set().union(*tracks)) == sum(map(len, tracks)), "two rounds drive the same track"
 
 
-def test_practice_is_a_recording_and_goes_on_where_it_stopped(model_file: Path, tmp_path: Path) -> None:
-    practice = Practice(model_file, "geometric", 1, 3, 0.5, seed=0, max_frames=40)
-    driven = []
-    practise(practice, tmp_path / "r", 2, driven.append)
-    recording = Recording.open(tmp_path / "r", source="carracing")
-    assert [info.seed for info in recording.episodes] == list(practice.tracks)
-    assert len(driven) == 3
+def test_a_round_is_a_recording_and_goes_on_where_it_stopped(round_: DaggerRound, tmp_path: Path) -> None:
+    out, source = tmp_path / "r", round_.env_spec.source
+    driven: list[Episode] = []
+    collect(round_, out, 2, driven.append)
+    recording = Recording.open(out, source=source)
+    assert [info.seed for info in recording.episodes] == list(round_.tracks)
+    assert len(driven) == 2
+    if any(round_.env_spec.tracks):
+        assert {episode.meta["track"] for episode in driven} == set(round_.env_spec.tracks)
+        assert all(np.abs(episode.label - episode.steering).max() > 0 for episode in driven)
     before = {info.path.name: info.sha256 for info in recording.episodes}
 
     recording.episodes[1].path.unlink()
-    again = []
+    again: list[Episode] = []
     with pytest.warns(UserWarning, match="driven again"):
-        practise(practice, tmp_path / "r", 1, again.append)
-    assert [episode.seed for episode in again] == [practice.tracks[1]]
-    assert {info.path.name: info.sha256 for info in Recording.open(tmp_path / "r").episodes} == before
+        collect(round_, out, 1, again.append)
+    assert [episode.seed for episode in again] == [round_.tracks[1]]
+    assert {info.path.name: info.sha256 for info in Recording.open(out).episodes} == before
+    collect(round_, out, 1, again.append)
+    assert len(again) == 1
 
 
 def test_a_policy_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model file"):
-        practise(Practice(tmp_path / "none.pt", "geometric", 1, 1, 0.5, 0), tmp_path / "r", 1)
+        collect(DaggerRound(tmp_path / "none.pt", "geometric", 1, 1, 0.5, 0), tmp_path / "r", 1)
+    assert not (tmp_path / "r").exists()

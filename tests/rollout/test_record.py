@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.envs.carracing.env import make_carracing
-from nacdrive.rollout.record import Outcome, RecordProgress, record_episodes
+from nacdrive.datasets.udacity_log import read_log
+from nacdrive.drivers.human import HumanControl
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.carracing.env import make_carracing, to_action
+from nacdrive.rollout.record import EpisodeDriver, HoldAction, Outcome, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
+from tests.helpers.ticks import make_tick
 
 SEED = 3_000_000
 
@@ -189,6 +200,17 @@ def wait_for(condition: object, seconds: float = 120) -> None:
     ("options", "said"),
     [
         ({"env": "carracin"}, "unknown environment 'carracin': did you mean 'carracing'"),
+        ({"env": "udacity", "expert": "ppo"}, "--expert ppo does not know udacity-track"),
+        ({"env": "udacity", "min_return": 3.0}, "--min-return is for carracing"),
+        ({"env": "udacity", "every_frame": True}, "--every-frame is for carracing"),
+        ({"env": "udacity", "steering_noise": 3.0}, "--steering-noise is 3"),
+        ({"env": "udacity", "steering_noise": float("nan")}, "--steering-noise is nan"),
+        ({"env": "udacity", "track": "laek"}, "did you mean 'lake'"),
+        ({"log": Path("x")}, "--log is for udacity-track"),
+        ({"steering_noise": 1.0}, "--steering-noise is for udacity-track"),
+        ({"min_return": float("nan")}, "--min-return is nan"),
+        ({"min_return": float("inf")}, "--min-return is inf"),
+        ({"seed": 10**23}, "--seed is 1"),
         ({"episodes": 0}, "--episodes is 0"),
         ({"max_frames": 0}, "--max-frames is 0"),
         ({"workers": -1}, "--workers is -1"),
@@ -199,10 +221,196 @@ def wait_for(condition: object, seconds: float = 120) -> None:
 )
 def test_bad_options_are_refused(tmp_path: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        config(tmp_path, **options)
+        RecordConfig(**{"out": tmp_path, **options})  # type: ignore[arg-type]
+
+
+def test_defaults_follow_the_environment() -> None:
+    assert (RecordConfig().expert, RecordConfig().folder.name) == ("ppo", "carracing-expert")
+    udacity = RecordConfig(env="udacity")
+    assert (udacity.env, udacity.expert, udacity.folder.name) == ("udacity-track", "geometric", "udacity-geometric")
 
 
 def test_an_unknown_expert_leaves_no_folder_behind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'geometric'"):
         record_episodes(config(tmp_path / "r", expert="geometrik"))
     assert not (tmp_path / "r").exists()
+
+
+# ------------------------------------------------------------------------------------ the built-in tracks
+
+
+def on_tracks(seconds: float = 2.0, **more: Any) -> EpisodeDriver:
+    options = {"env": "udacity-track", "max_frames": round(seconds * 50), "sides": False}
+    return EpisodeDriver(RecordConfig(**{**options, **more}))
+
+
+def test_a_drive_depends_on_its_seed_alone_and_both_tracks_take_turns() -> None:
+    driver = on_tracks()
+    one, other, two = driver.record(4), driver.record(5), driver.record(4)
+    assert one.frames == two.frames
+    np.testing.assert_array_equal(one.steering, two.steering)
+    assert (one.meta["track"], other.meta["track"]) == ("lake", "mountain")
+    assert one.meta["top_speed_mps"] == two.meta["top_speed_mps"] != other.meta["top_speed_mps"]
+    assert len(one) == 25
+    assert one.t_s[1] == pytest.approx(0.08)
+    assert one.decoded().shape == (25, 160, 320, 3)
+
+
+def test_the_label_is_what_the_expert_would_do_not_what_the_disturbed_wheel_did() -> None:
+    disturbed = on_tracks(6.0, steering_noise=2.0).record(6)
+    calm = on_tracks(6.0, steering_noise=0.0).record(6)
+    np.testing.assert_array_equal(calm.label, calm.steering)
+    assert np.abs(disturbed.label - disturbed.steering).max() > 0.1
+    assert np.abs(calm.steering).max() <= 1
+
+
+def test_a_recording_is_resumed_and_written_in_the_simulators_layout_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nacdrive.cli.record import run
+
+    asked = RecordConfig(
+        env="udacity", episodes=1, max_frames=40, workers=1, out=tmp_path / "r", log=tmp_path / "log", track="lake"
+    )
+    assert run(asked) == 0
+    first = (tmp_path / "r" / "episode-3000000.parquet").read_bytes()
+    record_episodes(dataclasses.replace(asked, episodes=2, resume=True, log=None))
+    recording = Recording.open(tmp_path / "r", source="udacity")
+    assert [info.seed for info in recording.episodes] == [3_000_000, 3_000_001]
+    assert recording.episodes[0].path.read_bytes() == first
+    assert set(recording.load(0).side_frames) == {"left", "right"}
+    assert recording.meta["fps"] == 12.5
+    rows = read_log(tmp_path / "log").rows
+    np.testing.assert_allclose([row.steering for row in rows], recording.load(0).steering, atol=1e-6)
+    assert "driving_log.csv" in capsys.readouterr().out
+
+
+def test_a_log_that_exists_is_found_before_the_drives(tmp_path: Path) -> None:
+    from nacdrive.cli.record import run
+
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "mine.txt").write_text("kept")
+    with pytest.raises(UserError, match="already holds something"):
+        run(RecordConfig(env="udacity", episodes=1, max_frames=40, out=tmp_path / "r", log=tmp_path / "log"))
+    assert not (tmp_path / "r").exists()
+
+
+# ------------------------------------------------------------------------------------ watched, by hand, by others
+
+
+@pytest.mark.parametrize("more", [{}, {"every_frame": True}, {"env": "udacity", "max_frames": 60}])
+def test_a_watched_recording_is_the_same_and_its_ticks_tell_it(tmp_path: Path, more: dict[str, Any]) -> None:
+    short = {"expert": "geometric", "episodes": 1, "max_frames": 40, **more}
+    ticks: list[Tick] = []
+    record_episodes(RecordConfig(out=tmp_path / "alone", workers=1, **short))
+    record_episodes(RecordConfig(out=tmp_path / "watched", watch=True, **short), listeners=[ticks.append])
+    alone, watched = (next((tmp_path / name).glob("*.parquet")).read_bytes() for name in ("alone", "watched"))
+    assert alone == watched
+    episode = Recording.open(tmp_path / "watched").load(0)
+    assert [tick.t_s for tick in ticks] == episode.t_s.tolist()
+    assert [tick.action.steering for tick in ticks] == pytest.approx(episode.steering.tolist())
+    assert ticks[-1].done and ticks[-1].episode_return == pytest.approx(episode.episode_return)
+    if episode.expert_steering is not None:
+        labels = [tick.expert.steering for tick in ticks if tick.expert is not None]
+        assert labels == pytest.approx(episode.expert_steering.tolist())
+
+
+@pytest.mark.parametrize("env", ["carracing", "udacity"])
+def test_a_person_drives_and_records_with_the_keyboard(tmp_path: Path, env: str) -> None:
+    by_hand = {"env": env, "expert": "keyboard", "watch": True, "allow_control": True, "seed": 3_000_100}
+    control, ticks = HumanControl(needs_person=True, silence_s=30), []
+    asked = RecordConfig(out=tmp_path / "r", episodes=1, max_frames=100, **by_hand)
+    recording = threading.Thread(
+        target=record_episodes, args=(asked,), kwargs={"listeners": [ticks.append], "control": control}
+    )
+    recording.start()
+    control.acquire(1)
+    while recording.is_alive():
+        control.set_keys(1, ["up"] if len(ticks) < 15 else ["up", "right"])
+        time.sleep(0.02)
+    episode = Recording.open(tmp_path / "r").load(0)
+    assert (episode.source, episode.driver, len(episode)) == (env, "keyboard", 25)
+    assert all(tick.human for tick in ticks)
+    assert episode.speed_mps[0] < 0.5 < episode.speed_mps[14]
+    assert not episode.steering[:15].any() and episode.steering[20:].max() == 1
+    if env == "carracing":
+        assert np.array_equal(episode.choice, episode.expert_choice) and set(episode.choice) == {1, 3}
+    else:
+        assert episode.frames[0][:2] == b"\xff\xd8" and np.array_equal(episode.label, episode.steering)
+        assert 0 < episode.steering[16] < 1, "a wheel turns by degrees"
+
+
+def test_a_person_needs_the_page_and_says_so_in_full(tmp_path: Path) -> None:
+    for options in (
+        {"expert": "keyboard"},
+        {"allow_control": True, "watch": True},
+        {"expert": "keyboard", "watch": True},
+    ):
+        with pytest.raises(UserError, match="--expert keyboard, --watch and --allow-control"):
+            config(tmp_path, **options)
+    by_hand = RecordConfig(env="udacity", expert="keyboard", watch=True, allow_control=True)
+    assert by_hand.folder == Path("recordings/udacity-keyboard")
+
+
+def test_a_driver_of_ones_own_is_recorded_and_labelled_by_the_expert_or_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_straight.py").write_text(
+        "from nacdrive.envs.carracing.env import to_action\n"
+        "class Straight:\n"
+        "    name = 'straight'\n"
+        "    def reset(self, env): pass\n"
+        "    def act(self, frame, info): return to_action(3)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, Any] = {"driver": "my_straight:Straight", "episodes": 1, "max_frames": 240, "workers": 1}
+    record_episodes(RecordConfig(out=tmp_path / "own", **options))
+    record_episodes(RecordConfig(out=tmp_path / "labelled", expert="geometric", **options))
+    own, labelled = (Recording.open(tmp_path / name).load(0) for name in ("own", "labelled"))
+    assert own.driver == labelled.driver == "straight"
+    assert set(own.choice) == set(labelled.choice) == set(own.expert_choice) == {3}
+    assert set(labelled.expert_choice) != {3}
+    assert Recording.open(tmp_path / "labelled").meta["expert"] == "geometric"
+    with pytest.raises(UserError, match="instead of"):
+        record_episodes(RecordConfig(out=tmp_path / "own", resume=True, **{**options, "driver": None}))
+
+
+def test_a_disturbed_camera_is_recorded_and_the_expert_sees_the_true_frames(uninterrupted: Path) -> None:
+    true = Recording.open(uninterrupted).load(0)
+    asked = config(Path("unused"), disturbance=CameraNoise(blackout=1.0))
+    black = EpisodeDriver(asked).record(SEED)
+    assert not black.decoded().any()
+    np.testing.assert_array_equal(black.expert_choice, true.expert_choice)
+    assert "camera" in EpisodeDriver(asked).recipe and "camera" not in EpisodeDriver(config(Path("unused"))).recipe
+
+
+def test_frames_that_came_as_jpeg_are_kept_as_they_came_unless_the_camera_changed_them() -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (16, 32, 3), dtype=np.uint8)
+    came = encode_jpeg(frame, quality=40)
+    buffer = EpisodeBuffer(expert_action, "jpeg")
+    options: dict[str, Any] = {"expert": Action(0.1, 0.0, 0.0), "frame": frame}
+    buffer(make_tick(0, info={"jpeg": came}, **options))
+    buffer(make_tick(1, info={"jpeg": came, "clean_frame": frame}, done=True, events=("ended",), **options))
+    episode = buffer.episode(source="udacity", driver="nobody", meta={})
+    assert episode.frames[0] == came and episode.frames[1] == encode_jpeg(frame) != came
+    assert decode_image(episode.frames[0]).shape == frame.shape
+    assert episode.meta["ended"] == "ended"
+
+
+def test_an_action_is_held_and_the_frames_between_are_not_looked_at() -> None:
+    class Counting:
+        name = "counting"
+
+        def reset(self, env: Any) -> None:
+            self.seen = 0
+
+        def act(self, frame: Any, info: Any) -> Action:
+            self.seen += 1
+            return to_action(self.seen % 5)
+
+    inner = Counting()
+    held = HoldAction(inner, 4)
+    for _ in range(2):
+        held.reset(None)  # type: ignore[arg-type]
+        taken = [held.act(None, {}).choice for _ in range(10)]  # type: ignore[arg-type]
+        assert taken == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3] and inner.seen == 3

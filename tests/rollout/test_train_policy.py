@@ -1,4 +1,4 @@
-"""The whole training, with real recordings, a real network and real practice; all of it short."""
+"""The whole training, with real recordings, a real network and real DAgger; all of it short."""
 
 import dataclasses
 import json
@@ -10,22 +10,26 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from nacdrive.cli.train import run
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
 from nacdrive.models import load_policy
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
-from nacdrive.rollout.train_policy import Watcher, teach
+from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
 from nacdrive.training.fit import fit
 from nacdrive.training.log import read_rows
+from tests.helpers.udacity_logs import make_log
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("teach") / "recording"
+    out = tmp_path_factory.mktemp("train") / "recording"
     record_episodes(RecordConfig(expert="geometric", episodes=3, max_frames=80, workers=1, out=out))
     return out
 
@@ -50,7 +54,7 @@ def same_weights(one: Path, two: Path) -> bool:
 @pytest.fixture(scope="module")
 def whole(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training with a round of DAgger that nothing interrupted."""
-    return teach(config_of(recording, tmp_path_factory.mktemp("teach") / "whole", dagger=1))
+    return train_policy(config_of(recording, tmp_path_factory.mktemp("train") / "whole", dagger=1))
 
 
 def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: Path) -> None:
@@ -68,9 +72,9 @@ def test_a_training_leaves_a_policy_that_drives_and_says_how_it_was_made(whole: 
 def test_a_run_is_not_overwritten_by_accident(recording: Path, whole: Path) -> None:
     config = config_of(recording, whole.parent, dagger=1)
     with pytest.raises(UserError, match="--resume, --overwrite"):
-        teach(config)
+        train_policy(config)
     with pytest.raises(UserError, match="--window 2 instead of 3"):
-        teach(dataclasses.replace(config, window=3, resume=True))
+        train_policy(dataclasses.replace(config, window=3, resume=True))
 
 
 @pytest.mark.parametrize("stop_at", [(0, 3), (1, 1)])
@@ -83,8 +87,8 @@ def test_a_resumed_training_gives_the_numbers_of_an_uninterrupted_one(
 
     config = config_of(recording, tmp_path / "run", dagger=1)
     with pytest.raises(KeyboardInterrupt):
-        teach(config, Watcher(on_step=stop))
-    path = teach(dataclasses.replace(config, resume=True))
+        train_policy(config, TrainCallbacks(on_step=stop))
+    path = train_policy(dataclasses.replace(config, resume=True))
     assert numbers(tmp_path / "run") == numbers(whole.parent)
     assert same_weights(path, whole)
 
@@ -99,11 +103,78 @@ def test_no_episode_is_learnt_from_in_one_round_and_validated_on_in_another(
         return fit(network, task, train, valid, *rest, **more)
 
     monkeypatch.setattr("nacdrive.rollout.train_policy.fit", note)
-    teach(config_of(recording, tmp_path / "run", dagger=2, dagger_episodes=3))
+    train_policy(config_of(recording, tmp_path / "run", dagger=2, dagger_episodes=3))
     learnt, kept = (set().union(*sides) for sides in zip(*rounds, strict=True))
     assert len(rounds) == 3
     assert len(learnt) + len(kept) == 9
     assert not learnt & kept
+
+
+def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, whole: Path) -> None:
+    config = config_of(recording, whole.parent, dagger=1, resume=True)
+    assert same_weights(train_policy(config), whole)
+    with pytest.raises(UserError, match="is complete, trained with --epochs 2"):
+        train_policy(dataclasses.replace(config, epochs=6))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"expert": "geometrik"}, "did you mean 'geometric'"),
+        ({"expert": "missing/ppo.pt"}, "no expert at"),
+        ({"task": "udacity", "expert": "ppo"}, "--expert ppo does not know udacity-track"),
+        ({"max_frames": 0}, "--max-frames is 0"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"seed": 10**23}, "--seed is 1"),
+        ({"dagger_episodes": 1001}, "--dagger-episodes is 1001"),
+        ({"beta": float("nan")}, "--beta is nan"),
+    ],
+)
+def test_mistakes_about_dagger_are_found_before_the_work(
+    recording: Path, tmp_path: Path, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        train_policy(config_of(recording, tmp_path / "run", dagger=1, **options))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_expert_of_another_pace_is_found_before_the_work(tmp_path: Path) -> None:
+    fine = tmp_path / "fine"
+    options = {"expert": "geometric", "episodes": 2, "max_frames": 40, "workers": 1, "every_frame": True}
+    record_episodes(RecordConfig(out=fine, **options))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="decides every 4 frames and the policy every 1"):
+        train_policy(config_of(fine, tmp_path / "run", dagger=1))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_without_validation_says_so(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(config_of(recording, tmp_path / "run", valid_share=0.0, epochs=1)) == 0
+    said = capsys.readouterr()
+    assert "inf" not in said.err and "without validation" in said.err and "no frames kept aside" in said.out
+
+
+def test_train_goes_from_a_log_to_a_policy_that_has_driven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.zeros((244, 4))
+    rows[:, 0] = 0.5 * np.sign(np.sin(np.arange(244) / 20))
+    rows[:, 3] = 20
+    log = make_log(tmp_path / "log", 244, rows=rows)
+    config = TrainConfig(
+        task="udacity", model="nac-steady", data=(log,), window=2, epochs=1, valid_share=0.5, dagger=1,
+        dagger_episodes=2, max_frames=20, workers=1, out=tmp_path / "run", precision="bfloat16",
+    )  # fmt: skip
+    assert run(config) == 0
+    policy = load_policy(tmp_path / "run" / "nac_steady.pt", expect_task="udacity")
+    assert policy.config.gap_s == pytest.approx(0.07, abs=0.01)
+    assert policy.meta["round"] == 1
+    assert policy.meta["valid_mae"] < 0.8
+    assert [row["round"] for row in numbers(tmp_path / "run")] == [0, 1]
+    assert "valid_mae" in numbers(tmp_path / "run")[0]
+    assert "validation MAE" in capsys.readouterr().out
+    driven = Recording.open(tmp_path / "run" / "dagger-1", source="udacity")
+    assert driven.meta["expert"] == "geometric"
+    assert len(driven) == 2
 
 
 @pytest.mark.slow
@@ -130,7 +201,7 @@ def test_a_killed_training_resumes_to_the_same_policy(recording: Path, whole: Pa
 
 def test_a_mistyped_model_suggests_the_nearest(recording: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'nac-steady'"):
-        teach(config_of(recording, tmp_path / "run", model="nac-stedy"))
+        train_policy(config_of(recording, tmp_path / "run", model="nac-stedy"))
     assert not (tmp_path / "run").exists()
 
 

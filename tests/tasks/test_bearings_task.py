@@ -10,11 +10,12 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import PublishedBearing
 from nacdrive.datasets.synthetic import generate
 from nacdrive.tasks import load_task
-from nacdrive.tasks.base import Size
+from nacdrive.tasks.base import LossOptions, Size
 from nacdrive.tasks.bearing_runs import read_own, read_runs, relative, run_of
 from nacdrive.tasks.bearings import WORN, Bearings, WearCurve
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, segments
+from nacdrive.training.batches import Batches
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 from nacdrive.training.predict import outputs
@@ -54,6 +55,49 @@ def test_answers_to_segments_are_those_to_the_whole_life():
     cuts = segments("a", fields, scored=32, context=task.context)
     pieces = [y[s.fields["scored"]] for y, s in zip(outputs(network, task, cuts), cuts, strict=True)]
     torch.testing.assert_close(torch.cat(pieces), whole, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pronostia", "par"])
+def test_segments_are_learnt_from_whole_and_their_context_is_not_learnt_twice(name, tmp_path):
+    task = load_task(name)
+    generate(name, tmp_path)
+    fold = task.folds({name: tmp_path}, 1, 0)[0]
+    batches = Batches(fold.train, task.settings["chunk"], 4)
+    assert {(c.start, c.stop) for chunks in batches.epoch(0, 0) for c in chunks} == {(0, len(s)) for s in fold.train}
+    batch = batches.load(batches.epoch(None, 0)[-1])
+    outputs_ = torch.randn(*batch["padding"].shape, task.outputs, generator=torch.Generator().manual_seed(0))
+    total, count = task.loss(outputs_, batch, torch.ones(1), LossOptions())
+    assert int(count) == int((batch["scored"] & ~batch["padding"]).sum()) < int((~batch["padding"]).sum())
+    # What is said of the context changes nothing.
+    other = outputs_.masked_fill(~batch["scored"][..., None], 99.0)
+    assert float(task.loss(other, batch, torch.ones(1), LossOptions())[0]) == pytest.approx(float(total))
+    assert task.measure(other, batch) == task.measure(outputs_, batch)
+
+
+def test_references_are_scored_as_models_are(data_dirs):
+    task = load_task("pronostia")
+    fold = task.folds(data_dirs, 1, 0)[0]
+    found = task.references("pronostia", fold.train, fold.tests["pronostia"])
+    assert set(found) == {"always 0", "mean of the training part", "age alone"}
+    scores = {name: task.score("pronostia", y, fold.tests["pronostia"]) for name, y in found.items()}
+    truth = field_of(fold.tests["pronostia"], "target")["Bearing1_1"]
+    assert scores["always 0"]["rmse"] == pytest.approx(float(truth.square().mean().sqrt()), rel=1e-5)
+    mean = float(field_of(fold.train, "target")["Bearing1_4"].mean())
+    expected = float((truth - mean).square().mean().sqrt())
+    assert scores["mean of the training part"]["rmse"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
+def test_scaled_time_alone_nearly_is_the_label_of_the_papers_protocol(data_dirs):
+    task = load_task("pronostia", "paper")
+    tests = task.folds({**data_dirs, "xjtu-sy": XJTU}, 1, 0)[0].tests["xjtu-sy"]
+    found = task.references("xjtu-sy", [], tests)
+    scores = {name: task.score("xjtu-sy", y, tests)["score_whole"] for name, y in found.items()}
+    # docs/results/xjtu_hust.md
+    assert scores == {
+        "always 0.5": pytest.approx(179.63, abs=0.005),
+        "scaled time alone": pytest.approx(0.02, abs=0.005),
+    }
 
 
 def test_no_bearing_is_on_two_sides_and_other_conditions_are_only_tested(data_dirs):

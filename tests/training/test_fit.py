@@ -79,6 +79,36 @@ def test_training_stops_when_the_validation_loss_stops_falling(network, task, sa
     assert result.progress.epoch <= 4
 
 
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_stops_after_exactly_so_many_epochs_without_gain(
+    network, task, samples, config, tmp_path, patience, monkeypatch
+):
+    losses = iter([0.9, 0.5, *[0.7] * 40])
+    real = task.loss
+
+    def loss(outputs, batch, weights, options):
+        total, weight = real(outputs, batch, weights, options)
+        # The validation has no gradient.
+        return (total, weight) if outputs.requires_grad else (torch.tensor(next(losses)), torch.tensor(1.0))
+
+    monkeypatch.setattr(task, "loss", loss)
+    config = dataclasses.replace(config, epochs=40, patience=patience)
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    # Best in epoch 1 (the second), then ``patience`` more.
+    assert (result.progress.best_epoch, result.progress.epoch) == (1, 2 + patience)
+
+
+def test_the_running_mean_moves_faster_at_first(network, task, samples, config, tmp_path):
+    fitting = Fitting(network, task, samples[1:], [], config, tmp_path, 0, torch.device("cpu"))
+    name, parameter = next(iter(network.named_parameters()))
+    for steps, decay in ((1, 2 / 11), (11, 12 / 21), (100_000, config.average)):
+        fitting.progress.total_steps = steps
+        fitting.weights.mean[name] = torch.zeros_like(parameter)
+        fitting.update_ema()
+        torch.testing.assert_close(fitting.weights.mean[name], (1 - decay) * parameter.detach())
+    fitting.log.close()
+
+
 def test_the_best_epoch_is_kept_not_the_last(network, task, samples, config, tmp_path):
     result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
     rows = numbers(tmp_path)

@@ -52,8 +52,9 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.send(packet.Packet(packet.PONG, pkt.data or None))
         else:
             super().receive(pkt)
-        # Whoever waits for what has just come in goes on now, and no client keeps the others from their turn.
-        self.server.sleep(0)
+        if self.server.async_mode == "eventlet":
+            # A green thread keeps its turn while there is something to read: one busy client would starve the others.
+            self.server.sleep(0)
 
     def connect(self) -> None:
         """Do as if the client had sent CONNECT."""

@@ -1,6 +1,7 @@
 // Strip charts on one shared time axis, with one reading line through all of them.
 
 import { Surface, font, rem } from "./canvas.js";
+import { offsetTellsMore } from "./decision_panel.js";
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
 import { drawLine, extent } from "./line.js";
@@ -84,7 +85,8 @@ export class StripCharts {
     this.right = width - 6.4 * u;
     const bottom = height - 1.5 * u;
     const view = this.view;
-    const strips = STRIPS.map((strip) => (strip === RETURN && known(view?.ring.at(view.ring.length - 1, "lane_offset_m")) ? OFFSET : strip));
+    const last = view && { lane_offset_m: view.ring.at(view.ring.length - 1, "lane_offset_m"), choice: view.ring.at(view.ring.length - 1, "choice") };
+    const strips = STRIPS.map((strip) => (strip === RETURN && last && offsetTellsMore(last) ? OFFSET : strip));
     const each = bottom / strips.length;
     const x = view ? (t) => this.left + ((t - view.t0) / (view.t1 - view.t0)) * (this.right - this.left) : null;
     if (view) this.grid(c, x, bottom, u);

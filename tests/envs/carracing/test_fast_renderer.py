@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacdrive.drivers.ppo_preprocess import downscale
+from nacdrive.drivers.ppo_network import downscale
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 

@@ -43,7 +43,8 @@ def drive_until(drive: UdacitySimulator, metres: float, longest_s: float = 90.0)
 
 @pytest.mark.parametrize("culture", ["en-US", "de-DE"])
 def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str) -> None:
-    driver, seen, said = PurePursuit().new_episode(env), [], []
+    driver, seen, said = PurePursuit(), [], []
+    driver.reset(env)
 
     def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
         seen.append((frame.shape, speed_mps))

@@ -1,0 +1,283 @@
+"""The laws that every sequence layer keeps, and a check of them for a layer of one's own.
+
+    from nacdrive.layers import contract
+    contract.check(MyLayer)
+
+A layer that keeps them can be trained on whole sequences of any length, padded to any length, and driven step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.layers.base import SequenceLayer
+
+B, T, F, D, H = 2, 11, 6, 16, 4
+Make = Callable[..., SequenceLayer]  # make(window, **options): a fresh layer of F features, width D and H heads
+
+
+class BrokenLawError(UserError):
+    """A layer breaks a law of the contract."""
+
+
+def check(factory: Callable[..., SequenceLayer], **options: Any) -> None:
+    """Check all laws (some seconds).
+
+    Args:
+        factory: a subclass of ``SequenceLayer``, or what makes one with the same arguments.
+        options: options of the layer.
+
+    Raises:
+        BrokenLawError: the first law that the layer breaks, in one sentence.
+    """
+    name = getattr(factory, "__name__", str(factory))
+
+    def make(window: int, **more: Any) -> SequenceLayer:
+        torch.manual_seed(0)
+        return factory(F, D, H, window, **options, **more).eval()
+
+    with torch.random.fork_rng(devices=[]):
+        for law in LAWS:
+            try:
+                law(make)
+            except BrokenLawError as error:
+                raise BrokenLawError(f"{name} {error}.") from error
+            except Exception as error:
+                raise BrokenLawError(
+                    f"{name} fails at the law {_title(law)}: {type(error).__name__}: {error}."
+                ) from error
+
+
+def check_shapes(layer: SequenceLayer, name: str) -> None:
+    """Whether a layer that was just built answers in the right shapes: a glance, for layers from elsewhere.
+
+    Raises:
+        UserError: in one sentence, if it does not.
+    """
+    hint = f"run nacdrive.layers.contract.check({type(layer).__name__}) to see which law it breaks"
+    if not isinstance(layer, SequenceLayer):
+        raise UserError(f"{name} makes a {type(layer).__name__}, which is not a nacdrive.layers.SequenceLayer.")
+    x = torch.zeros(1, 3, layer.in_features)
+    was_training = layer.training
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            layer.eval()
+            whole = layer(x, torch.arange(3.0).unsqueeze(0))
+            one, _ = layer.step(x[:, 0], torch.zeros(1), layer.init_state(1))
+        except Exception as error:
+            raise UserError(
+                f"{name} fails on a sequence of three steps ({type(error).__name__}: {error}): {hint}."
+            ) from error
+        finally:
+            layer.train(was_training)
+    for what, found, wanted in (
+        ("forward", tuple(whole.shape), (1, 3, layer.d_model)),
+        ("step", tuple(one.shape), (1, layer.d_model)),
+    ):
+        if found != wanted:
+            raise UserError(f"{name} breaks the law 'shape': {what} gives {found} where {wanted} is due; {hint}.")
+
+
+def sequence(seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Features [B, T, F] and uneven times [B, T]."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(B, T, F, generator=generator)
+    return x, torch.rand(B, T, generator=generator).cumsum(dim=1)
+
+
+def same(law: str, found: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:
+    """Raise ``BrokenLawError`` unless two outputs agree."""
+    if found.shape != wanted.shape:
+        raise BrokenLawError(
+            f"breaks the law '{law}': {meaning}, but the shapes are {tuple(found.shape)}, {tuple(wanted.shape)}"
+        )
+    if not torch.isfinite(found).all():
+        raise BrokenLawError(f"breaks the law '{law}': {meaning}, but some numbers are not finite")
+    if not torch.allclose(found, wanted, atol=tolerance / 10, rtol=tolerance):
+        raise BrokenLawError(
+            f"breaks the law '{law}': {meaning}, but they differ by {float((found - wanted).detach().abs().max()):.2g}"
+        )
+
+
+def demand(law: str, good: bool, meaning: str) -> None:
+    """Raise ``BrokenLawError`` unless ``good``."""
+    if not good:
+        raise BrokenLawError(f"breaks the law '{law}': {meaning}")
+
+
+def steps(layer: SequenceLayer, x: Tensor, t: Tensor | None) -> Tensor:
+    """``step`` repeated over a sequence."""
+    state, rows = layer.init_state(len(x)), []
+    for i in range(x.shape[1]):
+        y, state = layer.step(x[:, i], None if t is None else t[:, i], state)
+        rows.append(y)
+    return torch.stack(rows, dim=1)
+
+
+def shape(make: Make) -> None:
+    """The output is [B, T, d_model]."""
+    x, t = sequence()
+    found = tuple(make(4)(x, t).shape)
+    demand("shape", found == (B, T, D), f"forward gives {found} where [B, T, d_model] = {(B, T, D)} is due")
+
+
+def streaming(make: Make) -> None:
+    """``step`` repeated equals ``forward``, with times and without."""
+    x, t = sequence()
+    for window in (1, 4, 50):
+        same("streaming", steps(make(window), x, t), make(window)(x, t), f"step repeated is forward at window={window}")
+    same("streaming", steps(make(4), x, None), make(4)(x), "step repeated is forward, also without times")
+
+
+def window(make: Make) -> None:
+    """An output depends on the last ``window`` steps and on nothing else."""
+    x, t = sequence()
+    changed = x.clone()
+    changed[:, 5] += torch.linspace(-1, 1, F)  # not the same for all features: a layer may normalise that away
+    for size in (1, 4, 50):
+        layer = make(size)
+        differs = (layer(changed, t) - layer(x, t)).abs().amax(dim=(0, 2)) > 1e-6
+        demand("window", not bool(differs[:5].any()), "a later step changes an earlier output (it is not causal)")
+        demand("window", bool(differs[5]), "an output does not depend on its own step")
+        demand("window", not bool(differs[5 + size :].any()), "a step that has left the window changes an output")
+    try:
+        make(0)
+    except ValueError as error:
+        demand("window", "window" in str(error), "window=0 is refused without naming window")
+    else:
+        raise BrokenLawError("breaks the law 'window': window=0 is not refused (call super().__init__)")
+
+
+def padding(make: Make) -> None:
+    """A padding step is as if it were not there, wherever it stands and whatever stands in it."""
+    x, t = sequence()
+    for size in (4, 50):
+        layer = make(size)
+        behind = torch.zeros(B, T, dtype=torch.bool)
+        behind[:, 8:] = True
+        same("padding", layer(x, t, behind)[:, :8], layer(x[:, :8], t[:, :8]), "padding behind changes nothing")
+        mixed = torch.zeros(B, T, dtype=torch.bool)
+        mixed[0, 7:] = True
+        mixed[1, :2] = True
+        mixed[1, 6] = True
+        other, late = torch.where(mixed.unsqueeze(-1), 9.0, x), torch.where(mixed, t + 3.0, t)
+        same(
+            "padding",
+            layer(x, t, mixed)[~mixed],
+            layer(other, late, mixed)[~mixed],
+            "padding holds nothing that matters",
+        )
+    layer, valid = make(50), torch.tensor([1, 2, 3, 6, 7, 10])
+    hidden = torch.ones(B, T, dtype=torch.bool)
+    hidden[:, valid] = False
+    nan = x.masked_fill(hidden.unsqueeze(-1), torch.nan)
+    for times in (t, None):
+        wanted = layer(x[:, valid], None if times is None else times[:, valid])
+        same("padding", layer(nan, times, hidden)[:, valid], wanted, "a padding step is as if it were not there")
+
+
+def last(make: Make) -> None:
+    """``last`` is ``forward`` at the last step that is no padding."""
+    x, t = sequence()
+    hidden = torch.zeros(B, T, dtype=torch.bool)
+    hidden[0, 7:] = True
+    for size in (4, 50):
+        layer = make(size)
+        whole = layer(x, t, hidden)
+        wanted = torch.stack([whole[0, 6], whole[1, T - 1]])
+        same("last", layer.last(x, t, hidden), wanted, "last is forward at the last step that is no padding")
+
+
+def gradients(make: Make) -> None:
+    """Gradients are finite and reach the input and every trainable parameter."""
+    for size in (4, 50):
+        layer, (x, t) = make(size).train(), sequence()
+        x.requires_grad_()
+        (layer(x, t) * torch.linspace(-1, 1, D)).square().sum().backward()
+        grad = x.grad
+        demand("gradients", grad is not None and bool(grad.isfinite().all()), "the gradient of the input is not finite")
+        assert grad is not None
+        demand("gradients", bool((grad.abs().amax(dim=2) > 0).all()), "no gradient reaches some steps")
+        for name, p in layer.named_parameters():
+            if p.requires_grad:
+                good = p.grad is not None and bool(p.grad.isfinite().all()) and bool(p.grad.any())
+                demand("gradients", good, f"the parameter {name} gets no gradient, or one that is not finite")
+
+
+def gaps(make: Make) -> None:
+    """Times matter as ``time_sense`` says, in units of ``gap_s``, and no gap breaks a number."""
+    x, t = sequence()
+    layer = make(50)
+    wider = t[:, :1] + 3 * (t - t[:, :1])
+    moved = bool((layer(x, wider) - layer(x, t)).abs().amax() > 1e-4)
+    demand(
+        "gaps", moved == (layer.time_sense != "none"), f"times matter = {moved}, but time_sense = '{layer.time_sense}'"
+    )
+    same(
+        "gaps", make(50, gap_s=10.0)(x, 10 * t), layer(x, t), "ten times the gaps are the same in units of gap_s", 1e-3
+    )
+    if layer.time_sense != "clock":
+        same("gaps", make(4)(x, t + 64.0), make(4)(x, t), "when the clock was started does not matter", 1e-3)
+    for gap in (0.0, 1e4):
+        late = t.clone()
+        late[:, 5:] += gap - (t[:, 5:6] - t[:, 4:5])
+        late[1] = gap * torch.arange(T)
+        for size in (4, 50):
+            layer, row = make(size).train(), x.clone().requires_grad_()
+            y = layer(row, late)
+            y.sum().backward()
+            found = [y, row.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
+            good = all(g is not None and bool(g.isfinite().all()) for g in found)
+            demand("gaps", good, f"a gap of {gap:g} s gives numbers that are not finite")
+
+
+def batch(make: Make) -> None:
+    """Sequences of a batch do not meet."""
+    layer, (x, t) = make(50), sequence()
+    same("batch", layer(x.flip(0), t.flip(0)), layer(x, t).flip(0), "the order of the batch does not matter")
+    same("batch", layer(x[:1], t[:1]), layer(x, t)[:1], "a sequence alone is as in a batch")
+
+
+def state(make: Make) -> None:
+    """A ``state_dict`` makes the same layer; in double precision it agrees with itself."""
+    layer, (x, t) = make(50), sequence()
+    other = make(50)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(1.0)
+    other.load_state_dict(layer.state_dict())
+    single = layer(x, t)
+    same("state", other(x, t), single, "a layer with the same state_dict is the same layer")
+    double = layer.double()(x.double(), t.double())
+    demand("state", double.dtype == torch.float64, "layer.double() does not answer in double precision")
+    same("state", double.float(), single, "double precision agrees with single", 1e-3)
+    known = {key for key, _ in layer.named_parameters()}
+    demand("state", set(layer.optimizer_options()) <= known, "optimizer_options names what is no parameter")
+
+
+LAWS: tuple[Callable[[Make], None], ...] = (
+    shape,
+    streaming,
+    window,
+    padding,
+    last,
+    gradients,
+    gaps,
+    batch,
+    state,
+)
+
+
+def laws() -> Iterator[tuple[str, str]]:
+    """Name and meaning of each law."""
+    for law in LAWS:
+        yield law.__name__, (law.__doc__ or "").strip()
+
+
+def _title(law: Callable[[Make], None]) -> str:
+    return f"'{law.__name__}'"

@@ -1,0 +1,332 @@
+"""Which keys a query is paired with: all, the exact Top-K, or the Top-K of a square-root partition (Algorithm 2).
+
+Keys are scored by the dot product of the sensory projections q and k. Choosing is not differentiated. Indices
+may name keys that a query may not see (when fewer than K are allowed), and -1 marks a slot without a key;
+``AttentionMask.allowed`` tells them apart.
+
+What is chosen for a query depends on the layer's options, on where the query stands and on the keys that it may see,
+never on the length that a batch happens to be padded to: else a later step would change an earlier output.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nacdrive.nac.mask import SCORES_AT_ONCE, AttentionMask, in_rows
+from nacdrive.nac.validation import tracing
+
+SELECTIONS = ("auto", "exact", "sqrt")
+AUTO_EXACT_UP_TO = 1024  # keys; above it, scoring every pair costs more than the pairs themselves
+SMALLEST_BLOCK = 4  # keys per block for the first queries of a causal sequence
+WORTH_PACKING = 4096  # scores; with fewer the calls to torch take longer than the selecting
+WORTH_A_LOOP = 16  # queries that search a block on average, from which on blocks are taken one by one
+
+
+def select(
+    q: Tensor,
+    k: Tensor,
+    mask: AttentionMask,
+    topk: int | None,
+    method: str,
+    blocks: int | None = None,
+    block: int | None = None,
+) -> Tensor | None:
+    """Key indices ``[H, B, Tq, n]`` (or broadcastable to it) for every query, or None for all keys.
+
+    Args:
+        q: ``[H, B, Tq, D]``.
+        k: ``[H, B, Tk, D]``.
+        mask: who may see whom.
+        topk: keys per query; None pairs a query with every key it may see.
+        method: ``exact``, ``sqrt`` or ``auto``.
+        blocks: for ``sqrt``, number of blocks that are searched; at least ceil(topk / block) + 1 by default.
+        block: for ``sqrt``, keys per block; by default the square root of the number of keys (see ``spans``).
+    """
+    keys = k.shape[-2]
+    if mask.causal and mask.window is not None and mask.window < keys:
+        return _windowed(q, k, mask, mask.window, topk, method, blocks, block)
+    if topk is None:
+        return None
+    if method != "sqrt" and tracing() and (method == "exact" or keys <= AUTO_EXACT_UP_TO):
+        return _exact(q, k, mask, topk)
+    if topk >= keys:
+        return None
+    if mask.causal and _partitioned(keys, method):
+        return _causal(q, k, mask, topk, method, blocks, block)
+    return _any_order(q, k, mask, topk, method, blocks, block)
+
+
+def spans(keys: int, method: str, block: int | None) -> list[tuple[int, int, int | None]]:
+    """How causal queries choose: (first, end, keys per block) of the queries at those positions; None is exact.
+
+    A query at position i has i + 1 keys. Its blocks hold the next power of two from sqrt(i + 1) on, so that queries of
+    neighbouring positions share a partition and none depends on what comes later.
+    """
+    found: list[tuple[int, int, int | None]] = []
+    first = 0
+    if method != "sqrt":
+        first = keys if method == "exact" else min(keys, AUTO_EXACT_UP_TO)
+        found.append((0, first, None))
+    size = block or SMALLEST_BLOCK
+    while first < keys:
+        end = keys if block else min(keys, size * size)
+        if end > first:
+            found.append((first, end, size))
+            first = end
+        size *= 2
+    return found
+
+
+def _partitioned(keys: int, method: str) -> bool:
+    return method == "sqrt" or (method == "auto" and keys > AUTO_EXACT_UP_TO)
+
+
+def _windowed(
+    q: Tensor,
+    k: Tensor,
+    mask: AttentionMask,
+    window: int,
+    topk: int | None,
+    method: str,
+    blocks: int | None,
+    block: int | None,
+) -> Tensor:
+    """The Top-K of the last ``window`` keys, exact once there are more; before that as without a window."""
+    band = _band(q, k, mask, window, topk)
+    if topk is None or topk >= window or not _partitioned(window, method):
+        return band
+    early = mask.position < window
+    if not tracing() and not bool(early.any()):
+        return band
+    count = q.shape[2] if mask.position.shape[1] == 1 else window
+    chosen = _causal(
+        q[:, :, :count], k[:, :, :window], mask.part(0, count, window), topk, method, blocks, block, in_order=count > 1
+    )
+    head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
+    return torch.cat([head, band[:, :, count:]], 2)
+
+
+def _causal(
+    q: Tensor,
+    k: Tensor,
+    mask: AttentionMask,
+    topk: int,
+    method: str,
+    blocks: int | None,
+    block: int | None,
+    in_order: bool | None = None,
+) -> Tensor:
+    """Each query by the rule of its position (``spans``); -1 fills up to ``topk`` slots."""
+    keys = k.shape[2]
+    # One query each, at any position (the last step of sequences of different lengths), or all in their order.
+    in_order = q.shape[2] == keys if in_order is None else in_order
+    parts = []
+    result = q.new_full((*q.shape[:3], topk), -1, dtype=torch.int64) if not in_order else None
+    for first, end, size in spans(keys, method, block):
+        here = (first, end) if in_order else (0, q.shape[2])
+        index = _choose(q[:, :, slice(*here)], k[:, :, :end], mask.part(*here, end), topk, size, blocks)
+        if result is None:
+            parts.append(index)
+        else:
+            mine = (mask.position >= first) & (mask.position < end)
+            result = torch.where(mine.unsqueeze(-1), index, result)
+    return torch.cat(parts, 2) if result is None else result
+
+
+def _any_order(
+    q: Tensor, k: Tensor, mask: AttentionMask, topk: int, method: str, blocks: int | None, block: int | None
+) -> Tensor:
+    """Queries that may see later keys too: the partition follows each sequence's own number of keys."""
+
+    def size_of(keys: int) -> int | None:
+        return (block or math.isqrt(max(keys, 1) - 1) + 1) if _partitioned(keys, method) else None
+
+    keys = k.shape[2]
+    if mask.padding is None or tracing() or not _partitioned(keys, method):
+        return _choose(q, k, mask, topk, size_of(keys), blocks)
+    numbers = torch.arange(1, keys + 1, device=k.device)
+    lengths = torch.where(mask.padding, 0, numbers).amax(1)
+    result = q.new_full((*q.shape[:3], topk), -1, dtype=torch.int64)
+    for length in sorted(set(lengths.tolist())):
+        if length:
+            chosen = (lengths == length).nonzero()[:, 0]
+            part = mask.sequences(chosen, length)
+            result[:, chosen] = _choose(q[:, chosen], k[:, chosen, :length], part, topk, size_of(length), blocks)
+    return result
+
+
+def _choose(q: Tensor, k: Tensor, mask: AttentionMask, topk: int, size: int | None, blocks: int | None) -> Tensor:
+    """The exact Top-K (``size`` None) or that of blocks of ``size`` keys, in ``topk`` slots."""
+    keys = k.shape[2]
+    if topk >= keys:
+        index = torch.arange(keys, device=k.device).expand(*q.shape[:3], keys)
+    elif size is None:
+        index = in_rows(q, mask, keys, lambda part, r: _exact(part, k, r, topk))
+    else:
+        count = max(blocks or 0, math.ceil(topk / size) + 1)
+        index = by_partition(q, k, mask, topk, min(size, keys), count)
+    return F.pad(index, (0, topk - index.shape[-1]), value=-1)
+
+
+def _exact(q: Tensor, k: Tensor, mask: AttentionMask, topk: int) -> Tensor:
+    scores = q @ k.transpose(-1, -2)
+    if not mask.open:
+        every = torch.arange(k.shape[-2], device=k.device).expand(*mask.position.shape, -1)
+        scores = scores.masked_fill(~mask.allowed(every), -math.inf)
+    if not tracing():
+        return top_k(scores, topk)
+    # A graph may run later on sequences shorter than K: slots of its own make sure that there are K to choose from.
+    keys = k.shape[-2]
+    index = F.pad(scores, (0, topk), value=-math.inf).topk(topk, dim=-1).indices
+    return torch.where(index < keys, index, -1)
+
+
+def _band(q: Tensor, k: Tensor, mask: AttentionMask, window: int, topk: int | None) -> Tensor:
+    """The Top-K among the last ``window`` keys; nothing outside the band is ever scored."""
+    offsets = torch.arange(window, device=k.device)
+
+    def band(r: AttentionMask) -> Tensor:
+        return r.position.unsqueeze(-1) - offsets
+
+    if topk is None or topk >= window:
+        return band(mask).unsqueeze(0)
+
+    def choose(part: Tensor, r: AttentionMask) -> Tensor:
+        keys = band(r)
+        rows = k[:, torch.arange(k.shape[1], device=k.device).view(-1, 1, 1), keys.clamp(min=0)]
+        scores = (rows @ part.unsqueeze(-1)).squeeze(-1)
+        best = top_k(scores.masked_fill(~r.allowed(keys), -math.inf), topk)
+        return r.position.unsqueeze(-1) - best
+
+    return in_rows(q, mask, window * k.shape[-1], choose)
+
+
+def by_partition(q: Tensor, k: Tensor, mask: AttentionMask, topk: int, size: int, count: int) -> Tensor:
+    """Keys ``[H, B, Tq, n]`` among the best ``count`` blocks of ``size`` keys; -1 marks a slot without a key.
+
+    The last block is padded, never dropped. ``q`` is ``[H, B, Tq, D]``, ``k`` is ``[H, B, Tk, D]``.
+    """
+    heads, batch, keys, depth = k.shape
+    total = -(-keys // size)
+    count = min(count, total)
+    topk = min(topk, count * size)
+    tiles = F.pad(k, (0, 0, 0, total * size - keys)).view(heads, batch, total, size, depth)
+    present = torch.ones(batch, keys, dtype=torch.bool, device=k.device) if mask.padding is None else ~mask.padding
+    present = F.pad(present, (0, total * size - keys)).view(batch, total, size)
+    # Padding takes no part in a centroid, so that padded keys cannot pull a block up or down.
+    amounts = present.sum(-1, keepdim=True)
+    centroids = (tiles * present.unsqueeze(-1)).sum(-2) / amounts.clamp(min=1)
+    empty = amounts.squeeze(-1) == 0
+
+    def blocks(part: Tensor, r: AttentionMask) -> Tensor:
+        return best_blocks(part, centroids, empty, r, size, count)
+
+    if k.device.type == "cpu" and not tracing() and q.shape[2] * count >= WORTH_A_LOOP * total:
+        return inside_by_block(q, tiles, in_rows(q, mask, total, blocks), mask, topk, keys)
+    per_query = count * size * depth
+    return in_rows(q, mask, per_query, lambda p, r: inside_by_query(p, tiles, blocks(p, r), r, topk, keys))
+
+
+def best_blocks(q: Tensor, centroids: Tensor, empty: Tensor, mask: AttentionMask, size: int, count: int) -> Tensor:
+    """The ``count`` blocks ``[H, B, Tq, count]`` with the best centroids ``[H, B, blocks, D]``."""
+    scores = q @ centroids.transpose(-1, -2)
+    scores = scores.masked_fill(empty.unsqueeze(1), -math.inf)
+    if mask.causal:
+        number = torch.arange(centroids.shape[2], device=q.device)
+        own = (mask.position // size).unsqueeze(-1)
+        # The centroid of the query's own block holds future keys: it is searched whatever it scores.
+        scores = scores.masked_fill(number > own, -math.inf).masked_fill(number == own, math.inf)
+    return top_k(scores, count)
+
+
+def inside_by_query(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask, topk: int, keys: int) -> Tensor:
+    """The ``topk`` best keys in the blocks ``best``: each query gathers its blocks."""
+    heads, batch, total, size, depth = tiles.shape
+    found = (best.unsqueeze(-1) * size + torch.arange(size, device=q.device)).flatten(-2)
+    found = torch.where(found < keys, found, -1)
+    flat = best + (torch.arange(heads * batch, device=q.device) * total).view(heads, batch, 1, 1)
+    rows = tiles.reshape(heads * batch * total, size * depth)[flat].view(*found.shape, depth)
+    scores = (rows @ q.unsqueeze(-1)).squeeze(-1).masked_fill(~mask.allowed(found), -math.inf)
+    return found.gather(-1, top_k(scores, topk))
+
+
+def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask, topk: int, keys: int) -> Tensor:
+    """The same: each block scores all queries that search it, in one product, and names its best keys to them."""
+    heads, batch, total, size, depth = tiles.shape
+    count = best.shape[3]
+    queries = batch * q.shape[2]
+    every = heads * batch * total
+    block, visits = (best + (torch.arange(heads * batch) * total).view(heads, batch, 1, 1)).flatten().sort()
+    ends = torch.bincount(block, minlength=every).cumsum(0).tolist()
+    starts = [0, *ends[:-1]]
+    query = torch.div(visits, count, rounding_mode="floor")
+    rows, columns = q.reshape(-1, depth), tiles.reshape(every, size, depth).transpose(1, 2)
+    keep = min(topk, size)
+    scores = q.new_empty(len(visits), keep)
+    found = torch.empty(len(visits), keep, dtype=torch.int64)
+    first = 0
+    while first < every:
+        last = first + 1
+        while last < every and (ends[last] - starts[first]) * size <= SCORES_AT_ONCE:
+            last += 1
+        here = slice(starts[first], ends[last - 1])
+        mine = rows.index_select(0, query[here])
+        inside = q.new_empty(len(mine), size)
+        for b in range(first, last):
+            part = slice(starts[b] - here.start, ends[b] - here.start)
+            torch.mm(mine[part], columns[b], out=inside[part])
+        number = (block[here] % total * size).unsqueeze(1)
+        if not mask.open or total * size > keys:
+            key = number + torch.arange(size)
+            key = torch.where(key < keys, key, -1)
+            inside.masked_fill_(~mask.allowed_of(query[here] % queries, key), -math.inf)
+        chosen = top_k(inside, keep)
+        scores[visits[here]] = inside.gather(1, chosen)
+        found[visits[here]] = chosen + number
+        first = last
+    shape = (*best.shape[:3], count * keep)
+    index = found.view(shape).gather(-1, top_k(scores.view(shape), topk))
+    return torch.where(index < keys, index, -1)
+
+
+def _largest(scores: Tensor, k: int) -> Tensor:
+    """Indices of the ``k`` largest of the last axis."""
+    n = scores.shape[-1]
+    if scores.device.type != "cpu" or n > 256:
+        return scores.topk(k, dim=-1, sorted=False).indices
+    # numpy selects in short rows several times faster than torch, and values twice as fast as indices.
+    if scores.dtype != torch.float32 or scores.numel() < WORTH_PACKING:
+        return torch.from_numpy(np.argpartition(scores.numpy(), n - k, axis=-1)[..., n - k :])
+    # A float32 leaves 29 bits of a float64 empty: room for its index, which then travels along.
+    limits = torch.finfo(torch.float32)
+    packed = scores.clamp(limits.min, limits.max).to(torch.float64)  # an infinity with an index would be a NaN
+    numbered = packed.view(torch.int64).bitwise_or_(torch.arange(n))
+    packed.numpy().partition(n - k, axis=-1)
+    return numbered[..., n - k :] & ((1 << (n - 1).bit_length()) - 1)
+
+
+def top_k(scores: Tensor, k: int) -> Tensor:
+    """Indices of the ``k`` largest of the last axis, in no particular order (exact).
+
+    The k largest lie in the k groups with the largest maxima. Selecting is slow and a maximum is fast, so the
+    number of groups is cut down first. A group is every (n/group)-th score: then the maximum runs along
+    contiguous memory.
+    """
+    n = scores.shape[-1]
+    if tracing():
+        return scores.topk(k, dim=-1, sorted=False).indices
+    group = 8 if n >= 32 * k else 4
+    groups = n // group
+    if n % group or groups < 4 * k:
+        return _largest(scores, k)
+    tiles = scores.view(*scores.shape[:-1], group, groups)
+    best = top_k(tiles.amax(-2), k)
+    inside = tiles.gather(-1, best.unsqueeze(-2).expand(*best.shape[:-1], group, k)).flatten(-2)
+    chosen = _largest(inside, k)
+    index: Tensor = best.gather(-1, chosen % k) + torch.div(chosen, k, rounding_mode="floor") * groups
+    return index

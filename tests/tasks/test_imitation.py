@@ -1,0 +1,111 @@
+"""Recordings of any environment become a policy: any size of pictures, choices or continuous control."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.writer import RecordingWriter
+from nacdrive.models import load_policy
+from nacdrive.tasks import load_driving_task
+from nacdrive.tasks.imitation import seen_size
+from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import fit
+
+torch.set_num_threads(1)
+TASK = load_driving_task("imitation")
+
+
+def record(folder, *, size=(40, 56), kind="choices", episodes=4, steps=24, source="my_env:make", start=0):
+    """Episodes in which the colour of the picture tells what the expert does."""
+    writer = RecordingWriter(folder, source=source, fps=10.0, expert="rule")
+    rng = np.random.default_rng(start)
+    for seed in range(start, start + episodes):
+        choice = rng.integers(0, 3, steps)
+        colour = np.array([[20, 20, 20], [240, 30, 30], [30, 30, 240]], np.uint8)[choice]
+        frames = [encode_png(np.tile(c, (*size, 1))) for c in colour]
+        steering = np.array([0.0, 0.5, -0.5], np.float32)[choice]
+        throttle = np.array([0.8, 0.0, 0.0], np.float32)[choice] if kind != "steering" else np.zeros(steps, np.float32)
+        brake = np.array([0.0, 0.6, 0.0], np.float32)[choice] if kind != "steering" else np.zeros(steps, np.float32)
+        known = choice if kind == "choices" else np.full(steps, -1)
+        writer.add(
+            Episode(
+                frames=frames, t_s=np.arange(steps) / 10, choice=known, steering=steering, throttle=throttle,
+                brake=brake, reward=np.zeros(steps), speed_mps=np.full(steps, np.nan), expert_choice=known,
+                expert_logits=None, seed=seed, source=source, driver="rule", episode_return=0.0,
+            )
+        )  # fmt: skip
+    return folder
+
+
+def trained(folder, tmp_path, model="lstm"):
+    """A policy that has learnt the recording, by way of its file."""
+    samples = TASK.load([folder])
+    torch.manual_seed(0)
+    network = TASK.network(model, samples)
+    train, valid = TASK.split(samples, 0.25, 0)
+    config = FitConfig(**{**TASK.settings, "epochs": 25, "batch": 2, "learning_rate": 3e-3})
+    (tmp_path / "fit").mkdir()
+    result = fit(network, TASK, train, valid, config, tmp_path / "fit")
+    TASK.save(network, tmp_path / "policy.pt", {})
+    return load_policy(tmp_path / "policy.pt", expect_task="imitation"), result
+
+
+def test_choices_are_learnt_with_the_units_that_they_were_driven_with(tmp_path):
+    policy, result = trained(record(tmp_path / "r"), tmp_path)
+    assert result.progress.best_measure < 0.1
+    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (40, 56, 1)), 0.0)
+    assert red.choice == 1
+    assert (red.steering, red.throttle) == (0.5, 0.0)
+    assert red.brake == pytest.approx(0.6)
+
+
+def test_continuous_control_gives_steering_and_pedal(tmp_path):
+    policy, result = trained(record(tmp_path / "r", kind="pedals"), tmp_path)
+    assert policy.config.pedal
+    assert result.progress.best_measure < 0.15
+    policy.reset()
+    dark = policy.step(np.full((40, 56, 3), 20, np.uint8), 0.0)
+    assert dark.throttle > 0.5 and dark.brake == 0.0 and abs(dark.steering) < 0.2
+    policy.reset()
+    red = policy.step(np.tile(np.array([240, 30, 30], np.uint8), (40, 56, 1)), 0.0)
+    assert red.brake > 0.35 and red.throttle == 0.0 and red.steering > 0.3
+
+
+def test_steering_alone_leaves_the_pedals_to_whoever_holds_the_speed(tmp_path):
+    config = TASK.policy_config("lstm", 2, TASK.load([record(tmp_path / "r", kind="steering")]))
+    assert (config.pedal, config.outputs, config.actions, config.gap_s) == (False, 1, (), 0.1)
+
+
+@pytest.mark.parametrize("size", [(16, 20), (84, 84), (96, 96), (210, 160), (480, 640)])
+def test_pictures_of_any_size_have_a_network(tmp_path, size):
+    samples = TASK.load([record(tmp_path / "r", size=size, episodes=1, steps=3)])
+    network = TASK.network("nac-steady", samples).eval()
+    y = network(samples[0].fields["frames"][None], samples[0].fields["t"][None])
+    assert y.shape == (1, 3, 3)
+    assert bool(y.isfinite().all())
+    rows, columns = seen_size(*size) or size
+    assert max(rows, columns) <= 128
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path):
+    one = record(tmp_path / "a", episodes=1)
+    other = record(tmp_path / "b", episodes=1, source="other:make", start=9)
+    with pytest.raises(UserError, match=r"different environments .*my_env:make.*other:make"):
+        TASK.load([one, other])
+    with pytest.raises(UserError, match="driven by choices and others continuously"):
+        TASK.load([one, record(tmp_path / "c", episodes=1, kind="pedals", start=20)])
+    with pytest.raises(UserError, match="different sizes"):
+        TASK.load([one, record(tmp_path / "d", episodes=1, size=(48, 48), start=30)])
+    with pytest.raises(UserError, match="--data"):
+        TASK.load([])
+
+
+def test_models_from_before_the_pedal_still_load(tmp_path):
+    config = TASK.policy_config("lstm", 1, TASK.load([record(tmp_path / "r", episodes=1)]))
+    old = {key: value for key, value in config.to_json().items() if key != "pedal"}
+    assert dataclasses.replace(type(config).from_json(old)) == config

@@ -1,0 +1,72 @@
+"""The examples work as they stand, from a folder outside the repository."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+
+from nacdrive.common.plugins import load_object
+from nacdrive.drivers import load_driver
+from nacdrive.envs.gym_env import GymEnv
+from nacdrive.envs.registry import env_spec
+from nacdrive.rollout.rollout import rollout
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: copies of the examples and nothing else."""
+    for file in EXAMPLES.glob("*.py"):
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for file in EXAMPLES.glob("*.py"):
+        monkeypatch.delitem(sys.modules, file.stem, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
+def test_each_is_short_and_has_examples_of_its_use(file: Path) -> None:
+    text = file.read_text()
+    assert 20 <= len(text.splitlines()) <= 65
+    assert f"{file.stem}:" in text.split('"""')[1]
+
+
+def test_the_environment_keeps_gymnasiums_rules_and_tells_where_the_car_is() -> None:
+    env = env_spec("my_env:make_env").make()
+    assert isinstance(env, GymEnv)
+    check_env(env.env, skip_render_check=True)
+    _, info = env.reset(seed=1)
+    assert info["lane_offset_m"] == 0 and info["heading_rad"] == pytest.approx(np.pi / 2)
+    right = env.action_space.high
+    for _ in range(6):
+        _, _, _, _, info = env.step(right)
+    assert info["lane_offset_m"] > 0.5 and info["heading_rad"] < np.pi / 2 - 0.5
+    assert info["t_s"] == pytest.approx(0.6)
+
+
+def test_the_driver_follows_the_road_by_the_picture() -> None:
+    env, driver = env_spec("my_env:make_env").make(), load_driver("my_driver:MyDriver")
+    for seed in range(5):
+        ticks = list(rollout(env, driver, seed))
+        assert ticks[-1].events[-1] == "time is up" and ticks[-1].failure is None
+        offsets = [abs(tick.lane_offset_m or 0.0) for tick in ticks]
+        assert env.metrics()["progress"] >= 1 and max(offsets) < 3 and np.mean(offsets) < 1
+
+
+def test_the_layer_streams_what_it_computes_at_once() -> None:
+    layer = load_object("my_layer:MyLayer")(6, 16, 4, 5, gap_s=0.1).eval()
+    x, t = torch.randn(2, 9, 6), torch.rand(2, 9).cumsum(dim=1)
+    state, steps = layer.init_state(2), []
+    for i in range(9):
+        y, state = layer.step(x[:, i], t[:, i], state)
+        steps.append(y)
+    torch.testing.assert_close(torch.stack(steps, dim=1), layer(x, t))
+    assert (layer(x, t) - layer(x, 2 * t)).abs().max() > 1e-3  # it feels time
