@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from nacdrive.common.plugins import load_object
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers import load_driver
 from nacdrive.envs.gym_env import GymEnv
 from nacdrive.envs.registry import env_spec
@@ -70,3 +74,48 @@ def test_the_layer_streams_what_it_computes_at_once() -> None:
         steps.append(y)
     torch.testing.assert_close(torch.stack(steps, dim=1), layer(x, t))
     assert (layer(x, t) - layer(x, 2 * t)).abs().max() > 1e-3  # it feels time
+
+
+def nacdrive(line: str) -> str:
+    """Run a command line in the current folder, as a person would; gives what it said."""
+    run = "from nacdrive.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", run, *line.split()],
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_from_a_recording_to_a_policy_that_drives(elsewhere: Path) -> None:
+    nacdrive("record --env my_env:make_env --driver my_driver:MyDriver --episodes 4 --out road --workers 2")
+    recording = Recording.open(elsewhere / "road")
+    assert recording.meta["source"] == "my_env:make_env" and recording.meta["fps"] == 10
+    episode = recording.load(0)
+    assert episode.driver == "grey-seeker" and len(episode) > 200 and np.abs(episode.steering).max() > 0.05
+
+    layer = "--model my_layer:MyLayer --task imitation --data road --out runs/road"
+    nacdrive(
+        f"train {layer} --epochs 4 --dagger 1 --dagger-episodes 2 --env my_env:make_env --expert my_driver:MyDriver"
+    )
+    model = elsewhere / "runs" / "road" / "MyLayer.pt"
+    assert model.is_file()
+
+    nacdrive(
+        f"eval --env my_env:make_env --model {model} --episodes 2 --expert my_driver:MyDriver --out ev --no-videos"
+    )
+    metrics = json.loads((elsewhere / "ev" / "metrics.json").read_text())
+    assert len(metrics["episodes"]) == 2 and (elsewhere / "ev" / "report.html").is_file()
+    assert "my_env" in (elsewhere / "ev" / "report.html").read_text()
+    assert "% of the lap" in nacdrive(f"drive --env my_env:make_env --model {model} --headless")
+
+
+@pytest.mark.slow
+def test_a_task_of_ones_own_is_a_column_of_the_table(elsewhere: Path) -> None:
+    table = nacdrive("bench table --tasks my_task:MyTask --models gru --budget smoke --out table --workers 1")
+    row = next(line for line in table.splitlines() if line.startswith("| gru"))
+    assert float(row.split("|")[2]) > 80  # chance is 50 %

@@ -185,7 +185,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     }
     model = cell.folder / "model.pt"
     task.save(network, model, model_meta(cell, fold, fitted, result))
-    if cell.size.drive and task.environment is not None and model.exists():
+    if cell.size.drive and task.closed_loop and model.exists():
         scores[cell.task] |= drive(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nacdrive.common.errors import UserError
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalSpec, evaluate
@@ -23,6 +24,8 @@ def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[s
         the lane's middle, ``jitter_per_s`` of the steering.
     """
     env = env_of_task(task)
+    if env is None:
+        raise UserError(f"no environment is known for the task '{task}': its policies cannot be driven.")
     if any(env.tracks):
         # The policy decides at the pace of the recordings that it was trained on.
         repeat = max(1, round(load_policy(model).config.gap_s * (env.frames_per_second or 1)))

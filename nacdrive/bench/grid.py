@@ -12,12 +12,12 @@ from nacdrive.bench.cell import REFERENCES, Cell, Result, compute_cell, process_
 from nacdrive.bench.config import TableConfig
 from nacdrive.bench.data_dirs import find_data_dirs
 from nacdrive.bench.paper import in_order
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
-from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import check_resumable
 from nacdrive.layers import names
+from nacdrive.layers.registry import LAYERS
 from nacdrive.models.files import check_device
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size
@@ -94,12 +94,8 @@ def plan(config: TableConfig) -> Grid:
 
 def check_models(models: Sequence[str]) -> None:
     """Raise a ``UserError`` for a sequence layer that is unknown, or a user's own that cannot be imported."""
-    known = names()
     for model in models:
-        if ":" in model:
-            load_object(model)
-        elif model not in known:
-            raise unknown_name("model", model, known)
+        LAYERS.load(model)
 
 
 def left_out(config: TableConfig) -> dict[str, str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.rollout import Probes
     from nacdrive.web import LiveServer
+    from nacdrive.web.stream import DriveResult
 
 PORT = 4567
 """Built into the Udacity simulator."""
@@ -38,6 +39,10 @@ FILM_FPS = 25.0
 EPISODE_STEPS = 1500
 """Half a minute in real time: a recorder keeps an episode in memory."""
 STATUS_EVERY_S = 0.2
+FIRST_VIEWER_S = 10.0
+"""So long a drive waits for somebody to open its page."""
+BETWEEN_TRACKS_S = 4.0
+"""So long what came of a track stands on the page before the next one begins."""
 REMEMBERED = 10_000
 """Decisions that the summary's percentiles are taken over."""
 SLACK = 2.5
@@ -57,7 +62,8 @@ class DriveConfig:
     driver: str | None = None
     """Who drives instead of a policy: my_module:MyDriver, or geometric."""
     episodes: int | None = None
-    """How many episodes to drive: 1, or with a simulator that connects, until Ctrl-C."""
+    """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a
+    simulator connects, else 1."""
     seed: int | None = None
     """Seed of the first track (4000000); the following episodes have the following seeds."""
     track: str | None = None
@@ -72,6 +78,8 @@ class DriveConfig:
     """No page, and as fast as possible."""
     fast: bool = False
     """As fast as possible instead of in real time."""
+    wait: bool = True
+    """Wait a few seconds for the page's first viewer before the drive begins."""
     allow_control: bool = False
     """Let the page pause, start over and take the wheel with the arrow keys; without it the page is read-only."""
     corrections: Path | None = None
@@ -95,7 +103,8 @@ class DriveConfig:
     seconds: float | None = None
     """udacity: end after so many seconds; without it Ctrl-C ends."""
     hold: Literal["auto", "yes", "no"] = "auto"
-    """Keep the page up after the last episode until Ctrl-C; auto: where a person is at the terminal."""
+    """Keep the page up until Ctrl-C: drive on, or with --episodes stand still after the last; auto: where a person is
+    at the terminal."""
     expert: str | None = None
     """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, my_module:MyDriver, or none.
     If not given, the environment's own expert."""
@@ -189,19 +198,19 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     with ExitStack() as watching:
         page = None
         if not config.headless:
-            from nacdrive.cli.page import open_page
+            from nacdrive.cli.page import network_view, open_page
 
-            circuit = policy.policy.circuit() if policy is not None else None
+            what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
-            env_actions = action_names(config, policy)
-            page = open_page(
-                watching, config.host, config.page, title, circuit=circuit, choices=env_actions, control=control
-            )
+            names = action_names(config, policy)
+            page = open_page(watching, config.host, config.page, title, choices=names, control=control, **what)
+            if config.wait and not config.fast and not spec.realtime:
+                page.wait_for_viewer(FIRST_VIEWER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
         results = driving(config, driver, policy, expert, control, page)
         if config.video is not None and results:
             print(f"video: {config.video}", flush=True)
-        if page is not None and not spec.realtime and stays_up(config.hold):
+        if page is not None and config.episodes is not None and not spec.realtime and stays_up(config.hold):
             hold()
     return results
 
@@ -307,7 +316,8 @@ def drive_episodes(
     probes = probes_of(config, policy, page)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
-        for episode in range(config.episodes or 1):
+        endless = config.episodes is None and page is not None and stays_up(config.hold)
+        for episode in count() if endless else range(config.episodes or 1):
             seed = config.first_seed + episode
             env = make_env(config, policy, seed)
             try:
@@ -327,9 +337,46 @@ def drive_episodes(
                 result = metrics.result()
                 print(sentence(result, env.metrics()), flush=True)
                 results.append(result)
+                if page is not None:
+                    following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
+                    page.result(end_card(result, tick.events[-1], following))
+            except KeyboardInterrupt:
+                if not endless:
+                    raise
+                print()
+                break
             finally:
                 env.close()
+            if endless and not pause(BETWEEN_TRACKS_S):
+                break
     return results
+
+
+def pause(seconds: float) -> bool:
+    """Wait; False if Ctrl-C came meanwhile."""
+    import time
+
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        print()
+        return False
+    return True
+
+
+def end_card(result: EpisodeResult, ending: str, following: str) -> DriveResult:
+    """What the page says of an episode that is over."""
+    from nacdrive.web.stream import DriveResult
+
+    return DriveResult(
+        track=result.seed,
+        ending=ending,
+        time_s=result.simulated_s,
+        episode_return=result.episode_return,
+        progress=result.tiles_visited,
+        expert_agreement=result.expert_agreement,
+        following=following,
+    )
 
 
 def drive_realtime(

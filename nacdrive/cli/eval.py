@@ -168,6 +168,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.cli.page import open_page
     from nacdrive.common.files import result_folder, write_json
+    from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import usable_cores
     from nacdrive.rollout import evaluate as evaluation
@@ -177,6 +178,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     env = config.env_spec
     spec = config.spec(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
+    check_ray(config.ray)
     worker = evaluation.RolloutWorker(spec)
     subject = worker.subject
     _ = worker.expert

@@ -136,6 +136,7 @@ def run_eval(config: EvalConfig) -> None:
     from rich.progress import track
 
     from nacdrive.common.files import result_folder
+    from nacdrive.common.parallel import check_ray
     from nacdrive.common.runs import usable_cores
     from nacdrive.envs.registry import env_spec
     from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate
@@ -146,6 +147,7 @@ def run_eval(config: EvalConfig) -> None:
     laps = {"laps": 1.0} if env.honours("laps") else {}
     spec = EvalSpec(config.env, driver=config.expert, options=renderer | laps, device=device)
     # What can be refused is refused before a folder is made or deleted.
+    check_ray(config.ray)
     _ = RolloutWorker(spec).subject
     seeds = range(config.seed, config.seed + config.episodes)
     jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nacdrive import __version__
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.files import os_error_sentence
 from nacdrive.common.paths import PACKAGE
+from nacdrive.common.result_folder import release_folders
+
+T = TypeVar("T")
 
 # Verb -> what it does. The verb's file is imported only when it is called, so that --help answers at once.
 VERBS = {
@@ -58,9 +68,48 @@ def dispatch(arguments: list[str]) -> int:
     config_class, run, program = module_entry(module, verb, rest)
     if rest and hasattr(module, "VERBS"):
         rest = rest[1:]
+    return run(parse(config_class, program, rest)) or 0
+
+
+def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
+    """The config that ``arguments`` ask for; ``--help`` ends the program.
+
+    Raises:
+        UserError: for an unknown option or a value that does not fit; the first of several.
+    """
     import tyro
 
-    return run(tyro.cli(config_class, prog=program, args=rest)) or 0
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(config_class, prog=program, args=arguments)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(f"{first_mistake(said.getvalue())} ('{program} --help' lists the options).") from None
+    except (ValueError, OverflowError) as error:
+        # Of a value that Python itself refuses, such as a number of thousands of digits.
+        raise UserError(f"{str(error).splitlines()[0]} ('{program} --help' lists the options).") from error
+
+
+def first_mistake(box: str) -> str:
+    """What tyro says of the first mistake, out of the frame that it draws around it."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    rows = [row.strip("│| ") for row in text.splitlines() if not row.startswith(("╭", "╰", "+"))]
+    parts: list[list[str]] = [[]]
+    for row in rows:
+        if row and not row.strip("─-"):
+            parts.append([])
+        elif row:
+            parts[-1].append(row)
+    if "╭" not in text and len(parts) > 1:
+        # Where the terminal's encoding has no frames, a line divides the title from the rest.
+        del parts[0]
+    sentence = " ".join(parts[0]) or "the command line cannot be read"
+    hint = next((part for part in parts[1:] if part[0].startswith("Perhaps you meant")), None)
+    if hint is not None and len(hint) > 1:
+        sentence += f" (did you mean {hint[1].split()[0].rstrip(',')}?)"
+    return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
 def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callable[[Any], int | None], str]:
@@ -89,19 +138,70 @@ def format_warning(
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
+def stop_like_ctrl_c() -> None:
+    """SIGTERM and a closed terminal end a verb as Ctrl-C does, so that they keep what Ctrl-C keeps.
+
+    SIGINT too, where whoever started the process had it ignored, as shells do for a command in the background.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
+    # nohup asks for going on without a terminal.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
+def open_missing_streams() -> None:
+    """Streams that were closed by whoever started the process read and write nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def say(sentence: str) -> None:
+    """Print to the terminal, if it is still there."""
+    try:
+        print(sentence, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
 def main() -> None:
     """Entry point of the command ``nacdrive``."""
+    open_missing_streams()
+    stop_like_ctrl_c()
     warnings.formatwarning = format_warning
     try:
         code = dispatch(sys.argv[1:])
+        sys.stdout.flush()
     except UserError as error:
-        print(f"nacdrive: {error}", file=sys.stderr)
+        say(f"nacdrive: {error}")
         code = 2
     except KeyboardInterrupt:
-        print("\nnacdrive: stopped; what was complete is kept.", file=sys.stderr)
+        say("\nnacdrive: stopped; what was complete is kept.")
         code = 130
     except BrokenPipeError:
         # The reader of our output (such as `head`) has gone: nothing is wrong.
-        sys.stderr.close()
         code = 0
+    except (OSError, RuntimeError) as error:
+        # pathlib makes a RuntimeError of links that lead round in a circle.
+        loop = isinstance(error.__context__, OSError) and "Symlink loop" in str(error)
+        sentence = os_error_sentence(error.__context__ if loop else error)
+        if sentence is None:
+            raise
+        say(f"nacdrive: {sentence}")
+        code = 2
+    finally:
+        release_folders()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Or Python says so itself, and ends with another code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,20 +1,51 @@
-"""Files that are whole or absent: atomic writes, result folders that are never overwritten by accident."""
+"""Files that are whole or absent."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import PARTIAL_SUFFIX, note_own, result_folder
 
-PARTIAL_SUFFIX = ".partial"
-RESULT_MARKER = ".nacdrive-result"
+__all__ = ["PARTIAL_SUFFIX", "atomic_path", "read_json", "result_folder", "write_json", "write_text"]
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+WHY = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "permission is denied: give another path, or change its permissions"),
+    errno.EROFS: "the disk is read-only: give a path elsewhere",
+    errno.ENOTDIR: "a part of the path is a file where a folder belongs: check the path",
+    errno.EEXIST: "a file lies where a folder belongs: check the path",
+    errno.EISDIR: "it is a folder where a file belongs: check the path",
+    errno.ENOENT: "it does not exist: check the path",
+    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
+    errno.ELOOP: "its links lead round in a circle: check the path",
+    errno.ENOTEMPTY: "the folder is not empty: give another path",
+    errno.EINVAL: "there can be no such path: check it",
+    errno.EBUSY: "it is in use: close what uses it, or give another path",
+    **dict.fromkeys(FULL, "no space is left on the disk: free some space and run the same command again"),
+    errno.EFBIG: "the file grew too large for this disk: give a path elsewhere",
+    errno.EIO: "the disk reports an error: give a path elsewhere",
+    errno.ENODEV: "there is no such device: check the path",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n), or give fewer --workers",
+}
+
+
+def os_error_sentence(error: BaseException | None) -> str | None:
+    """What an error of the system means for the path that the user gave; None where it is none of a path or a disk."""
+    if not isinstance(error, OSError) or error.errno not in WHY:
+        return None
+    why = WHY[error.errno]
+    where = error.filename2 if error.filename2 is not None else error.filename
+    if where is None:
+        return f"{why}." if error.errno in (*FULL, errno.EMFILE, errno.EIO) else None
+    return f"cannot use {os.fsdecode(where) if isinstance(where, (str, bytes)) else where}: {why}."
 
 
 @contextmanager
@@ -30,12 +61,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
         yield partial
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
+        note_own(target)
         partial.replace(target)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise UserError(
                 f"no space left on the disk while writing {target}: what was complete before is kept; "
-                "free some space and run the same command with --resume."
+                "free some space and run the same command again (with --resume where there is that option)."
             ) from error
         raise
     finally:
@@ -61,32 +93,3 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} does not exist: check the path.") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable as JSON ({error}): it is damaged or another kind of file.") from error
-
-
-def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False, mark: bool = True) -> Path:
-    """Make ``path`` ready to hold a result; a folder that holds something is kept unless told otherwise.
-
-    A marker file tells nacdrive's own folders: no other folder is ever deleted, whatever ``--overwrite`` says.
-    ``mark=False`` is for what knows its own folders by other means and deletes them itself.
-
-    Raises:
-        UserError: if the folder holds files and neither ``overwrite`` nor ``resume`` is given, or both are, or if it
-            is to be overwritten and nacdrive did not make it.
-    """
-    if overwrite and resume:
-        raise UserError("--overwrite and --resume contradict each other: give one of them.")
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path} is a file: give the name of a folder.")
-    if path.is_dir() and any(path.iterdir()):
-        if overwrite and not (path / RESULT_MARKER).exists():
-            raise UserError(
-                f"{path} holds files that nacdrive did not make, which it will not delete: give another --out."
-            )
-        if overwrite:
-            shutil.rmtree(path)
-        elif not resume:
-            raise UserError(f"{path} already holds a result: give --resume, --overwrite, or another --out.")
-    path.mkdir(parents=True, exist_ok=True)
-    if mark:
-        (path / RESULT_MARKER).touch()
-    return path

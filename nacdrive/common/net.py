@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 import sys
 from typing import Any
@@ -40,6 +41,16 @@ def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port"
             raise UserError(f"port {port} needs administrator rights: give one above 1023 with {flag}.") from error
         raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and {flag}.") from error
     return listener
+
+
+def is_loopback(host: str) -> bool:
+    """True for names and addresses that only this machine reaches."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class QuietHandler(WSGIRequestHandler):

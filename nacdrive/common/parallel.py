@@ -420,16 +420,27 @@ class _RayModule(Protocol):
     def cluster_resources(self) -> dict[str, float]: ...
 
 
+def check_ray(address: str | None) -> None:
+    """Refuse an address at which no cluster can be, within seconds and before anything is begun; None passes.
+
+    Raises:
+        UserError: if Ray is not installed, or nobody answers.
+    """
+    if address is None:
+        return
+    if importlib.util.find_spec("ray") is None:
+        raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
+    # Ray itself tries for minutes where nobody answers.
+    _probe(address)
+
+
 def connect_ray(address: str) -> tuple[_RayModule, bool]:
     """The package ray, connected to the cluster at ``address``, and whether it is this call that connected it.
 
     Raises:
         UserError: if Ray is not installed, or there is no cluster.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
-    # Ray itself tries for minutes where nobody answers.
-    _probe(address)
+    check_ray(address)
     ray: _RayModule = importlib.import_module("ray")
     if ray.is_initialized():
         return ray, False

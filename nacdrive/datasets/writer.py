@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, result_folder
+from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path
+from nacdrive.common.result_folder import LOCK, lock_folder, refuse_special_place
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import (
@@ -58,12 +58,21 @@ class RecordingWriter:
                 with another recipe.
         """
         self.folder = Path(folder)
-        if overwrite and not resume:
+        if overwrite and resume:
+            raise UserError("--overwrite and --resume contradict each other: give one of them.")
+        lock_folder(self.folder, self)
+        if overwrite:
             remove_recording(self.folder)
         exists = (self.folder / MANIFEST).exists()
-        if resume and not exists and self.folder.is_dir() and any(self.folder.iterdir()):
-            raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
-        result_folder(self.folder, overwrite=overwrite, resume=resume, mark=False)
+        if holds_something(self.folder):
+            if not resume:
+                raise UserError(
+                    f"{self.folder} already holds "
+                    + ("a result: give --resume, --overwrite, or" if exists else "files: give")
+                    + " another --out."
+                )
+            if not exists:
+                raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
         manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {})
         listed: list[EpisodeInfo] = []
         if exists and resume:
@@ -174,21 +183,29 @@ def refuse_other_recipe(folder: Path, found: Mapping[str, Any], wanted: Mapping[
         )
 
 
+def holds_something(folder: Path) -> bool:
+    """Whether there is anything in a folder but the lock of whoever writes into it."""
+    return any(path.name != LOCK for path in folder.iterdir())
+
+
 def remove_recording(folder: Path) -> None:
     """Delete a recording's own files and nothing else.
 
     Raises:
-        UserError: if the folder holds anything that is not a recording's.
+        UserError: if the folder holds anything that is not a recording's, or is a place where nothing is deleted.
     """
-    if not folder.is_dir() or not any(folder.iterdir()):
+    if not folder.is_dir() or not holds_something(folder):
         return
-    own = [*folder.glob(EPISODE_GLOB), *folder.glob(f".*{PARTIAL_SUFFIX}"), folder / MANIFEST, folder / SET_ASIDE]
-    foreign = sorted(path.name for path in folder.iterdir() if path not in own)
+    refuse_special_place(folder)
+    aside = folder / SET_ASIDE
+    own = [*folder.glob(EPISODE_GLOB), *folder.glob(f".*{PARTIAL_SUFFIX}"), folder / MANIFEST]
+    own += aside.glob(EPISODE_GLOB)
+    there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
+    foreign = sorted(path.name for path in there if path not in (*own, aside, folder / LOCK))
     if foreign or not (folder / MANIFEST).exists():
         what = f"files that are no recording ({', '.join(foreign[:3])})" if foreign else f"no {MANIFEST}"
         raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")
     for path in own:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    if aside.is_dir():
+        aside.rmdir()

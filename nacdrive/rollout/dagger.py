@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +128,18 @@ def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
 
 
 class MixtureWorker:
-    """A policy and its expert in one process."""
+    """A policy and its expert in one process.
 
-    def __init__(self, round_: DaggerRound) -> None:
+    Args:
+        round_: What they drive.
+        policy: Who learns; read from the round's file if not given.
+    """
+
+    def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
         self.round = round_
+        self.policy = policy or load_policy(round_.policy)
         self.expert: Any = load_expert(round_.expert)
         self.repeat = check_pace(round_.env_spec, self.expert, self.policy.repeat)
-
-    @cached_property
-    def policy(self) -> Policy:
-        """Who learns."""
-        return load_policy(self.round.policy)
 
     def drive(self, track: int) -> Episode:
         """One episode on ``track``: the policy drives, at times the expert, which labels all of it.

@@ -12,7 +12,7 @@ import numpy as np
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import report, run_jobs
+from nacdrive.common.parallel import check_ray, report, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
@@ -98,6 +98,7 @@ def record_episodes(
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
             tracks reach ``config.min_return``.
     """
+    check_ray(config.ray)
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
         config.folder,
@@ -306,7 +307,7 @@ class EpisodeDriver:
         elif spec.steering_noise is not None:
             seconds = config.max_frames / (spec.frames_per_second or 1)
             recipe |= {"track": config.track or BOTH, "seconds": seconds, "noise": self.steering_noise}
-            recipe |= {"sides": config.sides is not False, "beta": 1.0}
+            recipe |= {"sides": config.sides, "beta": 1.0}
             recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
         else:
             expert = checksum(config.expert) if config.expert is not None else None
@@ -314,7 +315,7 @@ class EpisodeDriver:
                 "expert_sha256": expert,
                 **recipe,
                 "repeat": self.repeat,
-                "every_frame": bool(config.every_frame),
+                "every_frame": config.every_frame,
                 "max_frames": config.max_frames,
                 "min_return": config.min_return,
                 **({"renderer": "official"} if spec.honours("renderer") else {}),
@@ -366,5 +367,5 @@ class EpisodeDriver:
         options: dict[str, Any] = {"max_frames": config.max_frames, **step_options(spec, self.env_repeat)}
         options["track"] = spec.track_of(config.track, seed) or None
         if spec.honours("sides") and not config.by_hand:
-            options["sides"] = config.sides is not False
+            options["sides"] = config.sides
         return options | (option_if_known(spec, "recover") if config.by_hand else {})

@@ -44,7 +44,7 @@ class RecordConfig:
     """Environments driven in parallel, each in a process of its own; 0 means one per core."""
     ray: str | None = None
     """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
-    every_frame: bool | None = None
+    every_frame: bool = False
     """carracing: record all 50 frames a second instead of one per decision of the expert."""
     min_return: float | None = None
     """Keep only episodes with at least this return; others are dropped, said so, and replaced by further tracks."""
@@ -55,8 +55,8 @@ class RecordConfig:
     steering_noise: float | None = None
     """udacity-track: strength of the disturbances of the wheel from which the driver recovers; 0 for none, 1 if not
     given."""
-    sides: bool | None = None
-    """udacity-track: record the side cameras too, as it does if not told otherwise."""
+    sides: bool = True
+    """udacity-track: record the side cameras too."""
     log: Path | None = None
     """udacity-track: also write what the simulator itself would have written (driving_log.csv and IMG) to this
     folder."""
@@ -78,10 +78,9 @@ class RecordConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        optional = {name: getattr(self, name) for name in ("every_frame", "min_return", "track", "steering_noise")}
-        # "No" to what an environment does not know anyway asks for nothing.
-        optional |= {"sides": self.sides or None, "log": self.log}
-        spec.refuse({name: value for name, value in optional.items() if value is not False}, "record")
+        # Without side cameras anyway, --sides and --no-sides ask for nothing.
+        optional = {name: getattr(self, name) for name in ("min_return", "track", "steering_noise", "log")}
+        spec.refuse(optional | {"every_frame": self.every_frame or None}, "record")
         spec.tracks_of(self.track)
         object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
         if self.expert is None and self.driver is None:
@@ -144,22 +143,13 @@ def drivable(name: str) -> EnvSpec:
         UserError: for an unknown name.
     """
     spec = env_spec(name)
-    return env_of_task(spec.task) if spec.realtime else spec
+    return (env_of_task(spec.task) or spec) if spec.realtime else spec
 
 
-def env_of_task(task: str) -> EnvSpec:
-    """The environment in which policies of ``task`` are recorded and practise.
-
-    Raises:
-        UserError: if there is none.
-    """
-    specs = [spec for spec in map(env_spec, ENVIRONMENTS.names()) if not spec.realtime]
-    for spec in specs:
-        if spec.task == task:
-            return spec
-    if ":" in task:
-        raise UserError(f"no environment is known for the task '{task}': name one with --env.")
-    raise unknown_name("task", task, dict.fromkeys(spec.task for spec in specs))
+def env_of_task(task: str) -> EnvSpec | None:
+    """The environment in which policies of ``task`` are recorded and drive for DAgger; None if there is none."""
+    specs = map(env_spec, ENVIRONMENTS.names())
+    return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.rollout.record_config import (
@@ -18,6 +18,7 @@ from nacdrive.rollout.record_config import (
     drivable,
     env_of_task,
 )
+from nacdrive.tasks.registry import TASKS
 from nacdrive.training.config import FitConfig
 
 SEEDS_PER_ROUND = 1000
@@ -74,12 +75,16 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A task of one's own needs no environment to learn from recordings.
-        spec = self.env_spec if self.env is not None or self.dagger or not self.data or ":" not in self.task else None
-        if not self.data and spec is not None:
-            object.__setattr__(self, "data", (spec.recording_folder,))
-        if self.expert is None and spec is not None:
-            object.__setattr__(self, "expert", spec.expert)
+        if self.task not in TASKS and ":" not in self.task:
+            raise unknown_name("task", self.task, TASKS.names())
+        spec = self.env_spec
+        if spec is None and self.dagger:
+            raise UserError(f"no environment is known for the task '{self.task}': name one with --env.")
+        if spec is None and not self.data:
+            raise UserError(f"the task '{self.task}' has no usual recordings: name some with --data.")
+        if spec is not None:
+            object.__setattr__(self, "data", self.data or (spec.recording_folder,))
+            object.__setattr__(self, "expert", self.expert or spec.expert)
         for name in ("window", "dagger_episodes", "dagger_epochs", "max_frames"):
             if not 1 <= getattr(self, name) <= LARGEST_COUNT:
                 flag = name.replace("_", "-")
@@ -99,8 +104,8 @@ class TrainConfig(FitConfig):
                 raise UserError(f"nobody is known to label drives of {spec.name}: give --expert module:MyExpert.")
 
     @property
-    def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment of DAgger."""
+    def env_spec(self) -> EnvSpec | None:
+        """What there is to know of the environment of DAgger; None where neither --env nor the task tells."""
         return drivable(self.env) if self.env is not None else env_of_task(self.task)
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import result_folder
+from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
@@ -49,11 +50,14 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     device = check_device(config.device)
     task = load_driving_task(config.task)
     # What can be refused is refused before hours of work, and before a folder is made or deleted.
-    expert = load_expert(config.expert) if config.dagger and config.expert is not None else None
+    env, expert = config.env_spec, None
+    if config.dagger and config.expert is not None:
+        expert = load_expert(config.expert)
+    check_ray(config.ray if config.dagger else None)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     more = {"instruments": config.instruments}
-    if expert is not None:
-        check_pace(config.env_spec, expert, task.policy_config(config.model, config.window, train, **more).repeat)
+    if expert is not None and env is not None:
+        check_pace(env, expert, task.policy_config(config.model, config.window, train, **more).repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
     refuse_more_epochs(config, folder)
@@ -105,7 +109,7 @@ def round_path(folder: Path, round_: int) -> Path:
 def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: TrainCallbacks) -> list[Sample]:
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"
-    assert config.expert is not None
+    assert config.expert is not None and config.env_spec is not None
     dagger = DaggerRound(
         policy=round_path(folder, round_ - 1),
         expert=config.expert,

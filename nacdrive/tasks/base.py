@@ -105,8 +105,8 @@ class Task(ABC):
     """Names that the folder of its data may have; its own name if not given, () if it needs none."""
     sample_recording: str | None = None
     """The shipped recording that a smoke run takes where there are no data."""
-    environment: str | None = None
-    """The environment that its policies are driven in, for numbers of the closed loop."""
+    closed_loop: bool = False
+    """Whether its policies are also driven, for further numbers of a table."""
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
         self.protocol = protocol

@@ -50,7 +50,7 @@ class CarRacing(DrivingTask):
     sizes = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=20)}
     data_folders = ("carracing", "carracing-expert")
     sample_recording = "carracing-sample"
-    environment = "carracing"
+    closed_loop = True
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
         super().__init__(protocol)

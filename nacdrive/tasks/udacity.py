@@ -81,7 +81,7 @@ class Udacity(DrivingTask):
     measure_name = "mae"
     sizes = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=5)}
     data_folders = ("udacity", "udacity_track")
-    environment: str | None = "udacity-track"
+    closed_loop = True
     augmentation = Augmentation()
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
@@ -94,7 +94,7 @@ class Udacity(DrivingTask):
                 "batch": 40, "chunk": 1, "valid_batch": 256, "schedule": "constant", "patience": 0, "average": 0.0,
             }  # fmt: skip
             # The authors' form is no policy: it cannot drive.
-            self.metrics, self.environment = (MSE, MAE), None
+            self.metrics, self.closed_loop = (MSE, MAE), False
             self.note = (
                 "Single frames in shuffled folds of which the reported one chooses the epoch: "
                 "neighbouring frames are nearly alike, so this is no test on unseen road."

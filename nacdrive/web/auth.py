@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Callable
 from threading import Lock
 from urllib.parse import urlsplit
 
 from flask import Request, Response, abort, redirect
+
+from nacdrive.common.net import is_loopback
 
 COOKIE = "nacdrive_viewer"
 HEADERS = {
@@ -76,13 +77,3 @@ class AccessControl:
             self._sessions.add(session)
         self._announce(f"A viewer has come in; for another one: {self.url()}")
         return session
-
-
-def is_loopback(host: str) -> bool:
-    """True for names and addresses that only this machine reaches."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

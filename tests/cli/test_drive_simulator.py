@@ -47,7 +47,7 @@ def test_the_command_drives_films_records_and_says_so(tmp_path: Path, capsys: py
 
     port = free_port()
     config = DriveConfig(
-        sim="udacity",
+        env="udacity",
         model=str(small_policy(tmp_path / "small.pt")),
         port=port,
         page_port=0,
@@ -90,7 +90,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: 
     from nacdrive.cli.drive import DriveConfig
 
     with pytest.raises(UserError, match=words):
-        DriveConfig(sim="udacity", **options)
+        DriveConfig(env="udacity", **options)
 
 
 def test_the_port_is_the_pages_without_a_simulator_and_the_simulators_with_one() -> None:
@@ -98,7 +98,7 @@ def test_the_port_is_the_pages_without_a_simulator_and_the_simulators_with_one()
 
     assert DriveConfig().page == 8090 and DriveConfig(port=1234).page == 1234
     assert DriveConfig(port=1234, page_port=0).page == 0
-    assert DriveConfig(sim="udacity", port=1234).page == 8090
+    assert DriveConfig(env="udacity", port=1234).page == 8090
 
 
 def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
@@ -109,7 +109,7 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
     port, page = free_port(), free_port()
     model, kept = str(small_policy(tmp_path / "small.pt")), tmp_path / "kept"
     options = {"port": port, "page_port": page, "seconds": 5.0, "saliency_every": 0, "corrections": kept}
-    config = DriveConfig(sim="udacity", model=model, allow_control=True, record=tmp_path / "whole", **options)
+    config = DriveConfig(env="udacity", model=model, allow_control=True, record=tmp_path / "whole", **options)
     command = Thread(target=run, args=(config,))
     command.start()
     with Simulator(port, frame_s=0.02) as car:

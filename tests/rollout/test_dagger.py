@@ -12,7 +12,6 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
-from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.models import save_policy
 from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
@@ -51,12 +50,9 @@ class Stubborn:
 
 def together(beta: float, max_frames: int = 120, env: str = "carracing", **more: Any) -> tuple[Episode, Stubborn]:
     """An episode of a policy that never steers (CarRacing), or always to the right (the tracks)."""
-    worker = MixtureWorker.__new__(MixtureWorker)
-    worker.round = DaggerRound(Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames)
-    from nacdrive.drivers import load_expert
-
+    round_ = DaggerRound(Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames)
     policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
-    worker.expert, worker.policy, worker.repeat = load_expert("geometric"), policy, env_spec(env).repeat
+    worker = MixtureWorker(round_, policy)
     return worker.drive(more.get("seed", 3_500_000)), policy
 
 

@@ -217,3 +217,11 @@ def test_a_mistyped_model_suggests_the_nearest(recording: Path, tmp_path: Path) 
 def test_options_out_of_range_are_told(options: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         TrainConfig(**options)  # type: ignore[arg-type]
+
+
+def test_a_task_without_an_environment_is_learnt_from_recordings_alone(tmp_path: Path) -> None:
+    assert TrainConfig(task="imitation", data=(tmp_path,)).expert is None
+    with pytest.raises(UserError, match="no environment is known for the task 'imitation': name one with --env"):
+        TrainConfig(task="imitation", data=(tmp_path,), dagger=1)
+    with pytest.raises(UserError, match="unknown task 'carracin': did you mean 'carracing'"):
+        TrainConfig(task="carracin")

@@ -50,14 +50,44 @@ class Unfinished(Classification):
 '''
 
 
+LAYER = '''
+"""An exponential mean of the inputs."""
+import torch
+from nacdrive.layers import SequenceLayer
+
+class EMA(SequenceLayer):
+    def __init__(self, in_features, d_model, num_heads, window, gap_s=1.0):
+        super().__init__(in_features, d_model, num_heads, window, gap_s)
+        self.linear = torch.nn.Linear(in_features, d_model)
+
+    def forward(self, x, t=None, padding=None):
+        y = self.linear(x)
+        weights = 0.5 ** torch.arange(self.window, dtype=y.dtype)
+        if padding is not None:
+            y = y.masked_fill(padding[..., None], 0.0)
+        padded = torch.nn.functional.pad(y, (0, 0, self.window - 1, 0)).unfold(1, self.window, 1)
+        return (padded * weights.flip(0)).sum(-1)
+
+    def init_state(self, batch_size, window=None):
+        return torch.zeros(batch_size, self.window - 1, self.d_model)
+
+    def step(self, x, t, state):
+        seen = torch.cat([state, self.linear(x)[:, None]], dim=1)
+        weights = 0.5 ** torch.arange(self.window, dtype=seen.dtype)
+        return (seen * weights.flip(0)[:, None]).sum(1), seen[:, 1:]
+'''
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A module beside the user, as ``--tasks my_tones:Tones`` finds it."""
     (tmp_path / "my_tones.py").write_text(OWN)
+    (tmp_path / "my_layer.py").write_text(LAYER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    sys.modules.pop("my_tones", None)
+    for name in ("my_tones", "my_layer"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("name", [*PAPER_TASKS, "imitation"])
@@ -87,6 +117,25 @@ def test_a_task_of_ones_own_is_trained_and_tested_by_the_bench(own):
     # The model file remembers whose task it is.
     network, _ = load_series(own / "out/cells/my_tones-Tones-gru-0/model.pt", task="my_tones:Tones")
     assert type(load_task(network.config.task)).__name__ == "Tones"
+
+
+def test_a_layer_of_ones_own_is_compared_and_its_model_file_names_what_is_missing(own, monkeypatch):
+    config = TableConfig(
+        tasks=("my_tones:Tones",), models=("my_layer:EMA", "gru"), data=own / "none", out=own / "out", epochs=10,
+        references=False,
+    )  # fmt: skip
+    results = compute(plan(config), config, lambda cell, news: None, lambda cell, result: None)
+    trained = results["my_tones:Tones/my_layer:EMA/0"]
+    assert trained["status"] == "done", trained
+    path = own / "out/cells/my_tones-Tones-my_layer-EMA-0/model.pt"
+    assert load_series(path, task="my_tones:Tones")[0].config.model == "my_layer:EMA"
+    sys.modules.pop("my_layer")
+    (own / "my_layer.py").unlink()
+    with pytest.raises(UserError, match="no module 'my_layer' for 'my_layer:EMA'"):
+        load_series(path, task="my_tones:Tones")
+    with pytest.raises(UserError, match="no module 'my_layer'"):
+        plan(TableConfig(tasks=("my_tones:Tones",), models=("my_layer:EMA",), out=own / "other"))
+    assert not (own / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,7 @@ class CarRacingEnv(DrivingEnv):
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Hold ``action`` for ``repeat`` frames, fewer where the episode ends.
 
-        Returns the last frame, the sum of the rewards, and ``Info``; in it also ``frame``, ``tiles_visited``,
-        ``wheels_on_grass`` (mean over the frames) and ``finished_lap``.
+        Returns the last frame, the sum of the rewards, and ``Info``.
         """
         if self._picture is None:
             raise UserError("the lap has not begun: call reset() before step().")
@@ -171,10 +170,6 @@ class CarRacingEnv(DrivingEnv):
             # The car points along its own +y axis.
             "heading_rad": float(hull.angle) + math.pi / 2,
             "events": ("off road",) if left_road and self.frame else (),
-            "frame": self.frame,
-            "tiles_visited": tiles,
-            "wheels_on_grass": grass,
-            "finished_lap": finished,
         }
 
     def _lane_offset(self, x: float, y: float) -> float:

@@ -102,11 +102,21 @@ def bound_messages(ws: Any) -> None:
 
     Engine.IO looks at the size of finished messages only. What has come and waits to be handled is bounded too.
     """
-    if hasattr(ws, "ws"):
-        ws.ws.max_message_size = LARGEST_MESSAGE
-        ws.ws.input_buffer = Backlog(ws.ws, ws.ws.input_buffer)
-    else:
+    if not hasattr(ws, "ws"):
         ws.Message = bounded_message(ws.Message)
+        return
+    websocket = ws.ws
+    websocket.max_message_size = LARGEST_MESSAGE
+    websocket.input_buffer = Backlog(websocket, websocket.input_buffer)
+    close = websocket.sock.close
+
+    def close_and_wake() -> None:
+        # simple-websocket wakes up its reader before it says that the connection is closed: one that is quick goes
+        # back to sleep, for ever, and the client with it.
+        close()
+        websocket.event.set()
+
+    websocket.sock.close = close_and_wake
 
 
 class Backlog(list[Any]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ import socketio
 from flask import Flask, request
 
 from nacdrive.common.action import Action
-from nacdrive.common.net import listen
+from nacdrive.common.net import is_loopback, listen
 from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
 from nacdrive.envs.udacity.engines import new_engine
 from nacdrive.envs.udacity.protocol import LegacyServer
@@ -350,13 +349,3 @@ def same_site(app: Any, local: bool) -> Any:
         return answer
 
     return guarded
-
-
-def is_loopback(host: str) -> bool:
-    """True for names and addresses that only this machine reaches."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

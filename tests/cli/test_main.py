@@ -1,0 +1,169 @@
+"""The command itself: mistakes and the system's errors in one sentence, signals, closed streams."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nacdrive.cli.main import main
+from nacdrive.common.paths import shipped
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = shipped("recordings") / "carracing-sample"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["nacdrive", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_python_m_nacdrive() -> None:
+    for module in ("nacdrive", "nacdrive.cli.main"):
+        command = [sys.executable, "-m", module, "--version"]
+        found = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+        assert found.stdout.startswith("nacdrive ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("eval --episodes x", "error parsing --episodes"),
+        ("eval --epsodes 3", "unrecognized options: --epsodes, 3 (did you mean --episodes?)"),
+        ("eval --renderer foo", "invalid choice 'foo' for argument '--renderer'"),
+        ("expert train --seed", "missing value for argument '--seed'"),
+        ("eval --seed 1" + "0" * 5000, "error parsing --seed"),
+        ("recordings merge", "--out"),
+    ],
+)
+def test_what_cannot_be_parsed_is_one_sentence(
+    line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, *line.split()) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("nacdrive: ") and err.count("\n") == 1 and said in err and "│" not in err
+    assert "--help' lists the options" in err
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("file/x", "a file where a folder belongs"),
+        ("file", "is a file"),
+        ("link", "a link to nothing"),
+        ("circle", "link"),
+        ("x" * 300, "name is too long"),
+        ("/proc/none/x", "does not exist"),
+        ("readonly/x", "permission is denied"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_one_sentence(
+    out: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("link").symlink_to("none")
+    Path("circle").symlink_to("circle")
+    Path("readonly").mkdir(mode=0o500)
+    if out.startswith("readonly") and os.access("readonly", os.W_OK):
+        # The superuser may write everywhere: what the system says to others.
+        made = Path.mkdir
+
+        def mkdir(path: Path, *args: object, **options: object) -> None:
+            if path.is_relative_to("readonly"):
+                raise PermissionError(13, "Permission denied", str(path))
+            made(path, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+    before = sorted(tmp_path.rglob("*"))
+    merge = ["recordings", "merge", str(SAMPLE), str(SAMPLE), "--out", out]
+    for line in (merge, ["train", "--data", str(SAMPLE), "--model", "gru", "--out", out]):
+        assert call(monkeypatch, *line) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("nacdrive: ") and err.count("\n") == 1 and said in err, err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_error_of_the_program_is_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(arguments: list[str]) -> int:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    monkeypatch.setattr("nacdrive.cli.main.dispatch", wrong)
+    monkeypatch.setattr(sys, "argv", ["nacdrive"])
+    with pytest.raises(ConnectionResetError):
+        main()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "nacdrive", "replay", str(SAMPLE), "--port", str(port)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As a shell leaves it to a command in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline().startswith("watch at")
+        time.sleep(0.5)
+        process.send_signal(sent)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    # The verb's own way to end at Ctrl-C; of a signal that nobody caught it would be below zero.
+    assert process.returncode == 0 and not err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-", "| true"])
+def test_closed_streams_are_no_trouble(closed: str) -> None:
+    line = f"{sys.executable} -m nacdrive recordings info {SAMPLE} {closed}"
+    found = subprocess.run(line, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and not found.stderr
+
+
+def test_a_folder_of_the_user_survives_a_refused_resume_and_an_overwrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("d/a.txt").write_text("precious")
+    for line in (
+        "demo --headless --out d --episodes 0",
+        "demo --headless --out d --episodes 0 --overwrite",
+        f"train --data {SAMPLE} --model gru --out d --resume",
+        f"train --data {SAMPLE} --model gru --out d --overwrite",
+        "expert train --out d --resume",
+        "expert train --out d --overwrite",
+    ):
+        assert call(monkeypatch, *line.split()) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+        assert [(p.name, p.read_text()) for p in Path("d").iterdir()] == [("a.txt", "precious")], line
+
+
+def test_a_refused_call_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SAMPLE, "mine")
+    before = sorted(Path("mine").iterdir())
+    for line in ("expert train --out mine --resume", "expert train --out new --resume", "train --data mine --out mine"):
+        assert call(monkeypatch, *line.split()) == 2
+    assert sorted(Path("mine").iterdir()) == before and list(tmp_path.iterdir()) == [tmp_path / "mine"]

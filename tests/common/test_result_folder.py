@@ -1,0 +1,209 @@
+"""Result folders: nobody's files are deleted, one writer at a time, a refused call leaves no trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_text
+from nacdrive.common.result_folder import LOCK, RESULT_MARKER, lock_folder, release_folders, result_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def released() -> Iterator[None]:
+    yield
+    release_folders()
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() if p.is_file() else "" for p in folder.rglob("*")}
+
+
+def finished(folder: Path, *names: str) -> dict[str, str]:
+    """A whole run of a verb."""
+    result_folder(folder)
+    for name in names or ("run.json", "sub/model.pt"):
+        write_text(folder / name, "own")
+    release_folders()
+    return tree(folder)
+
+
+def test_a_result_is_never_overwritten_unasked(tmp_path: Path) -> None:
+    before = finished(tmp_path / "r")
+    with pytest.raises(UserError, match="already holds a result: give --resume, --overwrite"):
+        result_folder(tmp_path / "r")
+    with pytest.raises(UserError, match="contradict"):
+        result_folder(tmp_path / "r", resume=True, overwrite=True)
+    release_folders()
+    assert tree(tmp_path / "r") == before
+    assert result_folder(tmp_path / "r", resume=True) == tmp_path / "r"
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_overwrite_replaces_a_whole_result(tmp_path: Path) -> None:
+    finished(tmp_path / "r", "run.json", "sub/model.pt", "policy.pt")
+    for log in ("metrics.jsonl", "cells/a/metrics.jsonl", "tensorboard/events.out.tfevents.1.vm"):
+        (tmp_path / "r" / log).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "r" / log).write_text("{}")
+    result_folder(tmp_path / "r", overwrite=True)
+    write_text(tmp_path / "r" / "run.json", "new")
+    release_folders()
+    assert set(tree(tmp_path / "r")) == {"run.json", RESULT_MARKER}
+
+
+def test_a_refused_overwrite_gives_the_old_result_back(tmp_path: Path) -> None:
+    before = finished(tmp_path / "r")
+    result_folder(tmp_path / "r", overwrite=True)
+    assert not (tmp_path / "r" / "run.json").exists()
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_a_killed_overwrite_gives_the_old_result_back_the_next_time(tmp_path: Path) -> None:
+    before = finished(tmp_path / "r")
+    code = (
+        "import os, sys, pathlib; from nacdrive.common.result_folder import result_folder;"
+        "result_folder(pathlib.Path(sys.argv[1]), overwrite=True); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "r")], cwd=ROOT, check=False)
+    assert not (tmp_path / "r" / "run.json").exists()
+    result_folder(tmp_path / "r", resume=True)
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_a_refused_call_leaves_no_trace(tmp_path: Path) -> None:
+    result_folder(tmp_path / "a" / "b")
+    release_folders()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "empty").mkdir()
+    result_folder(tmp_path / "empty", resume=True)
+    release_folders()
+    assert not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize("flags", [{}, {"resume": True}, {"overwrite": True}], ids=["plain", "resume", "overwrite"])
+def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path, flags: dict[str, bool]) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    # One after the other: the first refusal must not open the door to the second.
+    for options in ({"resume": True}, flags, {"overwrite": True}):
+        with pytest.raises(UserError, match="did not make: give another --out"):
+            result_folder(tmp_path, **options)
+        release_folders()
+        assert tree(tmp_path) == {"thesis.tex": "precious"}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "sub/photo.png", "old.pt", "sub/deeper/run.json"])
+def test_a_file_of_the_user_in_a_result_keeps_all_of_it(tmp_path: Path, name: str) -> None:
+    finished(tmp_path / "r")
+    (tmp_path / "r" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "r" / name).write_text("precious")
+    before = tree(tmp_path / "r")
+    with pytest.raises(UserError, match=rf"{name} was not made by nacdrive.*move it away"):
+        result_folder(tmp_path / "r", overwrite=True)
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    finished(tmp_path / "r")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").write_text("precious")
+    (tmp_path / "r" / "link").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match="link was not made by nacdrive"):
+        result_folder(tmp_path / "r", overwrite=True)
+    assert (tmp_path / "mine" / "run.json").read_text() == "precious"
+
+
+def test_markers_of_older_versions_own_no_more_than_the_logs(tmp_path: Path) -> None:
+    (tmp_path / RESULT_MARKER).touch()
+    (tmp_path / "metrics.jsonl").write_text("{}")
+    result_folder(tmp_path, resume=True)
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match=r"thesis\.tex was not made by nacdrive"):
+        result_folder(tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["cwd", "parent", "home", "repository"])
+def test_special_places_are_never_overwritten(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "r"
+    before = finished(folder)
+    monkeypatch.chdir(tmp_path)
+    if place == "cwd":
+        monkeypatch.chdir(folder)
+        folder = Path(".")
+    elif place == "parent":
+        (folder / "sub").mkdir(exist_ok=True)
+        monkeypatch.chdir(folder / "sub")
+        folder = Path("..")
+    elif place == "home":
+        monkeypatch.setenv("HOME", str(folder))
+    else:
+        (folder / ".git").mkdir()
+        before[".git"] = ""
+    with pytest.raises(UserError, match="--overwrite deletes nothing"):
+        result_folder(folder, overwrite=True)
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_files_and_links_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        result_folder(tmp_path / "f", overwrite=True)
+    (tmp_path / "l").symlink_to(tmp_path / "none")
+    with pytest.raises(UserError, match="is a link to nothing"):
+        result_folder(tmp_path / "l")
+
+
+HOLD = """
+import sys, pathlib
+from nacdrive.common.result_folder import result_folder
+try:
+    result_folder(pathlib.Path(sys.argv[1]), resume=True)
+except Exception as error:
+    print(error, flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    finished(tmp_path / "r")
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "r")]
+    options = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    first = subprocess.Popen(command, **options)  # type: ignore[call-overload]
+    assert first.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match=rf"another nacdrive \(process {first.pid}\) writes into .*/r: wait"):
+        result_folder(tmp_path / "r", resume=True)
+    with pytest.raises(UserError, match="another nacdrive"):
+        result_folder(tmp_path / "r", overwrite=True)
+    assert (tmp_path / "r" / "run.json").exists()
+    # A lock dies with its process, whatever ends it.
+    first.kill()
+    first.wait()
+    assert result_folder(tmp_path / "r", resume=True)
+    second = subprocess.run(command, **{**options, "stdin": subprocess.DEVNULL}, check=False)  # type: ignore[call-overload]
+    assert "another nacdrive" in second.stdout
+
+
+def test_a_lock_is_held_as_long_as_its_owner_lives(tmp_path: Path) -> None:
+    class Owner:
+        pass
+
+    one, two = Owner(), Owner()
+    lock_folder(tmp_path / "r", one)
+    lock_folder(tmp_path / "r", two)
+    del one
+    assert (tmp_path / "r" / LOCK).exists()
+    del two
+    assert not (tmp_path / "r").exists()
