@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.web import DriveResult, LiveServer
 from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, steering_at
@@ -509,3 +510,13 @@ def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(op
             server.publish(make_tick(step, saliency=False, **telling(step)))
             page.wait_for_timeout(15)
         assert text(page, "#heads [aria-pressed=true]") == "1"
+
+
+def test_a_drive_without_rewards_has_no_return_to_show(open_page: Callable[..., Any]) -> None:
+    with serve(choices=()) as server:
+        page = open_page(server.url)
+        tick = make_tick(4, action=Action(-0.3, 0.2, 0.0), expert=None, reward=0.0, episode_return=0.0)
+        server.publish(tick)
+        shows(page, tick)
+        assert not page.is_visible("#return") and page.is_visible("#speed")
+        assert page.faults == []
