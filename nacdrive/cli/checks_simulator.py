@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from threading import Thread
@@ -15,6 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
+    from nacdrive.envs.base import DrivingEnv, Frame, Info
     from nacdrive.envs.udacity import UdacityEnv
 
 LOWEST = {
@@ -142,11 +144,22 @@ def driven() -> str:
 def answer_all(env: UdacityEnv) -> None:
     """Drive straight on until the environment is closed."""
     from nacdrive.envs.udacity import DriveInterruptedError
+    from nacdrive.rollout.rollout import rollout
 
-    try:
+    with suppress(DriveInterruptedError):
         while True:
-            env.reset()
-            while not env.step(Action(0.0, 0.1, 0.0))[3]:
+            for _ in rollout(env, StraightOn(), 0):
                 pass
-    except DriveInterruptedError:
-        pass
+
+
+class StraightOn:
+    """Drives straight on."""
+
+    name = "straight on"
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Nothing to forget."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """A little throttle."""
+        return Action(0.0, 0.1, 0.0)
