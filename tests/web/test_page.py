@@ -255,6 +255,8 @@ def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int) -> None:
         with Drive(server, 60 if seconds < 60 else 20, events=("off road",)) as drive:
             page.evaluate(COUNT_STEPS)
             until(page, "window.seen > 40", timeout_s=60)  # the film strip and all caches are full
+            if seconds > 60:
+                page.wait_for_timeout(320_000)  # so is the history of five minutes
             start, first = heap(page), drive.step
             page.wait_for_timeout(seconds * 1000)
             end = heap(page)
@@ -473,6 +475,10 @@ def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) ->
         words = text(page, "#words")
         for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
             assert symbol in words
+        page.click("#words >> text=Close")
+        page.wait_for_selector("#words", state="hidden")
+        page.keyboard.press("?")
+        page.wait_for_selector("#words")
         page.keyboard.press("Escape")
         page.wait_for_selector("#words", state="hidden")
         assert page.faults == []
