@@ -37,6 +37,60 @@ def test_imports_point_down(path: Path) -> None:
     assert not above, f"{path.relative_to(ROOT)} imports {sorted(above)}, which stand above it in docs/architecture.md"
 
 
+def modules_imported(path: Path) -> set[Path]:
+    """Files of the package that ``path`` imports, at the top or inside a function, type checking aside."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = [ast.Pass()]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if (ROOT / f"{name.replace('.', '/')}.py").exists() else node.module for name in inside)
+    files = (ROOT / f"{name.replace('.', '/')}.py" for name in found if name.startswith("nacdrive."))
+    return {file for file in files if file.exists()}
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    imports = {path: modules_imported(path) for path in FILES}
+    done: set[Path] = set()
+
+    def walk(path: Path, way: list[Path]) -> None:
+        assert path not in way, " -> ".join(str(p.relative_to(PACKAGE)) for p in [*way[way.index(path) :], path])
+        if path not in done:
+            for other in imports.get(path, ()):
+                walk(other, [*way, path])
+            done.add(path)
+
+    for path in FILES:
+        walk(path, [])
+
+
+def test_one_loop_alone_steps_an_environment_that_is_driven() -> None:
+    """Wrappers hand ``step`` on, and PPO's own environments are stepped by PPO; nobody else closes a loop."""
+    allowed = {"rollout/rollout.py", "envs/camera_noise.py", "envs/gym_env.py", "rl/training_env.py"}
+    stepping = {str(path.relative_to(PACKAGE)) for path in FILES if re.search(r"\benv\.step\(", path.read_text())}
+    assert stepping <= allowed
+
+
+def test_no_verb_asks_for_an_environments_name() -> None:
+    """What differs between environments stands in their registry."""
+    names = {"carracing", "udacity", "udacity-track"}
+    guilty = []
+    for path in FILES:
+        if path.relative_to(PACKAGE).parts[0] == "envs":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                compared = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
+                if names & {value for value in compared if isinstance(value, str)}:
+                    guilty.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}")
+    assert not guilty
+
+
 def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
     # The GPU kernels are written in triton; nothing imports them before a GPU is used (tests/nac/test_triton.py).
     kernels = {PACKAGE / "nac/triton_forward.py", PACKAGE / "nac/triton_backward.py"}

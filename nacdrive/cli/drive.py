@@ -202,8 +202,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
-            names = action_names(config, policy)
-            page = open_page(watching, config.host, config.page, title, choices=names, control=control, **what)
+            page = open_page(watching, config.host, config.page, title, choices=spec.actions, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
@@ -270,17 +269,6 @@ def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None
         )
         return None
     return expert
-
-
-def action_names(config: DriveConfig, policy: PolicyDriver | None) -> tuple[str, ...]:
-    """Names of the discrete actions, for the page; () where control is continuous."""
-    if config.spec.realtime:
-        return ()
-    env = make_env(config, policy, config.first_seed)
-    try:
-        return env.actions
-    finally:
-        env.close()
 
 
 def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> DrivingEnv:

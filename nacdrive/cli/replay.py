@@ -85,14 +85,15 @@ def kept_in(folder: Path) -> Path:
 def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
     from nacdrive.datasets.recording import Recording
-    from nacdrive.envs.carracing.env import ACTIONS
+    from nacdrive.envs.registry import spec_of_source
     from nacdrive.viz.recorded import recorded_ticks
     from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 
     recording = Recording.open(kept_in(folder))
     source = str(recording.meta["source"])
     labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
-    choices = ACTIONS if source == "carracing" else ()
+    spec = spec_of_source(source)
+    choices, task = (spec.actions, spec.task) if spec is not None else ((), source)
     expert = recording.meta.get("expert")
     if config.model is None:
         return ReplaySource(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices, expert=expert)
@@ -105,7 +106,7 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     from nacdrive.viz import retrace
 
     torch.set_num_threads(1)
-    policy = load_policy(find_model(config.model, source), expect_task=source)
+    policy = load_policy(find_model(config.model, task), expect_task=task)
     every = config.saliency_every
     return ReplaySource(
         folder.name,

@@ -17,6 +17,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
 
 if TYPE_CHECKING:
+    from nacdrive.common.action import Action
     from nacdrive.envs.base import DrivingEnv
 
 BOTH = "both"
@@ -40,6 +41,10 @@ class EnvSpec:
     """What its recordings call it; ``nacdrive train`` knows by it what they are."""
     task: str
     """Task whose policies drive it."""
+    actions: tuple[str, ...] = ()
+    """Names of its discrete actions, as far as they are known before it is made."""
+    action_of: Callable[..., Action] | None = None
+    """Number of a discrete action and its scores -> ``Action``; None where control is continuous or not known yet."""
     tracks: tuple[str, ...] = ("",)
     """Names of its tracks; one without a name where there is no choice."""
     expert: str | None = None
@@ -137,6 +142,17 @@ def env_spec(name: str) -> EnvSpec:
     return _foreign(name, partial(_make_own, name))
 
 
+def spec_of_source(source: str) -> EnvSpec | None:
+    """What is known of the environment whose recordings say ``source``; None for one that is not known here."""
+    return next((spec for spec in map(env_spec, ENVIRONMENTS.names()) if spec.source == source), None)
+
+
+def _carracing_action(choice: int, logits: Any = None) -> Action:
+    from nacdrive.envs.carracing.env import to_action
+
+    return to_action(choice, logits)
+
+
 def _foreign(name: str, build: Callable[..., DrivingEnv]) -> EnvSpec:
     """A user's own environment: any actions, any size of pictures, and an expert that the user brings too."""
     return EnvSpec(
@@ -208,6 +224,8 @@ CARRACING = EnvSpec(
     build=_make_carracing,
     source="carracing",
     task="carracing",
+    actions=("nothing", "right", "left", "gas", "brake"),
+    action_of=_carracing_action,
     expert="ppo",
     experts=("ppo", "geometric"),
     frames_per_second=50.0,

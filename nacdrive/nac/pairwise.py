@@ -159,8 +159,9 @@ def attend(
 
 
 def _softmax(x: Tensor) -> Tensor:
-    short = x.shape[-1] <= 32 and x.numel() > 1024  # of few numbers one call is fastest
-    if not short or x.device.type != "cpu" or tracing():
+    if (
+        tracing() or x.device.type != "cpu" or x.shape[-1] > 32 or x.numel() <= 1024
+    ):  # of few numbers one call is fastest
         return x.softmax(-1)
     # torch's softmax takes short rows one by one, which is slower than these five passes.
     e = (x - x.detach().amax(-1, keepdim=True)).exp()

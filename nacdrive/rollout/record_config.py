@@ -162,7 +162,8 @@ def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) 
         return
     known = {name for other in map(env_spec, ENVIRONMENTS.names()) for name in other.experts}
     if expert in known:
-        raise UserError(f"--expert {expert} does not know {spec.name}: give {' or '.join((*spec.experts, *also))}.")
+        others = " or ".join((*spec.experts, *also, "my_module:MyExpert"))
+        raise UserError(f"--expert {expert} does not know {spec.name}: give {others}.")
     if not Path(expert).suffix and len(Path(expert).parts) == 1:
         raise unknown_name("expert", expert, (*spec.experts, *also))
 

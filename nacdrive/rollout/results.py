@@ -84,7 +84,9 @@ class ResultsFile:
     def add(self, row: Row) -> None:
         """Append one row and make sure it is on the disk."""
         self.rows[row["seed"]] = row
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists():
+            # The way that notes it as one of the result's own files.
+            write_text(self.path, "")
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row) + "\n")
             handle.flush()

@@ -12,7 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.human import KEYBOARD
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.carracing.env import to_action
+from nacdrive.envs.registry import spec_of_source
 
 
 def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
@@ -70,9 +70,10 @@ def expert(episode: Episode, i: int) -> Action | None:
     if episode.expert_steering is not None:
         return Action(float(episode.expert_steering[i]), float(episode.throttle[i]), float(episode.brake[i]))
     choice = int(episode.expert_choice[i])
-    if choice < 0 or episode.source != "carracing" or episode.driver == KEYBOARD:
+    spec = spec_of_source(episode.source)
+    if choice < 0 or spec is None or spec.action_of is None or episode.driver == KEYBOARD:
         return None
-    return to_action(choice, None if episode.expert_logits is None else episode.expert_logits[i])
+    return spec.action_of(choice, None if episode.expert_logits is None else episode.expert_logits[i])
 
 
 def policy(episode: Episode, i: int) -> Action | None:

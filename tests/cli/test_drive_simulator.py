@@ -125,7 +125,7 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
         command.join(60)
     assert not command.is_alive()
     said = capsys.readouterr().out
-    assert "the browser has gone" in said and said.count("started over: the policy has forgotten the drive") == 1
+    assert "the browser has gone" in said and said.count("Started over: the policy has forgotten the drive") == 1
     assert "corrections added to" in said and "1 drives added to" in said
     assert Recording.open(kept, source="udacity").load(0).label[-1] == 1.0
 

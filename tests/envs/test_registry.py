@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 import nacdrive.envs
 from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv
-from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec, spec_of_source
 
 OURS = ("carracing", "udacity-track", "udacity")
 OWN = """
@@ -192,3 +192,18 @@ def test_stable_baselines_learns_in_them(gym_id: str) -> None:
     learner.learn(16)
     assert learner.num_timesteps == 16
     env.close()
+
+
+def test_action_names_are_those_of_the_environments() -> None:
+    """A page shows them before the environment is made."""
+    for name in ("carracing", "udacity-track"):
+        spec = env_spec(name)
+        env = spec.make()
+        assert spec.actions == env.actions
+        if spec.action_of is not None:
+            assert [spec.action_of(k) for k in range(len(env.actions))] == [
+                env.action_of(k) for k in range(len(env.actions))
+            ]
+        env.close()
+    found = spec_of_source("udacity")
+    assert found is not None and found.task == "udacity" and spec_of_source("my_env:make") is None

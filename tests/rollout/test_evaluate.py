@@ -20,6 +20,7 @@ from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.cli.replay import kept_in
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import result_folder
 from nacdrive.common.statistics import proportion
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
@@ -237,6 +238,16 @@ def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     assert list(rows.rows) == [1]
     rows.add({"seed": 2, "episode_return": 7})
     assert ResultsFile(path).rows == {1: {"seed": 1, "episode_return": 5}, 2: {"seed": 2, "episode_return": 7}}
+
+
+def test_rows_of_any_track_are_among_the_files_that_overwrite_may_replace(tmp_path: Path) -> None:
+    out = result_folder(tmp_path / "out")
+    ResultsFile(out / "my_own_track.jsonl").add({"seed": 1, "episode_return": 5})
+    (out / "metrics.json").write_text("{}")
+    with pytest.raises(UserError, match="was not made by nacdrive"):
+        result_folder(out, overwrite=True)
+    (out / "metrics.json").unlink()
+    result_folder(out, overwrite=True)
 
 
 def test_rows_of_a_version_without_returns_are_driven_again(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ class Eventlet:
         eventlet = self._eventlet
         listener.setblocking(False)
         green = eventlet.greenio.GreenSocket(listener)
-        options = {"log": Quiet(), "log_output": False, "debug": False}
+        # Requests that are none would be printed as they came, in full.
+        quiet = type("QuietProtocol", (eventlet.wsgi.HttpProtocol,), {"log_message": lambda *_: None})
+        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": quiet}
         eventlet.spawn(eventlet.wsgi.server, green, quick(app), **options)
         eventlet.spawn(self._answer_bell)
         while not self._stopping.is_set():

@@ -21,6 +21,8 @@ OLD_CLIENT = "nacdrive.engineio3"
 """Key in a session's environ: it asked for Engine.IO 3."""
 LARGEST_MESSAGE = 32 << 20
 """Bytes. Larger than any telemetry, so that even an absurd one is answered rather than the connection closed."""
+STRANGERS_MESSAGE = 1 << 20
+"""Bytes of the same while a client has not reported as the simulator does: many of them can be under way."""
 MOST_UNSENT = 1000
 """Packets that a client may leave unread; the simulator reads each within a frame."""
 MOST_SESSIONS = 200
@@ -35,6 +37,10 @@ class LegacySocket(Socket):  # type: ignore[misc]
     """True for a client that never sends CONNECT: the simulator."""
     old = False
     """True for a client that asked for Engine.IO 3, such as socket.io-client 2."""
+    largest_message = STRANGERS_MESSAGE
+    """Bytes of a message, finished or not."""
+    websocket: Any = None
+    """simple-websocket's end of the connection, where that serves it."""
     ping_due: float | None = None
     """When it is to be asked for a sign of life, in ``time.monotonic()`` seconds."""
 
@@ -85,8 +91,14 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.ping_due, self.last_ping = None, time.time()
             self.send(packet.Packet(packet.PING))
 
+    def trust(self) -> None:
+        """Let it send large messages from now on."""
+        self.largest_message = LARGEST_MESSAGE
+        if self.websocket is not None:
+            self.websocket.max_message_size = LARGEST_MESSAGE
+
     def _websocket_handler(self, ws: Any) -> Any:
-        bound_messages(ws)
+        bound_messages(self, ws)
         try:
             return super()._websocket_handler(ws)
         except (ValueError, TypeError, IndexError, OSError) as error:
@@ -97,16 +109,16 @@ class LegacySocket(Socket):  # type: ignore[misc]
             return []
 
 
-def bound_messages(ws: Any) -> None:
-    """Close a websocket whose message exceeds ``LARGEST_MESSAGE``, finished or not, in however many fragments.
+def bound_messages(session: LegacySocket, ws: Any) -> None:
+    """Close a websocket whose message exceeds the session's largest, finished or not, in however many fragments.
 
     Engine.IO looks at the size of finished messages only. What has come and waits to be handled is bounded too.
     """
     if not hasattr(ws, "ws"):
-        ws.Message = bounded_message(ws.Message)
+        ws.Message = bounded_message(session, ws.Message)
         return
-    websocket = ws.ws
-    websocket.max_message_size = LARGEST_MESSAGE
+    session.websocket = websocket = ws.ws
+    websocket.max_message_size = session.largest_message
     websocket.input_buffer = Backlog(websocket, websocket.input_buffer)
     close = websocket.sock.close
 
@@ -128,12 +140,13 @@ class Backlog(list[Any]):
 
     def append(self, message: Any) -> None:
         """Add a message; waits while there is no room."""
-        while self and self._websocket.connected and sum(map(len, self)) + len(message) > LARGEST_MESSAGE:
+        room = self._websocket.max_message_size - len(message)
+        while self and self._websocket.connected and sum(map(len, self)) > room:
             time.sleep(0.01)
         super().append(message)
 
 
-def bounded_message(base: Any) -> Any:
+def bounded_message(session: LegacySocket, base: Any) -> Any:
     """Eventlet's class of messages, with a bound on what its fragments take."""
     from eventlet.websocket import FailedConnectionError
 
@@ -142,7 +155,7 @@ def bounded_message(base: Any) -> Any:
 
         def push(self, data: bytes, final: bool = False) -> None:
             self.taken += len(data) + 50  # what Python takes for a bytes object, however short
-            if self.taken > LARGEST_MESSAGE:
+            if self.taken > session.largest_message:
                 raise FailedConnectionError(1009, "Message is too big")
             super().push(data, final)
 

@@ -23,6 +23,8 @@ PERIOD_S = 1.0
 LONGEST_LINE = 300
 PARTING_S = 2.0
 """Longest time for which the car is braked before we go."""
+GOODBYE_S = 0.5
+"""Longest time for which a client may take to hang up."""
 STOP = Action(0.0, 0.0, 1.0)
 LANDING_PAGE = (
     "This is nacdrive's port for the Udacity simulator, which connects to it by itself: start the simulator and choose "
@@ -195,6 +197,8 @@ class SimulatorServer:
                 self._manual(connection)
             else:
                 answer, kept = self._answer(connection, data, now, fresh)
+                if connection.separator is not None:
+                    session.trust()
         finally:
             # A fault of our own is no reason to leave the car without an answer.
             if fresh and not kept:
@@ -263,8 +267,13 @@ class SimulatorServer:
         connection = self.connections.driven()
         if connection is not None:
             self._send(connection, "steer", connection.command(STOP))
-        for session in list(self._sio.eio.sockets.values()):
+        sessions = self._sio.eio.sockets
+        for session in list(sessions.values()):
             session.close(wait=False)
+        # Other threads write to the connections: a program that ended now would take the last command with it.
+        until = time.monotonic() + GOODBYE_S
+        while any(session.upgraded for session in list(sessions.values())) and time.monotonic() < until:
+            self._sio.sleep(0.01)
 
 
 class RateLimitedLog:

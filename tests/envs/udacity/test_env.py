@@ -6,6 +6,7 @@ import socket
 import time
 from threading import Event, Thread
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
-from nacdrive.envs.udacity import UdacityEnv
+from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv
 from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
 from tests.helpers.udacity_loop import FunctionDriver, Loop, drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
@@ -245,3 +246,155 @@ def test_a_port_in_use_is_one_sentence() -> None:
 def test_an_unknown_engine_is_one_sentence() -> None:
     with pytest.raises(UserError, match="eventlet"):
         UdacityEnv(engine="eventlot")
+
+
+def test_info_tells_time_speed_and_the_jpeg_as_it_came(stack, simulator) -> None:
+    env = stack.enter_context(UdacityEnv(port=0))
+    car = stack.enter_context(Simulator(env.port))
+    car.speed_mph = 10.0
+    frame, info = env.reset()
+    assert info["t_s"] == 0.0 and info["speed_mps"] == pytest.approx(4.4704) and info["jpeg"] == PICTURE
+    assert env.observation_space.contains(frame)
+    _, reward, terminated, truncated, after = env.step(np.array([-0.25, -0.5], np.float32))
+    assert (reward, terminated, truncated) == (0.0, False, False) and after["t_s"] > 0
+    assert any("has connected" in event for event in after["events"])
+    assert until(lambda: car.commands[-1] == (-0.25, -0.5)), "a negative pedal brakes"
+    env.step(Action(0.123456, 0.5, 0.0))
+    assert until(lambda: car.commands[-1] == (0.123456, 0.5))
+    assert env.metrics()["metres"] == pytest.approx(4.4704 * env.metrics()["seconds"])
+
+
+def test_a_reset_amid_a_drive_begins_its_time_anew(stack) -> None:
+    env = stack.enter_context(UdacityEnv(port=0))
+    car = stack.enter_context(Simulator(env.port))
+    env.reset()
+    for _ in range(10):
+        _, _, _, truncated, info = env.step(Action(0.1, 0.2, 0.0))
+    assert info["t_s"] > 0.05 and not truncated
+    _, info = env.reset()
+    assert info["t_s"] == 0.0 and car.commands[-1] == (0.1, 0.2), "the car goes on as before"
+    _, _, _, truncated, info = env.step(Action(0.1, 0.2, 0.0))
+    assert 0 < info["t_s"] < 0.2 and not truncated and car.client.connections == 1
+
+
+def test_a_step_without_a_reset_is_refused(stack) -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        stack.enter_context(UdacityEnv(port=0)).step(Action(0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (Action(float("nan"), 0.0, 0.0), "not finite"),
+        (Action(0.0, float("inf"), 0.0), "not finite"),
+        (np.array([0.0, np.nan]), "not finite"),
+        (np.array([0.0, 0.0, 0.0]), "no action but ndarray"),
+        (3, "no action but int"),
+        (None, "no action but NoneType"),
+    ],
+)
+def test_an_unsound_action_is_never_sent(stack, lines, action: object, words: str) -> None:
+    env = stack.enter_context(UdacityEnv(port=0, on_event=lines.append))
+    car = stack.enter_context(Simulator(env.port))
+    car.speed_mph = 20.0
+    env.reset()
+    env.step(Action(0.4, 0.6, 0.0))
+    while car.commands[-1] != (0.0, -1.0):
+        env.step(action)
+    assert lines.told(words) and env.safety_stops == 1
+    assert {command for command in car.commands if command[1] > 0} == {(0.4, 0.6)}
+    env.step(Action(0.4, 0.6, 0.0))
+    assert until(lambda: car.commands[-1] == (0.4, 0.6)) and env.safety is None
+
+
+def test_a_slow_policy_drives_slowly_where_it_is_allowed_to_take_its_time(stack, simulator, lines) -> None:
+    def think(*_: object) -> Action:
+        time.sleep(0.5)
+        return Action(0.4, 0.0, 0.0)
+
+    driver = SpeedControl(FunctionDriver(think), SpeedController(30 * 0.44704))
+    env = UdacityEnv(port=0, limit_s=1.5, on_event=lines.append)
+    car = simulator(stack.enter_context(Loop(env, driver)))
+    car.speed_mph = 5.0
+    assert car.drives(6) and car.commands[-1] == (0.4, 1.0) and env.safety_stops == 0
+    # 4 m between two decisions are 18 mph, not the 30 that were asked for.
+    car.speed_mph = 22.0
+    assert until(lambda: car.commands[-1][1] < 0) and not lines.told("Safety")
+
+
+def test_a_policy_that_is_too_slow_is_told_of_the_limit(stack, simulator, lines) -> None:
+    loop = Loop(
+        UdacityEnv(port=0, on_event=lines.append), FunctionDriver(lambda *_: time.sleep(0.5) or Action(0, 1, 0))
+    )
+    car = simulator(stack.enter_context(loop))
+    assert until(lambda: len(car.commands) > 20)
+    assert lines.told("no decision for 0.3 s") and all(throttle <= 0 for _, throttle in car.commands)
+
+
+def test_a_car_that_nobody_asks_for_is_braked_and_its_newest_picture_is_the_first(stack, lines) -> None:
+    env = stack.enter_context(UdacityEnv(port=0, on_event=lines.append))
+    car = stack.enter_context(Simulator(env.port))
+    car.speed_mph = 20.0
+    assert until(lambda: car.commands and car.commands[-1] == (0.0, -1.0))
+    assert not lines.told("Safety stop"), "nobody drives yet, so nobody has failed"
+    car.speed_mph = 10.0
+    time.sleep(0.2)
+    _, info = env.reset()
+    assert info["speed_mps"] == pytest.approx(4.4704) and env.safety is None
+    env.step(Action(0.0, 0.3, 0.0))
+    assert until(lambda: car.commands[-1] == (0.0, 0.3)) and not lines.told("Sound decisions")
+
+
+def test_a_loop_that_ends_without_a_word_leaves_the_car_braked(stack, lines) -> None:
+    env = stack.enter_context(UdacityEnv(port=0, on_event=lines.append))
+    car = stack.enter_context(Simulator(env.port))
+    car.speed_mph = 20.0
+    env.reset()
+    env.step(Action(0.4, 0.6, 0.0))
+    assert until(lambda: car.commands[-1] == (0.0, -1.0)) and lines.told("still at work")
+
+
+def test_what_waits_ends_at_once_when_interrupted_or_closed(stack) -> None:
+    for ending in (UdacityEnv.interrupt, UdacityEnv.close):
+        env = stack.enter_context(UdacityEnv(port=0))
+        helper = Thread(target=lambda env=env, ending=ending: (time.sleep(0.3), ending(env)))
+        helper.start()
+        began = time.monotonic()
+        with pytest.raises(DriveInterruptedError):
+            env.reset()
+        assert time.monotonic() - began < 0.6
+        helper.join()
+
+
+def test_a_waiting_step_is_truncated_when_interrupted(stack) -> None:
+    env = stack.enter_context(UdacityEnv(port=0))
+    car = stack.enter_context(Simulator(env.port))
+    env.reset()
+    car.paused.set()
+    helper = Thread(target=lambda: (time.sleep(0.3), env.interrupt()))
+    helper.start()
+    _, _, _, truncated, info = env.step(Action(0.0, 0.0, 0.0))
+    assert truncated and info["ended"] == "interrupted"
+    helper.join()
+    with pytest.raises(DriveInterruptedError):
+        env.reset()
+
+
+def test_a_second_simulator_ends_the_drive_of_the_first(driven, simulator) -> None:
+    loop = driven()
+    older = simulator(loop)
+    assert older.drives()
+    newer = simulator(loop)
+    assert newer.drives() and loop.endings == ["another simulator has connected"]
+
+
+def test_the_status_says_what_there_is_to_wait_for(stack) -> None:
+    env = stack.enter_context(UdacityEnv(port=0))
+    assert env.status.startswith(f"Waiting for the simulator on port {env.port}")
+    car = stack.enter_context(Simulator(env.port))
+    env.reset()
+    assert env.status == "" and env.connected
+    car.manual = True
+    while not env.step(Action(0.0, 0.0, 0.0))[3]:
+        pass
+    assert env.status.startswith("A person drives")

@@ -60,9 +60,66 @@ print("all well")
 """
 
 
-def test_eventlet_serves_as_the_threads_do() -> None:
+STRANGERS = """
+import socket, threading, time
+from contextlib import suppress
+from tests.helpers.udacity_loop import drive
+from tests.helpers.udacity_simulators import PICTURE, Simulator, until
+from nacdrive.common.action import Action
+from nacdrive.envs.udacity import UdacityEnv
+from nacdrive.envs.udacity.client import PATH
+from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, STRANGERS_MESSAGE
+from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
+
+lines = []
+env = UdacityEnv(port=0, engine="eventlet", on_event=lines.append)
+with drive(env, lambda *_: Action(0.25, 0.5, 0.0)), Simulator(env.port) as car:
+    assert car.drives()
+    for size in (60_000, 1000):
+        link, sent = WebSocketSharp("127.0.0.1", env.port, PATH), 0
+        with suppress(OSError):
+            link._write(TEXT, b"4", last=False)
+            while sent < LARGEST_MESSAGE:
+                link._write(CONTINUATION, b"x" * size, last=False)
+                sent += size
+        assert sent < STRANGERS_MESSAGE + (16 << 20), sent
+        link.abort()
+        assert car.drives()
+    for nonsense in (b"GET /" + b"x" * 50_000 + b" HTTP/1.1", b"\\x16\\x03\\x01" * 1000, b"GET x"):
+        with socket.create_connection(("127.0.0.1", env.port), 10) as raw, suppress(OSError):
+            raw.sendall(nonsense + b"\\r\\n\\r\\n")
+            raw.settimeout(1)
+            raw.recv(10_000)
+    # A client that sends without end does not keep the simulator from its turn.
+    flood = WebSocketSharp("127.0.0.1", env.port, PATH)
+    flood.send("40")
+    ending = threading.Event()
+    def flooding():
+        with suppress(OSError):
+            while not ending.is_set():
+                flood.send('42["telemetry",{"x":"' + "y" * 5000 + '"}]')
+    thread = threading.Thread(target=flooding)
+    thread.start()
+    gaps, last, steers = [], time.monotonic(), car.client.steers
+    until_s = last + 3
+    while time.monotonic() < until_s:
+        time.sleep(0.005)
+        if car.client.steers > steers:
+            gaps.append(time.monotonic() - last)
+            last, steers = time.monotonic(), car.client.steers
+    ending.set()
+    flood.abort()
+    thread.join()
+    assert max(gaps) < 1.0 and not any("Fault" in line for line in lines), (max(gaps), lines)
+    assert car.client.connections == 1 and max(map(len, lines)) < 350
+print("all well")
+"""
+
+
+@pytest.mark.parametrize("script", [SCRIPT, STRANGERS], ids=["drives", "strangers"])
+def test_eventlet_serves_as_the_threads_do(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.strip() == "all well", done.stdout + done.stderr
     # Nor does its deprecation warning reach the user.

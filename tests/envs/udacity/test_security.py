@@ -20,7 +20,7 @@ from PIL import Image
 
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_UNSENT
+from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_UNSENT, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, picture
 from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
@@ -51,13 +51,23 @@ def test_an_unfinished_message_is_bounded_whatever_its_fragments(driven, simulat
     sent = 0
     with suppress(OSError):
         link._write(TEXT, b"4", last=False)
-        while sent < 3 * LARGEST_MESSAGE:
+        while sent < LARGEST_MESSAGE:
             link._write(CONTINUATION, b"x" * 60_000, last=False)
             sent += 60_000
     # What is on its way in buffers when the connection is closed counts as sent.
-    assert LARGEST_MESSAGE - 60_000 < sent < LARGEST_MESSAGE + (16 << 20)
+    assert STRANGERS_MESSAGE - 60_000 < sent < STRANGERS_MESSAGE + (16 << 20)
     link.abort()
     assert car.drives() and car.client.connections == 1
+
+
+def test_the_simulators_own_messages_are_bounded_too(driven, simulator) -> None:
+    car = simulator(driven())
+    assert car.drives()
+    with suppress(OSError):
+        car.client._send("4" + "x" * (LARGEST_MESSAGE - 1000))
+    assert car.drives() and car.client.connections == 1, "this one is just let through"
+    car.client._send("4" + "x" * (LARGEST_MESSAGE + 1000))
+    assert until(lambda: car.client.connections == 2, 60) and car.drives()
 
 
 def test_messages_that_wait_to_be_handled_are_bounded() -> None:
@@ -65,6 +75,7 @@ def test_messages_that_wait_to_be_handled_are_bounded() -> None:
 
     class Websocket:
         connected = True
+        max_message_size = LARGEST_MESSAGE
 
     backlog = Backlog(Websocket(), [])
     backlog.append("x" * LARGEST_MESSAGE)
