@@ -110,6 +110,8 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.close(wait=False, abort=True)
             return []
         finally:
+            # Engine.IO would keep it for up to 40 s, with all that it did not read.
+            self.server.sockets.pop(self.sid, None)
             if self.websocket is not None:
                 # It is part of a circle of references: what it holds would wait for the garbage collector.
                 self.websocket.incoming_message = None
