@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,6 +17,7 @@ import engineio
 import socketio
 from engineio import packet
 from engineio.socket import Socket
+from wsproto.utilities import LocalProtocolError
 
 OLD_CLIENT = "nacdrive.engineio3"
 """Key in a session's environ: it asked for Engine.IO 3."""
@@ -107,6 +109,13 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.queue.put(None)
             self.close(wait=False, abort=True)
             return []
+        finally:
+            # Engine.IO would keep it for up to 40 s, with all that it did not read.
+            self.server.sockets.pop(self.sid, None)
+            if self.websocket is not None:
+                # It is part of a circle of references: what it holds would wait for the garbage collector.
+                self.websocket.incoming_message = None
+                self.websocket.input_buffer = []
 
 
 def bound_messages(session: LegacySocket, ws: Any) -> None:
@@ -129,6 +138,14 @@ def bound_messages(session: LegacySocket, ws: Any) -> None:
         websocket.event.set()
 
     websocket.sock.close = close_and_wake
+    close_frame = ws.close
+
+    def close_once() -> None:
+        with suppress(LocalProtocolError):
+            close_frame()
+
+    # One that was closed for a message too large is closing already; said again, that is a traceback.
+    ws.close = close_once
 
 
 class Backlog(list[Any]):
