@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+KEYBOARD = "keyboard"
+"""A person, where a name of a driver or an expert stands."""
+
 
 @dataclass(frozen=True)
 class Action:

@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Any
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 KEYS = ("left", "right", "up", "down")
 PEDAL_KEYS = {"up", "down"}
-KEYBOARD = "keyboard"
-"""A person, where a recording names its driver."""
 SILENCE_S = 0.5
 """A person of whom nothing was heard for so long has let go of the wheel: the browser froze or the network is gone."""
 LOOK_S = 0.2
@@ -262,7 +260,7 @@ class HumanOverride(DriverWrapper):
 class _Nobody:
     """In the place of a driver where a person is the only one."""
 
-    name = "keyboard"
+    name = KEYBOARD
 
     def reset(self, env: DrivingEnv) -> None:
         """Nothing to forget."""

@@ -85,7 +85,9 @@ class BackgroundListener:
         probes = self._probes
         if tick.step == 0:
             self._neurons_due = self._saliency_due = 0
-        if probes is None or tick.failure is not None or self._queue.qsize() > BEHIND or not probes.watched():
+        if probes is None or tick.held or tick.failure is not None:
+            return tick
+        if self._queue.qsize() > BEHIND or not probes.watched():
             return tick
         found: dict[str, Any] = {}
         # Not every Tick gets here, so a reading is due from some step on, not at one.

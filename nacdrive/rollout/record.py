@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import check_ray, report, run_jobs
 from nacdrive.datasets.episode import Episode
@@ -25,7 +25,7 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.registry import BOTH, EnvSpec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.rollout.environment import action_repeat, checksum, make_env, option_if_known, recorded_fps, step_options
-from nacdrive.rollout.record_config import KEYBOARD, RecordConfig
+from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.rollout import rollout
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.camera_noise import CameraNoise
@@ -16,8 +17,6 @@ from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 
 OFFICIAL_FRAMES = 1000
 STEERING_NOISE = 1.0
-KEYBOARD = "keyboard"
-"""A person at the page drives; the name of such a driver."""
 LARGEST_SEED = 2**31 - 1
 LARGEST_COUNT = 10**9
 

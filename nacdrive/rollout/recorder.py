@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.datasets.episode import SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
 
-KEYBOARD = "keyboard"
-"""Name of a person at the page, as driver and as expert."""
 ENCODERS: dict[str, Callable[[NDArray[np.uint8]], bytes]] = {"png": encode_png, "jpeg": encode_jpeg}
 Label = Callable[[Tick], Action | None]
 """What there is to learn from a Tick; None where nobody knows."""

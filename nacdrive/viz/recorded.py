@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nacdrive.common.action import Action
+from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.datasets.episode import Episode
-from nacdrive.drivers.human import KEYBOARD
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.registry import spec_of_source
 
