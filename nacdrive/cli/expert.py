@@ -194,7 +194,7 @@ def lines_of(rows: list[Row]) -> str:
 
 def run_export(config: ExportConfig) -> None:
     """Export a policy."""
-    from nacdrive.rl.sb3_export import export
+    from nacdrive.rl.sb3 import export
 
     if config.out.exists() and not config.overwrite:
         raise UserError(f"{config.out} exists: give --overwrite or another --out.")

@@ -49,7 +49,7 @@ def run(config: PredictConfig) -> int:
 
     from nacdrive.bench.inference import Model, predict_wear
     from nacdrive.common.files import write_text
-    from nacdrive.viz.wear import plot_wear
+    from nacdrive.viz.figures import plot_wear
 
     model = Model.load(config.model, config.task, config.device)
     curves = predict_wear(model, config.folder)
