@@ -55,5 +55,5 @@ class WindingRoad(gymnasium.Env):
 
 
 def make_env():
-    """What ``--env my_env:make_env`` calls; its parameters, if it had any, would be options of the command line."""
+    """What ``--env my_env:make_env`` calls."""
     return WindingRoad()

@@ -14,7 +14,7 @@ from nacdrive.bench.data_dirs import find_data_dirs
 from nacdrive.bench.paper import in_order
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
-from nacdrive.common.parallel import run_jobs
+from nacdrive.common.parallel import check_ray, run_jobs
 from nacdrive.common.runs import check_resumable
 from nacdrive.layers import names
 from nacdrive.layers.registry import LAYERS
@@ -53,6 +53,7 @@ def plan(config: TableConfig) -> Grid:
     """
     check_models(config.models)
     check_device(config.device)
+    check_ray(config.ray or None)
     tasks = list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]
     groups: dict[str, list[str]] = {}
     for name in tasks:

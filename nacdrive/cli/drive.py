@@ -274,13 +274,14 @@ def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None
 def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
     """The environment of the episode of ``seed``, seen through a disturbed camera where one is asked for."""
     from nacdrive.envs.camera_noise import NoisyCamera
+    from nacdrive.rollout.environment import option_if_known
 
     spec = config.spec
     options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
     if spec.honours("track"):
         options["track"] = spec.track_of(config.track, seed)
     if spec.honours("laps"):
-        options |= {"laps": 1.0 if config.laps is None else config.laps, "recover": True}
+        options |= {"laps": 1.0 if config.laps is None else config.laps, **option_if_known(spec, "recover")}
     if policy is not None and spec.frames_per_second is not None:
         options["repeat"] = policy.policy.repeat
     env = spec.make(options)

@@ -110,8 +110,9 @@ class EvalConfig:
             check_expert(spec, self.expert, also=(NOBODY,))
         if self.driver is not None and ":" not in self.driver:
             check_expert(spec, self.driver)
-        if self.driver is not None and self.data:
-            raise UserError("--data compares the steering of a policy: leave --driver out.")
+        for flag, given in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
+            if self.driver is not None and given:
+                raise UserError(f"{flag} is for a policy that steers alone, and --driver has pedals: leave one out.")
         if self.watch and self.ray is not None:
             raise UserError("--watch drives in this process: leave --ray out.")
 

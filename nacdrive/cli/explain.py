@@ -26,7 +26,7 @@ class SaliencyConfig:
     episode: int = 0
     """Which episode of the recording, from 0."""
     frames: int = 8
-    """How many frames to show, spread evenly over the episode."""
+    """How many frames to show: where the expert would do something else, turns, and doubts first."""
     out: Path = Path("saliency.png")
     """The figure."""
 
@@ -59,9 +59,7 @@ class WiringConfig:
 
 def saliency(config: SaliencyConfig) -> int:
     """Draw frames and what the policy looks at in them."""
-    import numpy as np
-
-    from nacdrive.viz.figures import saliency_figure, save
+    from nacdrive.viz.figures import saliency_figure, save, telling_moments
     from nacdrive.viz.trace import retrace
 
     if config.frames < 1:
@@ -69,7 +67,7 @@ def saliency(config: SaliencyConfig) -> int:
     check_target(config.out)
     policy, recording = opened(config.model, config.data, config.episode)
     ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
-    chosen = np.unique(np.linspace(0, len(ticks) - 1, config.frames).round().astype(int))
+    chosen = telling_moments(ticks, config.frames)
     figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: where it looks (Grad-CAM, last convolution)")
     save(figure, config.out)
     print(f"figure: {config.out}")
@@ -132,9 +130,13 @@ def opened(model: str, data: Path, episode: int) -> tuple[Policy, Recording]:
 
 
 def check_target(out: Path) -> None:
-    """Figures are PNG files."""
-    if out.suffix != ".png":
-        raise UserError(f"--out is {out}: figures are written as .png, give a name such as {out.with_suffix('.png')}.")
+    """Figures are PNG, SVG or PDF files."""
+    from nacdrive.viz.figures import FORMATS
+
+    if out.suffix not in FORMATS:
+        raise UserError(
+            f"--out is {out}: figures are written as .png, .svg or .pdf, give a name such as {out.with_suffix('.png')}."
+        )
 
 
 VERBS = {

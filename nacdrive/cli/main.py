@@ -20,6 +20,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.result_folder import release_folders
+from nacdrive.common.validation import check_config
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            return tyro.cli(config_class, prog=program, args=arguments)
+            config = tyro.cli(config_class, prog=program, args=arguments)
     except SystemExit as end:
         if not end.code:
             raise
@@ -90,6 +91,8 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     except (ValueError, OverflowError) as error:
         # Of a value that Python itself refuses, such as a number of thousands of digits.
         raise UserError(f"{str(error).splitlines()[0]} ('{program} --help' lists the options).") from error
+    check_config(config)
+    return config
 
 
 def first_mistake(box: str) -> str:
@@ -158,6 +161,9 @@ def open_missing_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path may hold what the terminal cannot show.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def say(sentence: str) -> None:

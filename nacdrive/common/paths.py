@@ -39,6 +39,17 @@ def find_model(name: str, task: str) -> Path:
     raise unknown_name(f"model for {task}", name, known)
 
 
+def find_recording(folder: Path) -> Path:
+    """``folder`` itself, or the shipped recording of that name where it does not exist.
+
+    ``carracing-sample`` and ``recordings/carracing-sample`` so mean the same in every working folder.
+    """
+    if folder.exists() or folder.parent not in (Path("."), Path("recordings")):
+        return folder
+    inside = shipped("recordings") / folder.name
+    return inside if folder.name and inside.is_dir() else folder
+
+
 def data_folder() -> Path:
     """Where data sets lie: ``$NACDRIVE_DATA``, or ``data`` in the working folder."""
     return Path(os.environ.get("NACDRIVE_DATA") or "data").expanduser()

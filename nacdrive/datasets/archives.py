@@ -16,7 +16,8 @@ from pathlib import Path
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import cache_folder
 
-DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
+DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, RuntimeError)
+"""What a damaged archive raises; RuntimeError also one that is encrypted, or packed by a method that Python lacks."""
 SUFFIXES = (".tar.xz", ".tar.gz", ".tgz", ".tar", ".zip")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.manifest import (
@@ -48,6 +49,7 @@ def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda pa
     Raises:
         UserError: if there is no recording.
     """
+    folder = find_recording(folder)
     manifest, listed = read_manifest(folder)
     sound: list[EpisodeInfo] = []
     problems: list[Problem] = []
@@ -69,6 +71,7 @@ def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda pa
 
 def keep_sound(folder: Path, result: CheckResult) -> list[Path]:
     """Move every file with a problem into the recording's folder ``damaged`` and list only the sound episodes."""
+    folder = find_recording(folder)
     manifest, _ = read_manifest(folder)
     moved = [set_aside(problem.path) for problem in result.problems if problem.path.is_file()]
     write_manifest(folder, manifest, result.sound)

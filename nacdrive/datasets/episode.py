@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,14 @@ class Episode:
     def decoded(self, camera: str = "center") -> NDArray[np.uint8]:
         """All frames as uint8 [N, height, width, 3]; of the camera ``left`` or ``right`` where there is one."""
         return decode_frames(self.frames if camera == "center" else self.side_frames[camera])
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same frames at the same times, whatever file or log they come from."""
+        digest = hashlib.sha256(self.t_s.tobytes())
+        for frame in self.frames:
+            digest.update(hashlib.sha256(frame).digest())
+        return digest.hexdigest()
 
     @property
     def label(self) -> NDArray[np.float32]:

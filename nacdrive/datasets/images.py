@@ -40,7 +40,7 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     try:
         with Image.open(BytesIO(data)) as image:
             return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"not a readable image: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +62,8 @@ class EpisodeInfo:
     @staticmethod
     def from_json(folder: Path, entry: Mapping[str, Any]) -> EpisodeInfo:
         """The entry of a file in ``folder``."""
-        name = str(entry["file"])
-        if Path(name).name != name:
+        name = entry["file"]
+        if not isinstance(name, str) or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file in the folder")
         return EpisodeInfo(
             path=folder / name,
@@ -121,13 +122,33 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
             f"{path} has schema {version}, and this nacdrive reads up to {SCHEMA_VERSION}: install a newer nacdrive."
         )
     try:
-        episodes = [EpisodeInfo.from_json(folder, entry) for entry in manifest["episodes"]]
+        listed = [EpisodeInfo.from_json(folder, entry) for entry in manifest["episodes"]]
         missing = {"source", "fps", "expert", "recipe", "dropped"} - manifest.keys()
-    except (KeyError, TypeError, ValueError) as error:
+        if not missing:
+            check_types(manifest)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): restore it from a copy.") from error
     if missing:
         raise UserError(f"{path} is damaged (it lacks {', '.join(sorted(missing))}): restore it from a copy.")
-    return manifest, episodes
+    # A file that is listed twice is one episode.
+    return manifest, list({info.path.name: info for info in listed}.values())
+
+
+def check_types(manifest: Mapping[str, Any]) -> None:
+    """Check what a manifest says of its recording.
+
+    Raises:
+        ValueError: if a part has another type than it is written with, or the rate is no rate.
+        TypeError, KeyError: if an entry of ``dropped`` is none.
+    """
+    for name, kind in (("source", str), ("expert", str), ("recipe", dict), ("dropped", list)):
+        if not isinstance(manifest[name], kind):
+            raise ValueError(f"{name} is no {kind.__name__}")
+    fps = manifest["fps"]
+    if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps < math.inf:
+        raise ValueError(f"fps is {fps!r}")
+    for row in manifest["dropped"]:
+        int(row["seed"]), float(row["episode_return"])
 
 
 def size_problem(info: EpisodeInfo) -> str | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.manifest import EpisodeInfo, read_manifest, size_problem, unlisted_episodes
@@ -50,7 +52,7 @@ class Recording:
         Raises:
             UserError: if there is no recording with at least one usable episode, or it is of another source.
         """
-        folder = Path(folder)
+        folder = find_recording(Path(folder))
         meta, listed = read_manifest(folder)
         if source is not None and meta["source"] != source:
             raise UserError(f"{folder} was recorded in '{meta['source']}', not in '{source}': give another --data.")
@@ -88,6 +90,28 @@ class Recording:
             f"Recording({self.folder}: {self.meta['source']}, expert {self.meta['expert']}, {len(self)} episodes, "
             f"{steps} frames at {self.meta['fps']:g} a second)"
         )
+
+
+def unique_episodes(recordings: Sequence[Recording]) -> list[tuple[Recording, int]]:
+    """Each episode of several recordings once, by the checksum of its file, as (recording, index); in their order.
+
+    Warns of those that are left out: given twice, an episode would stand among what is learnt and what is judged by.
+    """
+    found: dict[str, tuple[Recording, int]] = {}
+    count = 0
+    for recording in recordings:
+        for index, info in enumerate(recording.episodes):
+            count += 1
+            found.setdefault(info.sha256, (recording, index))
+    if count > len(found):
+        warnings.warn(duplicates_sentence(count - len(found)), stacklevel=2)
+    return list(found.values())
+
+
+def duplicates_sentence(count: int) -> str:
+    """What to say of ``count`` episodes that were given more than once."""
+    what = "an episode was given more than once and is" if count == 1 else f"{count} episodes were given twice and are"
+    return f"{what} used once."
 
 
 def load_episode(info: EpisodeInfo) -> Episode:

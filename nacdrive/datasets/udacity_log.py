@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import pairwise
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.udacity_row import Numbers, RawRow, is_header, parse_row, settle, stamp_of
+from nacdrive.datasets.udacity_row import Numbers, RawRow, disambiguate, is_header, parse_row, stamp_of
 
 LOG = "driving_log.csv"
 IMAGES = "IMG"
@@ -21,6 +22,8 @@ USUAL_GAP_S = 1 / 15
 """Between two rows, where the names of the images tell no time."""
 LONGEST_GAP_S = 1.0
 """A longer one begins another drive: the recording was paused."""
+LARGEST_STEP_MPH = 2.0
+"""Between the speeds of two rows that follow each other."""
 NAMED = 5
 """Missing images that a message names."""
 
@@ -95,7 +98,7 @@ def read_log(folder: Path | str) -> UdacityLog:
     rows: list[LogRow] = []
     missing: list[str] = []
     stamped = all(stamp_of(row.images[0]) for row in raw)
-    for row, numbers in zip(raw, settle(raw), strict=True):
+    for row, numbers in zip(raw, disambiguate(raw), strict=True):
         absent = [name for name in row.images if name not in there]
         if absent:
             missing += absent
@@ -105,7 +108,8 @@ def read_log(folder: Path | str) -> UdacityLog:
         skipped.append(f"{len(missing)} images are missing ({', '.join(missing[:NAMED])}{more(missing)})")
     if not rows:
         why = "; ".join(skipped) or "it holds no row"
-        raise UserError(f"{path} has no usable row: {why}. Put the images into {path.parent / IMAGES}.")
+        advice = f"Put the images into {path.parent / IMAGES}." if missing else "Is it a log of the Udacity simulator?"
+        raise UserError(f"{path} has no usable row: {why}. {advice}")
     if not stamped:
         skipped.append(f"the images' names tell no time, so rows are taken as {USUAL_GAP_S:.3f} s apart")
     if skipped:
@@ -130,15 +134,26 @@ def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if lines and is_header(lines[0][1]):
         lines = lines[1:]
-    # A line that lacks its end was cut short, even where what is left reads like a row.
-    cut = bool(lines) and not text.endswith(("\n", "\r"))
-    lines = lines[:-1] if cut else lines
     parsed = {number: parse_row(line, number) for number, line in lines}
+    # A line that lacks its end may have been cut short, even where what is left reads like a row.
+    cut = bool(lines) and not text.endswith(("\n", "\r")) and not goes_on([line for _, line in lines], parsed)
+    if cut:
+        del parsed[lines[-1][0]]
     bad = [str(number) for number, row in parsed.items() if row is None]
     skipped = ["the last line is cut short"] if cut else []
     if bad:
         skipped.append(f"{len(bad)} lines are no rows of a driving log (line {', '.join(bad[:NAMED])}{more(bad)})")
     return [row for row in parsed.values() if row is not None], skipped
+
+
+def goes_on(lines: list[str], parsed: Mapping[int, RawRow | None]) -> bool:
+    """Whether the last line has all that the line before has, and about its speed."""
+    if len(lines) < 2 or lines[-1].count(",") != lines[-2].count(","):
+        return False
+    before, last = list(parsed.values())[-2:]
+    if before is None or last is None:
+        return False
+    return any(abs(a[3] - b[3]) <= LARGEST_STEP_MPH for a in before.readings for b in last.readings)
 
 
 def make_row(row: RawRow, numbers: Numbers, there: dict[str, Path], stamped: bool) -> LogRow:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 250.0))
@@ -18,6 +18,9 @@ STAMP = re.compile(r"(\d{4})_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d{3})")
 WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
 FRACTION = re.compile(r"\d*[1-9](?:E-?\d+)?", re.IGNORECASE)
 POWER = re.compile(r"-?[1-9]E-?\d+", re.IGNORECASE)
+
+GREGORIAN = range(1970, 2200)
+"""Years that the common calendar is at."""
 
 Numbers = tuple[float, float, float, float]
 """Steering, throttle, brake, speed."""
@@ -68,9 +71,9 @@ def read_numbers(fields: Sequence[str]) -> list[Numbers]:
 
 
 def any_number(field: str) -> float:
-    """A field as a number; NaN where it is none."""
+    """A field as a number; NaN where it is none. Persian cultures write a slash before the fraction."""
     try:
-        return float(field)
+        return float(field.replace("/", ".").replace("\u066b", "."))
     except ValueError:
         return math.nan
 
@@ -93,7 +96,7 @@ def within(values: Sequence[float]) -> bool:
     return all(low <= value <= high for value, (low, high) in zip(values, RANGES, strict=True))
 
 
-def settle(rows: Sequence[RawRow]) -> list[Numbers]:
+def disambiguate(rows: Sequence[RawRow]) -> list[Numbers]:
     """One reading for each row.
 
     The car never has throttle and brake at once, its speed is hardly ever a whole number but 0, and changes little.
@@ -115,12 +118,19 @@ def implausibility(reading: Numbers, speed_before: float) -> tuple[bool, bool, f
 
 
 def stamp_of(image: str) -> datetime | None:
-    """When an image was taken, from its name (``center_2018_07_16_17_11_43_382.jpg``); None where it tells no time."""
+    """When an image was taken, from its name (``center_2018_07_16_17_11_43_382.jpg``); None where it tells no time.
+
+    A year of another calendar (Persian, Islamic, Buddhist) keeps its number; its days are counted with 31 a month, for
+    only the times between rows matter.
+    """
     match = STAMP.search(image)
     if match is None:
         return None
-    *parts, milliseconds = map(int, match.groups())
+    year, month, day, hour, minute, second, milliseconds = map(int, match.groups())
     try:
-        return datetime(*parts, milliseconds * 1000)  # type: ignore[call-arg,arg-type]
+        if year not in GREGORIAN and 1 <= month <= 13 and 1 <= day <= 31:
+            start = datetime(year, 1, 1, hour, minute, second, milliseconds * 1000)
+            return start + timedelta(days=31 * (month - 1) + day - 1)
+        return datetime(year, month, day, hour, minute, second, milliseconds * 1000)
     except ValueError:
         return None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
-from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
+from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert, PolicyFailureError
 
 __all__ = [
     "DRIVERS",
@@ -47,9 +50,28 @@ def load_driver(name: str) -> Driver:
                 f"the driver '{name}' has no {method}({', '.join(('env',) if arguments == 1 else ('frame', 'info'))}): "
                 "see docs/extend.md for what a driver needs."
             )
+    driver.reset, driver.act = _in_a_sentence(name, driver.reset), _in_a_sentence(name, driver.act, Action)
     if not getattr(driver, "name", ""):
         driver.name = name.rpartition(":")[2]
     return driver  # type: ignore[no-any-return]
+
+
+def _in_a_sentence(name: str, method: Callable[..., Any], gives: type[Any] | None = None) -> Callable[..., Any]:
+    """``method`` of the driver ``name``; whatever it raises, or gives instead of ``gives``, becomes a sentence."""
+
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        try:
+            given = method(*arguments)
+        except UserError:
+            raise
+        except Exception as error:
+            raise PolicyFailureError(f"the driver '{name}' failed: {type(error).__name__}: {error}") from error
+        if gives is not None and not isinstance(given, gives):
+            raise PolicyFailureError(f"the driver '{name}' gave {type(given).__name__} instead of an {gives.__name__}")
+        return given
+
+    return call
 
 
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:

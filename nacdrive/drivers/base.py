@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 Saliency = Callable[[Frame], NDArray[np.float32]]
 """[height, width, 3] -> where a policy looks, [height, width] in 0 .. 1."""
+
+
+class PolicyFailureError(UserError):
+    """A decision that must not reach the car: a safety stop takes over, where there is one."""
 
 
 class Driver(Protocol):

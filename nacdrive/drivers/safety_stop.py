@@ -10,7 +10,7 @@ import numpy as np
 from nacdrive.common.action import Action
 from nacdrive.common.emergency_stop import EmergencyStop
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverWrapper, PolicyFailureError
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
@@ -18,10 +18,6 @@ STANDING_MPS = 0.5
 """Slower than this the car stands."""
 LONGEST_STOP_S = 3.2
 """The stop is over after this time, whatever the speed says."""
-
-
-class PolicyFailureError(Exception):
-    """A decision that must not reach the car."""
 
 
 def checked(action: Action, choices: int = 0) -> Action:
@@ -74,6 +70,8 @@ class SafetyStop(DriverWrapper):
         if self._stop.reason is None or self._env.realtime:
             try:
                 action = checked(self.driver.act(frame, info), len(self._env.actions))
+            except PolicyFailureError as error:
+                self._fail(error, t_s)
             except UserError:
                 raise
             except Exception as error:

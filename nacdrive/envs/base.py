@@ -10,6 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 
 Frame = NDArray[np.uint8]
 """[height, width, 3], RGB."""
@@ -88,11 +89,14 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         """``action`` as a member of ``action_space``: its choice, or float32 [steering, throttle - brake].
 
         Raises:
-            TypeError: if a choice is wanted and there is none.
+            UserError: if a choice is wanted and there is none.
         """
         if self.actions:
             if action.choice is None:
-                raise TypeError(f"{self.name} takes one of {len(self.actions)} actions, and the driver gave none")
+                raise UserError(
+                    f"{self.name} takes one of {len(self.actions)} actions ({', '.join(self.actions[:8])}), and its "
+                    "driver gave steering and pedals: let it give env.action_of(number)."
+                )
             return action.choice
         wanted = np.array([action.steering, action.throttle - action.brake], dtype=np.float32)
         return np.clip(wanted, -1.0, 1.0)
@@ -117,3 +121,43 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
     def discrete(self) -> bool:
         """Whether it takes one of a few choices."""
         return isinstance(self.action_space, spaces.Discrete)
+
+
+class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
+    """Changes what an environment shows or when it ends; all else, its own attributes too, is the environment's."""
+
+    env: DrivingEnv
+
+    def __init__(self, env: DrivingEnv) -> None:
+        super().__init__(env)
+        self.name, self.actions, self.step_s, self.realtime = env.name, env.actions, env.step_s, env.realtime
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        """See ``DrivingEnv``."""
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        """See ``DrivingEnv``."""
+        return self.env.step(action)
+
+    def native_action(self, action: Action) -> Any:
+        """See ``DrivingEnv``."""
+        return self.env.native_action(action)
+
+    def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
+        """See ``DrivingEnv``."""
+        return self.env.action_of(choice, logits)
+
+    def metrics(self) -> dict[str, float]:
+        """See ``DrivingEnv``."""
+        return self.env.metrics()
+
+    def episode_meta(self) -> dict[str, Any]:
+        """See ``DrivingEnv``."""
+        return self.env.episode_meta()
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not known here is asked of the environment."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)

@@ -7,13 +7,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
-import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
-from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.envs.base import DrivingEnv, Frame
+from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
 
 @dataclass(frozen=True)
@@ -87,19 +84,16 @@ class Camera:
         return np.asarray(np.clip(np.rint(picture), 0, 255), dtype=np.uint8)
 
 
-class NoisyCamera(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
+class NoisyCamera(DrivingWrapper):
     """A driving environment seen through a worse camera; the same seed of ``reset`` gives the same disturbance.
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
-    All else is the environment's own; its own attributes (``car``, ``world``, ...) are reached through this too.
+    All else is the environment's own.
     """
-
-    env: DrivingEnv
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
         super().__init__(env)
         self.camera = Camera(noise)
-        self.name, self.actions, self.step_s, self.realtime = env.name, env.actions, env.step_s, env.realtime
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
@@ -111,25 +105,3 @@ class NoisyCamera(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
         """Carry out one decision; see ``DrivingEnv.step``."""
         frame, reward, terminated, truncated, info = self.env.step(action)
         return self.camera(frame), reward, terminated, truncated, {**info, "clean_frame": frame}
-
-    def native_action(self, action: Action) -> Any:
-        """See ``DrivingEnv``."""
-        return self.env.native_action(action)
-
-    def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
-        """See ``DrivingEnv``."""
-        return self.env.action_of(choice, logits)
-
-    def metrics(self) -> dict[str, float]:
-        """See ``DrivingEnv``."""
-        return self.env.metrics()
-
-    def episode_meta(self) -> dict[str, Any]:
-        """See ``DrivingEnv``."""
-        return self.env.episode_meta()
-
-    def __getattr__(self, name: str) -> Any:
-        """What is not known here is asked of the environment."""
-        if name.startswith("_") or name == "env":
-            raise AttributeError(name)
-        return getattr(self.env, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.envs.base import DrivingEnv, Frame
+from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
 USUAL_FPS = 30.0
 """Frames a second of an environment that does not tell (``metadata["render_fps"]``)."""
@@ -89,7 +89,7 @@ class GymEnv(DrivingEnv):
         """Start the episode of ``seed``."""
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = self._call("reset", seed=seed, options=options)
         self._wheels_off: list[float] = []
         self._last = info
         return self._seen(observation, info)
@@ -97,7 +97,7 @@ class GymEnv(DrivingEnv):
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, Any]:
         reward, terminated, truncated, count = 0.0, False, False, 0
         while count < self.repeat and not (terminated or truncated):
-            observation, gained, terminated, truncated, info = self.env.step(action)
+            observation, gained, terminated, truncated, info = self._call("step", action)
             reward, count, self.frame = reward + float(gained), count + 1, self.frame + 1
             truncated = bool(truncated) or (self.max_frames is not None and self.frame >= self.max_frames)
         self._last = info
@@ -144,6 +144,15 @@ class GymEnv(DrivingEnv):
         """Close the environment."""
         self.env.close()
 
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the environment; what it raises becomes a sentence."""
+        try:
+            return getattr(self.env, method)(*arguments, **options)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{self.name} failed in {method}(): {type(error).__name__}: {error}") from error
+
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
         meanings = getattr(self.env.unwrapped, "get_action_meanings", None)
         found = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
@@ -175,16 +184,37 @@ class GymEnv(DrivingEnv):
         return _rgb(picture)
 
 
-def adapt(env: Any, name: str, **options: Any) -> DrivingEnv:
-    """A user's environment as a ``DrivingEnv``: itself if it is one, else by ``GymEnv`` with ``options``.
+class FrameLimit(DrivingWrapper):
+    """Truncates episodes of an environment that has no limit of its own after ``max_frames`` decisions."""
+
+    def __init__(self, env: DrivingEnv, max_frames: int) -> None:
+        super().__init__(env)
+        self.max_frames, self.frame = max_frames, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
+        """See ``DrivingEnv``."""
+        self.frame = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
+        """See ``DrivingEnv``."""
+        frame, reward, terminated, truncated, info = super().step(action)
+        self.frame += 1
+        if self.frame >= self.max_frames and not (terminated or truncated):
+            truncated, info = True, {**info, "ended": "time is up"}
+        return frame, reward, terminated, truncated, info
+
+
+def adapt(env: Any, name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
+    """A user's environment as a ``DrivingEnv``: itself if it is one, else by ``GymEnv``.
 
     Raises:
         UserError: if it is no environment, or ``GymEnv`` cannot adapt it.
     """
     if isinstance(env, DrivingEnv):
-        for option in options:
-            raise UserError(f"{name} takes no '{option}': leave it out, or give the function such a parameter.")
-        return env
+        if repeat not in (None, 1):
+            raise UserError(f"--repeat is not for {name}, which makes a DrivingEnv: leave it out, or give an EnvSpec.")
+        return env if max_frames is None else FrameLimit(env, max_frames)
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} made {type(env).__name__}, and not a Gymnasium environment (gymnasium.Env).")
     # Ours is found under the checks that gymnasium.make puts around it.
@@ -192,11 +222,11 @@ def adapt(env: Any, name: str, **options: Any) -> DrivingEnv:
     while isinstance(inner, (PassiveEnvChecker, OrderEnforcing)):
         inner = inner.env
     if isinstance(inner, DrivingEnv):
-        return adapt(inner, name, **options)
-    return GymEnv(env, name, **options)
+        return adapt(inner, name, repeat=repeat, max_frames=max_frames)
+    return GymEnv(env, name, repeat=repeat or 1, max_frames=max_frames)
 
 
-def make_gym(gym_id: str, *, name: str, **options: Any) -> DrivingEnv:
+def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
     """The environment that Gymnasium knows as ``gym_id``; it renders where its observations are no pictures.
 
     Raises:
@@ -209,7 +239,7 @@ def make_gym(gym_id: str, *, name: str, **options: Any) -> DrivingEnv:
             env = gymnasium.make(gym_id, render_mode="rgb_array")
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise UserError(f"Gymnasium cannot make '{gym_id}': {_one_line(error)}") from error
-    return adapt(env, name, **{option: value for option, value in options.items() if value is not None})
+    return adapt(env, name, repeat=repeat, max_frames=max_frames)
 
 
 def _one_line(error: BaseException) -> str:

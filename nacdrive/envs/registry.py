@@ -77,10 +77,17 @@ class EnvSpec:
         """
         given = {name: value for name, value in (options or {}).items() if value is not None}
         known = inspect.signature(self.build).parameters
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-            for name in given.keys() - known.keys():
-                raise unknown_name(f"option of {self.name}", name, known)
-        return self.build(**given)
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            return self.build(**given)
+        max_frames = given.pop("max_frames", None) if "max_frames" not in known else None
+        for name in given.keys() - known.keys():
+            raise unknown_name(f"option of {self.name}", name, known)
+        env = self.build(**given)
+        if max_frames is None:
+            return env
+        from nacdrive.envs.gym_env import FrameLimit
+
+        return FrameLimit(env, max_frames)
 
     def honours(self, option: str) -> bool:
         """Whether the option of that name (with underscores) means anything here."""
@@ -124,7 +131,7 @@ def env_spec(name: str) -> EnvSpec:
         UserError: if there is none, or a user's module cannot be imported.
     """
     if name.startswith(GYM):
-        return _foreign(name, partial(_make_gym, name), frozenset({"repeat"}))
+        return _foreign(name, partial(_make_gym, name))
     found: Any = ENVIRONMENTS.load(name)
     if isinstance(found, EnvSpec):
         return found
@@ -132,7 +139,7 @@ def env_spec(name: str) -> EnvSpec:
         raise UserError(
             f"{name} is no environment: it must be a function that makes a Gymnasium environment, or an EnvSpec."
         )
-    return _foreign(name, partial(_make_own, name), _parameters(found) | {"repeat"})
+    return _foreign(name, partial(_make_own, name))
 
 
 def spec_of_source(source: str) -> EnvSpec | None:
@@ -146,7 +153,7 @@ def _carracing_action(choice: int, logits: Any = None) -> Action:
     return to_action(choice, logits)
 
 
-def _foreign(name: str, build: Callable[..., DrivingEnv], options: frozenset[str]) -> EnvSpec:
+def _foreign(name: str, build: Callable[..., DrivingEnv]) -> EnvSpec:
     """A user's own environment: any actions, any size of pictures, and an expert that the user brings too."""
     return EnvSpec(
         name=name,
@@ -154,18 +161,9 @@ def _foreign(name: str, build: Callable[..., DrivingEnv], options: frozenset[str
         build=build,
         source=name,
         task="imitation",
-        options=SEEDED | {"min_return", "steering_noise"} | options,
+        options=SEEDED | {"repeat", "min_return", "steering_noise"},
         recording_folder=Path("recordings") / "".join(letter if letter.isalnum() else "-" for letter in name),
     )
-
-
-def _parameters(make: Callable[..., Any]) -> frozenset[str]:
-    """Names of the options that a user's function takes."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return frozenset()
-    return frozenset(one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD))
 
 
 def _make_carracing(
@@ -201,29 +199,23 @@ def _make_udacity(**options: Any) -> DrivingEnv:
     return env
 
 
-def _make_gym(name: str, *, repeat: int = 1, max_frames: int | None = None) -> DrivingEnv:
+def _make_gym(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
     from nacdrive.envs.gym_env import make_gym
 
-    return make_gym(name.removeprefix(GYM), name=name, repeat=repeat, max_frames=max_frames)
+    return make_gym(name.removeprefix(GYM), name, repeat=repeat, max_frames=max_frames)
 
 
-def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = None, **options: Any) -> DrivingEnv:
+def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
     from nacdrive.envs.gym_env import adapt
 
     make: Callable[..., Any] = ENVIRONMENTS.load(name)  # type: ignore[assignment]
-    known, ours = _parameters(make), {"repeat": repeat, "max_frames": max_frames}
-    for option in options.keys() - known:
-        raise UserError(f"{name} takes no '{option}': leave it out, or give the function such a parameter.")
-    # What the function does not do itself the adapter does.
-    options |= {option: value for option, value in ours.items() if option in known and value is not None}
-    rest = {option: value for option, value in ours.items() if option not in known and value is not None}
     try:
-        made = make(**options)
+        made = make()
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"{name} could not make its environment: {type(error).__name__}: {error}") from error
-    return adapt(made, name, **rest)
+    return adapt(made, name, repeat=repeat, max_frames=max_frames)
 
 
 CARRACING = EnvSpec(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.wiring import Wiring
 
 CHUNK = 2**18  # synapses times samples that are computed at once, to stay in the cache
 
@@ -23,22 +26,31 @@ class LTCLayer(WindowedLayer):
     time_sense = "gaps"
 
     def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 6, **options: Any
+        self,
+        in_features: int,
+        d_model: int,
+        num_heads: int,
+        window: int,
+        unfolds: int = 6,
+        wiring: Wiring | None = None,
+        **options: Any,
     ) -> None:
+        """``wiring``: which synapses exist, with ``d_model`` motor neurons; all of ``d_model`` neurons by default."""
         super().__init__(in_features, d_model, num_heads, window, **options)
         self.unfolds = unfolds
+        self.units = d_model if wiring is None else wiring.units
         self.input_weight = nn.Parameter(torch.ones(in_features))
         self.input_bias = nn.Parameter(torch.zeros(in_features))
-        self.sensory = Synapses(in_features, d_model)
-        self.recurrent = Synapses(d_model, d_model)
-        self.leak = nn.Parameter(torch.empty(d_model).uniform_(0.001, 1.0))
-        self.resting = nn.Parameter(torch.empty(d_model).uniform_(-0.2, 0.2))
-        self.capacity = nn.Parameter(torch.empty(d_model).uniform_(0.4, 0.6))
+        self.sensory = Synapses(in_features, self.units, None if wiring is None else wiring.sensory_adjacency)
+        self.recurrent = Synapses(self.units, self.units, None if wiring is None else wiring.adjacency)
+        self.leak = nn.Parameter(torch.empty(self.units).uniform_(0.001, 1.0))
+        self.resting = nn.Parameter(torch.empty(self.units).uniform_(-0.2, 0.2))
+        self.capacity = nn.Parameter(torch.empty(self.units).uniform_(0.4, 0.6))
         self.output_weight = nn.Parameter(torch.ones(d_model))
         self.output_bias = nn.Parameter(torch.zeros(d_model))
 
     def project(self, x: Tensor) -> Tensor:
-        """Leak and sensory currents, which a gap does not change: [..., 2 * d_model], numerator and denominator."""
+        """Leak and sensory currents, which a gap does not change: [..., 2 * units], numerator and denominator."""
         inputs = torch.addcmul(self.input_bias, x, self.input_weight)
         leak = softplus(self.leak)
         fixed = torch.stack([leak * self.resting, leak])
@@ -47,35 +59,49 @@ class LTCLayer(WindowedLayer):
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
-        u = u.view(*u.shape[:2], 2, self.d_model)
+        u = u.view(*u.shape[:2], 2, self.units)
         ds = (dt / self.unfolds)[..., None, None]
         capacity = softplus(self.capacity)
         parameters = self.recurrent.parameters_of_currents()
-        v = u.new_zeros(len(u), self.d_model)
+        v = u.new_zeros(len(u), self.units)
         states = []
         for u_i, ds_i in zip(u.unbind(1), ds.unbind(1), strict=True):
             for _ in range(self.unfolds):
                 above, below = (ds_i * (u_i + currents(v, *parameters))).unbind(1)
                 v = torch.addcmul(above, capacity, v) / (capacity + below)
             states.append(v)
-        return torch.addcmul(self.output_bias, torch.stack(states, dim=1), self.output_weight)
+        motor = torch.stack(states, dim=1)[..., : self.d_model]
+        return torch.addcmul(self.output_bias, motor, self.output_weight)
 
 
 class Synapses(nn.Module):
-    """Synapses from every source to every target: weight, slope sigma, threshold mu and reversal potential E."""
+    """Synapses from sources to targets: weight, slope sigma, threshold mu and reversal potential E.
 
-    def __init__(self, sources: int, targets: int) -> None:
+    ``adjacency [sources, targets]`` in -1, 0, 1 says which there are and begins E; None: all, of random sign.
+    """
+
+    mask: Tensor
+
+    def __init__(self, sources: int, targets: int, adjacency: NDArray[np.int32] | None = None) -> None:
         super().__init__()
         shape = (targets, sources)
         self.weight = nn.Parameter(torch.empty(shape).uniform_(0.001, 1.0))
         self.sigma = nn.Parameter(torch.empty(shape).uniform_(3.0, 8.0))
         self.mu = nn.Parameter(torch.empty(shape).uniform_(0.3, 0.8))
-        # One synapse in three inhibits, as in ncps.
-        self.reversal = nn.Parameter(torch.where(torch.rand(shape) < 1 / 3, -1.0, 1.0))
+        self.sparse = adjacency is not None
+        if adjacency is None:
+            # One synapse in three inhibits, as in ncps.
+            self.reversal = nn.Parameter(torch.where(torch.rand(shape) < 1 / 3, -1.0, 1.0))
+        else:
+            sign = torch.from_numpy(adjacency.T.copy())
+            self.reversal = nn.Parameter(sign.float())
+            self.register_buffer("mask", sign != 0)
 
     def parameters_of_currents(self) -> tuple[Tensor, Tensor, Tensor]:
         """sigma, -sigma mu, and (w E, w) as [targets, sources, 2]."""
         weight = softplus(self.weight)
+        if self.sparse:
+            weight = weight * self.mask
         return self.sigma, -self.sigma * self.mu, torch.stack([weight * self.reversal, weight], dim=2)
 
     def forward(self, v: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ FILES = {
     "mmrnn": "mmrnn:MMRNNLayer",
     "ltc": "ltc:LTCLayer",
     "cfc": "cfc:CfCLayer",
+    "ltc-ncp": "ncp:LTCNCPLayer",
+    "cfc-ncp": "ncp:CfCNCPLayer",
     "deepstate": "deepstate:DeepStateLayer",
     "s4": "s4:S4Layer",
     "attention": "attention:AttentionLayer",
@@ -41,6 +43,7 @@ FILES = {
     "odeformer": "odeformer:ODEFormerLayer",
     "contiformer": "contiformer:ContiFormerLayer",
     "contiformer-linear": "contiformer_linear:ContiFormerLinearLayer",
+    "stack": "block:StackLayer",
 }
 # Options that a name stands for.
 OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}

@@ -45,7 +45,7 @@ class DrivingNetwork(nn.Module):
         """The last convolution, where Grad-CAM looks."""
         return self.vision[-2]
 
-    def rivals(self, outputs: Tensor) -> Tensor:
+    def class_scores(self, outputs: Tensor) -> Tensor:
         """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""
         steering = outputs[..., :1]
         return torch.cat([steering, -steering], dim=-1) if self.config.continuous else outputs

@@ -15,7 +15,7 @@ from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 
 
-class Recent(NamedTuple):
+class LastDecision(NamedTuple):
     """The last decision of a policy, for those who look into it."""
 
     frame: NDArray[np.uint8]
@@ -103,12 +103,12 @@ class Policy:
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)
 
-    def recent(self) -> Recent:
+    def last_decision(self) -> LastDecision:
         """What the last decision was made of."""
         frames, times, features = zip(*self._recent, strict=True)
         # Clones: what comes out of inference mode may not go into a gradient.
         past = [x.clone() for x in features[:-1]]
-        return Recent(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
+        return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
 
     @torch.inference_mode()
     def neurons(self) -> dict[str, NDArray[np.float32]]:

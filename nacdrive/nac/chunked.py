@@ -70,7 +70,7 @@ class _Chunked(torch.autograd.Function):
         for first, last in _blocks(heads, queries, problem):
             keys = key_set(problem, heads, first, last)
             motor = backbone.motor(keys, first, last - first)
-            gate, _, _ = gate_argument(keys.take(tokens.tk), tokens.tq[:, first:last], tokens.tau[first:last])
+            gate, _, _ = gate_argument(keys.take(tokens.tk), tokens.tq[:, first:last], tokens.tau[first:last], True)
             mix = attend(motor, gate, keys.allowed, scale, _keep(gate, problem, seed, first), problem.options).mix
             y[:, first:last] = keys.weighted_sum(tokens.v, mix)
             if recording and problem.index is not None:
@@ -112,7 +112,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     for number, (first, last) in enumerate(_blocks(heads, queries, problem)):
         keys = key_set(problem, heads, first, last)
         here = slice(first, last)
-        gate, time, slope = gate_argument(keys.take(tokens.tk), tokens.tq[:, here], tokens.tau[here])
+        gate, time, slope = gate_argument(keys.take(tokens.tk), tokens.tq[:, here], tokens.tau[here], True)
         motor = ctx.motors[number].detach() if ctx.motors else backbone.motor(keys, first, last - first)
         with torch.enable_grad():
             leaves = [motor.requires_grad_(), gate.requires_grad_()] + ([] if scale is None else [scale])

@@ -15,6 +15,6 @@ def pair_attention(tokens: Tokens, w: FusedWeights, scale: Tensor | None, proble
     """Attention outputs ``[H, N, D]`` by the fastest way there is for these pairs."""
     if triton_pairs.wins(tokens, w, problem):
         return triton_pairs.triton_pairs(tokens, w, scale, problem)
-    if tokens.tq.numel() * problem.keys_per_query <= pairwise.PAIRS_AT_ONCE or tracing():
+    if tracing() or tokens.zq[..., 0].numel() * problem.keys_per_query <= pairwise.PAIRS_AT_ONCE:
         return pairwise.all_pairs(tokens, w, scale, problem).y
     return chunked_pairs(tokens, w, scale, problem)

@@ -393,7 +393,8 @@ class NAC(nn.Module):
         """Times ``[B, T]`` in seconds, 0 in padding; without ``t`` the real steps are one ``time_scale`` apart."""
         batch, steps = like.shape[0], like.shape[1]
         if t is None:
-            real = torch.ones(batch, steps, device=like.device) if padding is None else (~padding).float()
+            wide = torch.promote_types(self.time_scale.dtype, torch.float32)
+            real = like.new_ones(batch, steps, dtype=wide) if padding is None else (~padding).to(wide)
             return (real.cumsum(1) + (seen - 1)) * self.time_scale
         t = check_times(name, t, batch, steps)
         return t if padding is None else t.masked_fill(padding, 0.0)

@@ -81,8 +81,10 @@ def in_rows(
 ) -> Tensor:
     """``choose`` applied to as many queries at a time as keep the scores within ``SCORES_AT_ONCE``."""
     heads, batch, queries, _ = q.shape
+    if tracing():
+        return choose(q, mask)
     step = max(1, SCORES_AT_ONCE // (heads * batch * scores_per_query))
-    if step >= queries or tracing():
+    if step >= queries:
         return choose(q, mask)
     parts = [choose(q[:, :, i : i + step], mask.rows(i, i + step)) for i in range(0, queries, step)]
     return torch.cat(parts, dim=2)

@@ -18,9 +18,11 @@ from nacdrive.rollout.record_config import (
     drivable,
     env_of_task,
 )
-from nacdrive.tasks.registry import TASKS
+from nacdrive.tasks.registry import TASKS, task_of
 from nacdrive.training.config import FitConfig
 
+AUTO = "auto"
+"""The task that recordings belong to by their source."""
 SEEDS_PER_ROUND = 1000
 """Tracks that a round of DAgger can drive."""
 FREE_TO_CHANGE = (
@@ -35,7 +37,8 @@ class TrainConfig(FitConfig):
     """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
 
     task: str = "carracing"
-    """What is learnt: carracing, udacity, or a task of your own."""
+    """What is learnt: carracing, udacity, imitation (of whoever drove in any environment), auto (what the recordings
+    are of), or a task of your own as my_module:MyTask."""
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     model: str = "nac-steady"
@@ -75,6 +78,10 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.task == AUTO:
+            if not self.data:
+                raise UserError("--task auto follows from the recordings: name some with --data.")
+            object.__setattr__(self, "task", task_of(self.data))
         if self.task not in TASKS and ":" not in self.task:
             raise unknown_name("task", self.task, TASKS.names())
         spec = self.env_spec

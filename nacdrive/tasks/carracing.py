@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.manifest import MANIFEST, read_manifest
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, unique_episodes
 from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.models import PolicyConfig
@@ -84,16 +84,14 @@ class CarRacing(DrivingTask):
         """
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a recording.")
-        samples: list[Sample] = []
         rates: dict[float, Path] = {}
-        for folder in folders:
-            recording = Recording.open(folder, source=self.name)
-            rates.setdefault(float(recording.meta["fps"]), folder)
-            samples += [self.sample(recording, index) for index in range(len(recording))]
+        recordings = [Recording.open(folder, source=self.name) for folder in folders]
+        for recording in recordings:
+            rates.setdefault(float(recording.meta["fps"]), recording.folder)
         if len(rates) > 1:
             rates_found = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
             raise UserError(f"the recordings have different frame rates ({rates_found}): train on those of one rate.")
-        return samples
+        return [self.sample(recording, index) for recording, index in unique_episodes(recordings)]
 
     def sample(self, recording: Recording, index: int) -> Sample:
         """Episode ``index`` of a recording, in memory."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import MANIFEST
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, unique_episodes
 from nacdrive.models import PolicyConfig
 from nacdrive.tasks.base import LossOptions, Metric, ProtocolName
 from nacdrive.tasks.images import DrivingTask, agreement, choice_loss, inverse_frequency, median_gap, relight
@@ -59,7 +59,7 @@ class Imitation(DrivingTask):
         if len(sources) > 1:
             found = ", ".join(f"{folder} of '{source}'" for source, folder in sources.items())
             raise UserError(f"the recordings are of different environments ({found}): train on those of one.")
-        episodes = [(r.episodes[i].path.name, r.load(i)) for r in recordings for i in range(len(r))]
+        episodes = [(r.episodes[i].path.name, r.load(i)) for r, i in unique_episodes(recordings)]
         discrete = {chooses(episode) for _, episode in episodes}
         if len(discrete) > 1:
             raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import MANIFEST, read_manifest
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, duplicates_sentence
 from nacdrive.datasets.udacity_log import is_log, read_log
 from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
 from nacdrive.layers import build
@@ -114,10 +115,17 @@ class Udacity(DrivingTask):
         """
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a log or of a recording.")
-        samples = []
+        samples: dict[str, Sample] = {}
+        twice = 0
         for folder in folders:
-            samples += [drive_sample(episode, f"{folder.name} drive {episode.seed}") for episode in episodes(folder)]
-        return samples
+            for episode in episodes(folder):
+                if (key := episode.fingerprint) in samples:
+                    twice += 1
+                else:
+                    samples[key] = drive_sample(episode, f"{folder.name} drive {episode.seed}")
+        if twice:
+            warnings.warn(duplicates_sentence(twice), stacklevel=2)
+        return list(samples.values())
 
     def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
         """Contiguous blocks to validate on, chosen at random, and the rest to learn from, with the side cameras.

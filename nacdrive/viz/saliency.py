@@ -38,12 +38,12 @@ class GradCam:
         Of a policy that steers continuously, the choices are right and left. Rows that it does not get to see stay 0.
         ``frame`` is not needed: the policy remembers it; the argument is there for the closed loop, which passes it.
         """
-        recent = self.policy.recent()
+        recent = self.policy.last_decision()
         network, device = self.policy.network, self.policy.device
         self._past, self._times = recent.past, torch.from_numpy(recent.times).to(device).unsqueeze(0)
         newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
         if choice is None:
-            choice = int(network.rivals(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
+            choice = int(network.class_scores(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
         # relu_attributions: only what speaks for the choice, as in the paper's figures.
         cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
         first, last = network.config.crop or (0, network.config.height)
@@ -59,7 +59,7 @@ class GradCam:
         if self._past is not None:
             features = torch.cat([self._past, features])
         last = network.sequence.last(features.unsqueeze(0), self._times, None)
-        return network.rivals(network.head(last))
+        return network.class_scores(network.head(last))
 
 
 def scaled(map_: NDArray[np.float32]) -> NDArray[np.float32]:

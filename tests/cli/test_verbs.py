@@ -161,9 +161,9 @@ def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
 def test_doctor_names_what_is_wrong(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nacdrive.cli import checks
+    from nacdrive.cli import doctor
 
-    monkeypatch.setattr(checks, "ROOM_GB", 1e9)
+    monkeypatch.setattr(doctor, "ROOM_GB", 1e9)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -171,20 +171,20 @@ def test_doctor_names_what_is_wrong(
     printed = " ".join(capsys.readouterr().out.split())
     for name in ("Python", "packages", "CarRacing", "ffmpeg", "PPO expert", "live page", "results", "CUDA"):
         assert name in printed
-    assert "free some space" in printed and "give another --port" in printed
+    assert "free some space" in printed and "give another one with --port" in printed
     assert re.search("does not work: .*results", printed)
 
 
 def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.cli import checks
+    from nacdrive.cli import doctor
 
     def broken(**_: object) -> None:
         raise ImportError("libsomething.so.1: cannot open shared object file\nmore")
 
     monkeypatch.setattr("nacdrive.envs.carracing.env.make_carracing", broken)
-    findings = {item.name: item for item in checks.examine(Path("."), "127.0.0.1", 0)}
-    assert not findings["CarRacing"].works and "libsomething.so.1" in findings["CarRacing"].found
-    assert findings["Python"].works and findings["ffmpeg"].works
+    checks = {item.name: item for item in doctor.run_checks(Path("."), "127.0.0.1", 0)}
+    assert not checks["CarRacing"].works and "libsomething.so.1" in checks["CarRacing"].found
+    assert checks["Python"].works and checks["ffmpeg"].works
 
 
 def test_mistakes_in_a_config_are_user_errors() -> None:

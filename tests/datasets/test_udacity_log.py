@@ -15,7 +15,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import MPH_PER_MPS, read_log
 from nacdrive.datasets.udacity_log_convert import export_log, import_log
 from nacdrive.datasets.udacity_log_writer import UdacityLogWriter
-from nacdrive.datasets.udacity_row import parse_row, settle
+from nacdrive.datasets.udacity_row import disambiguate, parse_row
 from tests.helpers.udacity_logs import make_log, numbers, stamps
 
 HEADER = "center,left,right,steering,throttle,brake,speed"
@@ -64,12 +64,12 @@ def test_comma_decimals_of_a_whole_drive_are_resolved(tmp_path):
     for i, values in enumerate(truth):
         rows.append(parse_row("a.jpg,b.jpg,c.jpg," + ",".join(f"{v:.7G}".replace(".", ",") for v in values), i))
     assert any(len(row.readings) > 1 for row in rows)
-    np.testing.assert_allclose(settle(rows), truth, atol=1e-9)
+    np.testing.assert_allclose(disambiguate(rows), truth, atol=1e-9)
 
 
 def test_exponents_are_numbers():
-    assert settle([parse_row("a.jpg,b.jpg,c.jpg,7.9E-05,0,0,1E-06", 1)]) == [(7.9e-5, 0, 0, 1e-6)]
-    assert settle([parse_row("a.jpg,b.jpg,c.jpg,-7,9E-05,0,0,12,5", 1)]) == [(-7.9e-5, 0, 0, 12.5)]
+    assert disambiguate([parse_row("a.jpg,b.jpg,c.jpg,7.9E-05,0,0,1E-06", 1)]) == [(7.9e-5, 0, 0, 1e-6)]
+    assert disambiguate([parse_row("a.jpg,b.jpg,c.jpg,-7,9E-05,0,0,12,5", 1)]) == [(-7.9e-5, 0, 0, 12.5)]
 
 
 def test_the_centre_camera_alone_is_a_row():

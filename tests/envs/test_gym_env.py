@@ -100,7 +100,7 @@ def test_discrete_actions_have_names_that_tell_what_they_do() -> None:
     assert (env.action_of(1).steering, env.action_of(2).throttle, env.discrete) == (-1, 1, True)
     env.step(env.action_of(2))
     assert foreign.given == [3]
-    with pytest.raises(TypeError, match="the driver gave none"):
+    with pytest.raises(UserError, match=r"takes one of 3 actions \(idle, turn left, accelerate\), and its driver gave"):
         env.step(Action(0.0, 1.0, 0.0))
     assert GymEnv(Foreign(RGB, spaces.Discrete(2))).actions == ("action 0", "action 1")
 
@@ -147,6 +147,13 @@ def test_what_does_not_fit_is_said_in_one_sentence() -> None:
         adapt({}, "own")
     with pytest.raises(UserError, match="Gymnasium cannot make 'CarRacin-v3'"):
         make_gym("CarRacin-v3", name="gym:CarRacin-v3")
+
+
+def test_what_an_environment_raises_is_said_in_one_sentence() -> None:
+    env = GymEnv(Foreign(RGB, WHEEL), "own")
+    with pytest.raises(UserError, match=r"own failed in step\(\): AssertionError"):
+        env.reset(seed=1)
+        env.step(np.full(2, 7.0, np.float32))
 
 
 def test_any_id_of_gymnasium_works() -> None:

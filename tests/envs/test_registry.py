@@ -31,7 +31,12 @@ class Blank(gymnasium.Env):
 def make_env(laps=1): return Blank(laps)
 def broken(): raise RuntimeError("no such road")
 def wrong(): return 3
+def make_driving_env():
+    from nacdrive.envs.gym_env import GymEnv
+    return GymEnv(Blank(), "own")
 number = 3
+from nacdrive.envs.registry import EnvSpec
+SPEC = EnvSpec("own", "Own", make_driving_env, source="own", task="imitation")
 """
 
 
@@ -91,14 +96,28 @@ def test_tracks_take_turns_by_the_seed() -> None:
 @pytest.mark.usefixtures("own")
 def test_a_users_own_function_is_an_environment() -> None:
     spec = env_spec("own_env:make_env")
-    assert spec.task == "imitation" and spec.honours("laps") and not spec.honours("renderer")
+    assert spec.task == "imitation" and spec.honours("repeat") and not spec.honours("renderer")
     spec = pickle.loads(pickle.dumps(spec))
-    env = spec.make({"laps": 2, "repeat": 3, "max_frames": 6})
+    env = spec.make({"repeat": 3, "max_frames": 6})
     env.reset(seed=0)
     assert env.name == "own_env:make_env" and env.actions == ("action 0", "action 1", "action 2")
     ends = [env.step(0) for _ in range(2)]
-    assert [end[3] for end in ends] == [False, True] and ends[-1][4]["laps"] == 2
+    assert [end[3] for end in ends] == [False, True] and ends[-1][4]["laps"] == 1
     assert env_spec("own_env:Blank").make().observation_space.shape == (32, 32, 3)
+
+
+@pytest.mark.usefixtures("own")
+def test_every_environment_has_a_limit_of_frames() -> None:
+    idle = {"own_env:make_env": 0, "own_env:make_driving_env": 0, "own_env:SPEC": 0}
+    for name, action in idle.items():
+        env = env_spec(name).make({"max_frames": 2})
+        assert isinstance(env, DrivingEnv)
+        for _ in range(2):
+            env.reset(seed=0)
+            ends = [env.step(action)[3:] for _ in range(2)]
+            assert [truncated for truncated, _ in ends] == [False, True] and ends[-1][1]["ended"] == "time is up", name
+    with pytest.raises(UserError, match="--repeat is not for own_env:make_driving_env"):
+        env_spec("own_env:make_driving_env").make({"repeat": 2})
 
 
 @pytest.mark.usefixtures("own")
@@ -120,7 +139,7 @@ def test_what_is_no_environment_is_named(name: str, sentence: str) -> None:
 
 @pytest.mark.usefixtures("own")
 def test_an_option_that_a_users_function_lacks_is_named() -> None:
-    with pytest.raises(UserError, match="own_env:make_env takes no 'track'"):
+    with pytest.raises(UserError, match="unknown option of own_env:make_env 'track'"):
         env_spec("own_env:make_env").make({"track": "lake"})
 
 
@@ -132,9 +151,9 @@ def test_an_installed_package_brings_environments(tmp_path: Path, monkeypatch: p
     (info / "entry_points.txt").write_text("[nacdrive.envs]\ntown = town:make_env\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "town" in ENVIRONMENTS.names()
-    env = env_spec("town").make({"laps": 3})
+    env = env_spec("town").make()
     env.reset(seed=0)
-    assert env.name == "town" and env.step(1)[4]["laps"] == 3
+    assert env.name == "town" and env.step(1)[4]["laps"] == 1
 
 
 def test_a_spec_can_be_registered_with_all_that_verbs_know(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,49 @@ def test_cfc_equals_the_cell_of_ncps(x, t):
     torch.testing.assert_close(layer(x, t), torch.stack(rows, dim=1))
 
 
+UNITS = 20
+
+
+def wiring_of_ncps():
+    from ncps.wirings import AutoNCP
+
+    return AutoNCP(UNITS, D, sparsity_level=0.6)  # the cells build it
+
+
+def test_ltc_with_ncp_wiring_equals_the_cell_of_ncps(x, t):
+    from ncps.torch import LTCCell
+
+    layer = layer_of("ltc-ncp", units=UNITS, sparsity=0.6)
+    cell = LTCCell(wiring_of_ncps(), F, implicit_param_constraints=True).double()
+    for prefix, synapses in (("", layer.recurrent), ("sensory_", layer.sensory)):
+        torch.testing.assert_close(getattr(cell, prefix + "erev"), synapses.reversal.t())
+        for theirs, ours in (("w", "weight"), ("sigma", "sigma"), ("mu", "mu")):
+            getattr(cell, prefix + theirs).data = getattr(synapses, ours).detach().t().contiguous()
+    for theirs, ours in (("gleak", "leak"), ("vleak", "resting"), ("cm", "capacity")):
+        getattr(cell, theirs).data = getattr(layer, ours).detach()
+    h, rows, dt = x.new_zeros(B, UNITS), [], gaps(t)
+    for i in range(T):
+        y, h = cell(x[:, i], h, dt[:, i : i + 1])
+        rows.append(y)
+    torch.testing.assert_close(layer(x, t), torch.stack(rows, dim=1), atol=1e-6, rtol=1e-5)
+
+
+def test_cfc_with_ncp_wiring_equals_the_cell_of_ncps(x, t):
+    from ncps.torch import WiredCfCCell
+
+    layer = layer_of("cfc-ncp", units=UNITS, sparsity=0.6)
+    cell = WiredCfCCell(F, wiring_of_ncps()).double()
+    for mine, theirs in zip(layer.cells, cell._layers, strict=True):
+        heads = (theirs.ff1, theirs.ff2, theirs.time_a, theirs.time_b)
+        for head, weight, bias in zip(heads, mine.linear.weight.chunk(4), mine.linear.bias.chunk(4), strict=True):
+            head.weight.data, head.bias.data = weight.detach(), bias.detach()
+    h, rows, dt = x.new_zeros(B, UNITS), [], gaps(t)
+    for i in range(T):
+        y, h = cell(x[:, i], h, dt[:, i : i + 1])
+        rows.append(y)
+    torch.testing.assert_close(layer(x, t), torch.stack(rows, dim=1))
+
+
 def test_ltc_equals_the_cell_of_ncps(x, t):
     from ncps.torch import LTCCell
     from ncps.wirings import FullyConnected

@@ -30,7 +30,7 @@ def driven(name):
     for i in range(STEPS):
         frame = (128 + 80 * np.sin((x + 9 * i) / 17 + c) + 40 * np.cos(y / (11 + i))).astype(np.uint8)
         policy.step(frame, i * policy.config.gap_s)
-        answers.append(policy.recent().scores.tolist())
+        answers.append(policy.last_decision().scores.tolist())
     return answers
 
 

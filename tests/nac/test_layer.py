@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from nacdrive.nac import NAC, VARIANTS, Euler, pairwise, variant, variant_options
+from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, pairwise, variant, variant_options
 
 BAD_ARGUMENTS = [
     ({"d_model": 10}, "d_model=10"),
@@ -97,8 +97,8 @@ def test_time_that_runs_backwards_is_refused_where_gaps_matter() -> None:
 
 
 @pytest.mark.parametrize("paper", [False, True], ids=["defaults", "paper"])
-@pytest.mark.parametrize("name", VARIANTS)
-def test_every_variant_of_the_paper_runs_and_learns(name: str, paper: bool) -> None:
+@pytest.mark.parametrize("name", [*VARIANTS, *PRESETS])
+def test_every_named_variant_runs_and_learns(name: str, paper: bool) -> None:
     layer = variant(name, 16, 4, paper=paper)
     layer(torch.randn(2, 12, 16)).sum().backward()
     assert layer.q_gate.weight.grad.abs().sum() > 0
@@ -238,6 +238,20 @@ def test_onnx_export_gives_the_same_numbers(options: dict, tmp_path) -> None:
     session = onnxruntime.InferenceSession(str(path))
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_exported_layer_takes_sequences_shorter_than_topk(tmp_path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    layer = NAC(16, 4, topk=5).eval()
+    path = tmp_path / "nac.onnx"
+    steps = torch.export.Dim.DYNAMIC
+    torch.onnx.export(layer, (torch.randn(2, 9, 16),), path, dynamo=True, verbose=False, dynamic_shapes=({1: steps},))
+    session = onnxruntime.InferenceSession(str(path))
+    for length in (2, 4, 9, 20):
+        x = torch.randn(2, length, 16)
+        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_core_needs_nothing_but_torch_and_numpy() -> None:

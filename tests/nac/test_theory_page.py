@@ -6,7 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
-from nacdrive.nac import NAC, VARIANTS
+from nacdrive.nac import NAC, PRESETS, VARIANTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "nac.md").read_text(encoding="utf-8")
@@ -19,6 +19,11 @@ def section(title: str) -> str:
 def test_the_table_of_variants_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| `(nac-[\w-]+)` \| [^|]+ \| (?:`(.*)`|none) \|$", section("Named variants"), re.MULTILINE)
     assert {name: eval(f"dict({options})") for name, options in rows} == VARIANTS
+
+
+def test_the_table_of_presets_is_that_of_the_code() -> None:
+    rows = re.findall(r"^\| `(nac-[\w-]+)` \| `(.*)` \|$", section("Levers beyond the paper"), re.MULTILINE)
+    assert {name: eval(f"dict({options})") for name, options in rows} == PRESETS
 
 
 def test_the_table_of_options_names_every_argument_and_no_other() -> None:

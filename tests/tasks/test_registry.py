@@ -11,6 +11,7 @@ from nacdrive.bench.grid import compute, plan
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.models.series_files import load_series
+from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.tasks import TASKS, load_driving_task, load_task, task_of
 from nacdrive.tasks.base import Size, Task
 from nacdrive.tasks.imitation import Imitation
@@ -167,6 +168,10 @@ def test_the_task_of_recordings_follows_from_their_source(tmp_path):
     foreign = record(tmp_path / "foreign", source="my_env:make", episodes=1)
     assert task_of([foreign]) == "imitation"
     assert isinstance(load_driving_task(task_of([foreign])), Imitation)
+    assert TrainConfig(task="auto", data=(foreign,)).task == "imitation"
+    assert TrainConfig(task="auto", data=(shipped("recordings") / "carracing-sample",)).task == "carracing"
+    with pytest.raises(UserError, match="--task auto follows from the recordings"):
+        TrainConfig(task="auto")
 
 
 def test_the_names_of_tasks_are_known_without_torch():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,15 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.recording import RecordingWriter
+from nacdrive.envs.carracing.env import to_action
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
 from nacdrive.viz import GradCam, Trace, retrace
-from nacdrive.viz.figures import neurons_figure, saliency_figure, save
+from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments
 from nacdrive.viz.sides import auc, report, separation, separations
 from nacdrive.viz.wiring import wiring_figure
+from tests.helpers.ticks import make_tick
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
 
@@ -181,3 +184,25 @@ def test_the_commands_write_figures_and_refuse_other_endings(
     with pytest.raises(UserError, match="--episode"):
         explain.saliency(explain.SaliencyConfig(str(model), data, episode=7, out=tmp_path / "a.png"))
     assert "figure:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ending", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_a_figure_has_the_format_that_its_name_says(tmp_path: Path, ending: str, magic: bytes) -> None:
+    target = tmp_path / f"figure{ending}"
+    save(saliency_figure(retrace(make_policy(), make_episode(3), saliency_every=1), "x"), target)
+    assert target.read_bytes().startswith(magic)
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def test_moments_that_tell_most_are_shown_first_and_lie_apart() -> None:
+    straight, turn = to_action(3, np.float32([0, 0, 0, 4, 0])), to_action(1, np.float32([0, 4, 0, 0, 0]))
+    ticks = [
+        replace(make_tick(i), t_s=i * 0.1, action=turn if i in (20, 21) else straight, expert=turn if i == 40 else None)
+        for i in range(60)
+    ]
+    assert 40 in telling_moments(ticks, 1), "the expert would have turned"
+    two = telling_moments(ticks, 2)
+    assert two in ([20, 40], [21, 40])
+    many = telling_moments(ticks, 8)
+    assert len(many) == 8 and many == sorted(many)
+    assert min(np.diff([ticks[i].t_s for i in many])) >= 0.5 - 1e-9

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.web import DriveResult, LiveServer
 from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, steering_at
@@ -254,6 +255,8 @@ def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int) -> None:
         with Drive(server, 60 if seconds < 60 else 20, events=("off road",)) as drive:
             page.evaluate(COUNT_STEPS)
             until(page, "window.seen > 40", timeout_s=60)  # the film strip and all caches are full
+            if seconds > 60:
+                page.wait_for_timeout(320_000)  # so is the history of five minutes
             start, first = heap(page), drive.step
             page.wait_for_timeout(seconds * 1000)
             end = heap(page)
@@ -472,6 +475,54 @@ def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) ->
         words = text(page, "#words")
         for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
             assert symbol in words
+        page.click("#words >> text=Close")
+        page.wait_for_selector("#words", state="hidden")
+        page.keyboard.press("?")
+        page.wait_for_selector("#words")
         page.keyboard.press("Escape")
         page.wait_for_selector("#words", state="hidden")
+        assert page.faults == []
+
+
+def test_where_actions_are_chosen_the_return_stands_though_the_place_in_the_lane_is_known_too(
+    open_page: Callable[..., Any],
+) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(4, lane_offset_m=1.5))
+        shows(page, make_tick(4))
+        assert (text(page, "#return-name"), text(page, "#return")) == ("return", "5.0")
+
+
+def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(open_page: Callable[..., Any]) -> None:
+    def telling(step: int) -> dict[str, Any]:
+        tick = make_tick(step)
+        gate = np.full_like(tick.neurons["omega"], 1.0)
+        gate[2] = 4.0 if tick.action.steering < 0 else 0.5
+        same = {name: np.full_like(tick.neurons[name], 0.5) for name in ("phi", "t", "logits")}
+        return {"neurons": {**tick.neurons, **same, "omega": gate}}
+
+    with serve() as server:
+        page = open_page(server.url)
+        for step in range(70):
+            server.publish(make_tick(step, saliency=False, **telling(step)))
+            page.wait_for_timeout(25)
+        until(page, "document.querySelector('#heads [aria-pressed=true]')?.textContent === '3'")
+        until(page, "document.getElementById('why-note').textContent.startsWith('head 3: ω is ')")
+        said = text(page, "#why-note")
+        assert "left 4.00, right 0.50" in said
+        page.click("#heads [aria-label='head 1']")
+        for step in range(70, 100):
+            server.publish(make_tick(step, saliency=False, **telling(step)))
+            page.wait_for_timeout(15)
+        assert text(page, "#heads [aria-pressed=true]") == "1"
+
+
+def test_a_drive_without_rewards_has_no_return_to_show(open_page: Callable[..., Any]) -> None:
+    with serve(choices=()) as server:
+        page = open_page(server.url)
+        tick = make_tick(4, action=Action(-0.3, 0.2, 0.0), expert=None, reward=0.0, episode_return=0.0)
+        server.publish(tick)
+        shows(page, tick)
+        assert not page.is_visible("#return") and page.is_visible("#speed")
         assert page.faults == []

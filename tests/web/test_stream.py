@@ -226,10 +226,14 @@ def test_small_frames_travel_without_loss(shape: tuple[int, ...], kind: str) -> 
 
 def test_a_drive_can_wait_for_its_first_viewer(server: LiveServer) -> None:
     assert not server.wait_for_viewer(0.05)
-    threading.Timer(0.2, lambda: join(server)).start()
+    viewers: list[Client] = []
+    threading.Timer(0.2, lambda: viewers.append(join(server))).start()
     began = time.monotonic()
     assert server.wait_for_viewer(10)
     assert time.monotonic() - began < 5
+    while not viewers:
+        time.sleep(0.01)
+    viewers[0].close()
 
 
 def test_the_last_words_of_a_drive_reach_the_viewer_before_the_goodbye() -> None:

@@ -34,6 +34,16 @@ export function verb(row) {
   return row.throttle > 0.05 ? "Accelerates" : "Coasts";
 }
 
+// Of a drive without rewards, such as one of a simulator that connects, a return says nothing.
+export function rewarded(row) {
+  return known(row.choice) || row.episode_return !== 0;
+}
+
+// Where one of a few actions is chosen the reward is what counts; where the steering is continuous, the place in the lane.
+export function offsetTellsMore(row) {
+  return known(row.lane_offset_m) && !known(row.choice);
+}
+
 export class DecisionPanel {
   constructor() {
     this.wheel = new Wheel($("wheel"));
@@ -70,9 +80,10 @@ export class DecisionPanel {
     this.showChoices(row, parts);
     this.showExpert(row);
     put($("speed"), fixed(row.speed_mps, 1));
-    const offset = known(row.lane_offset_m);
+    const offset = offsetTellsMore(row);
     put($("return-name"), `${offset ? "lane offset m" : "return"}${this.whose}`);
     put($("return"), offset ? signed(row.lane_offset_m) : fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
+    $("return").parentElement.hidden = !offset && !rewarded(row);
     put($("progress"), percent(row.progress));
     $("progress").parentElement.hidden = !known(row.progress);
     put($("missed"), fixed(row.missed, 0));

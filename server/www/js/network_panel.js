@@ -100,7 +100,7 @@ export class NetworkPanel {
     const value = neurons.summary(name, this.head)?.mean;
     if (value === undefined || strength < 0.6) return `head ${this.head + 1} does not tell left from right`;
     const side = Math.abs(value - left) < Math.abs(value - right) ? "left" : "right";
-    return `head ${this.head + 1}: ${SYMBOLS[name]} is ${value.toFixed(1)}, as when it steers ${side} (left ${left.toFixed(1)}, right ${right.toFixed(1)})`;
+    return `head ${this.head + 1}: ${SYMBOLS[name]} is ${value.toFixed(2)}, as when it steers ${side} (left ${left.toFixed(2)}, right ${right.toFixed(2)})`;
   }
 
   // Where the attention of all heads lay over the last second.

@@ -1,6 +1,7 @@
 // Strip charts on one shared time axis, with one reading line through all of them.
 
 import { Surface, font, rem } from "./canvas.js";
+import { offsetTellsMore, rewarded } from "./decision_panel.js";
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
 import { drawLine, extent } from "./line.js";
@@ -84,7 +85,9 @@ export class StripCharts {
     this.right = width - 6.4 * u;
     const bottom = height - 1.5 * u;
     const view = this.view;
-    const strips = STRIPS.map((strip) => (strip === RETURN && known(view?.ring.at(view.ring.length - 1, "lane_offset_m")) ? OFFSET : strip));
+    const at = (name) => view?.ring.at(view.ring.length - 1, name);
+    const last = { lane_offset_m: at("lane_offset_m"), choice: at("choice"), episode_return: at("episode_return") };
+    const strips = STRIPS.map((strip) => (strip === RETURN && offsetTellsMore(last) ? OFFSET : strip)).filter((strip) => strip !== RETURN || rewarded(last));
     const each = bottom / strips.length;
     const x = view ? (t) => this.left + ((t - view.t0) / (view.t1 - view.t0)) * (this.right - this.left) : null;
     if (view) this.grid(c, x, bottom, u);

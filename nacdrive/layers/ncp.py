@@ -1,0 +1,127 @@
+"""LTC and CfC networks with the sparse wiring of Neural Circuit Policies (Lechner et al., 2020), as in ncps.
+
+Unlike there, every sequence of a batch has times of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nacdrive.layers.ltc import LTCLayer
+from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp
+
+GROUPS = ("inter", "command", "motor")
+
+
+def wiring_of(in_features: int, d_model: int, units: int | None, sparsity: float, seed: int) -> Wiring:
+    """AutoNCP with ``d_model`` motor neurons; by default d_model / 0.6 neurons beside these.
+
+    Raises:
+        ValueError: ``units`` leaves fewer than three neurons beside the motors, or ``sparsity`` is not 0.1 to 0.9.
+    """
+    return auto_ncp(in_features, units or d_model + max(3, int(d_model / 0.6)), d_model, sparsity, seed)
+
+
+class LTCNCPLayer(LTCLayer):
+    """``LTCLayer`` in which only the synapses of the wiring exist; the output is that of the motor neurons.
+
+    Args:
+        in_features, d_model, num_heads, window: see ``SequenceLayer``; there are ``d_model`` motor neurons.
+        units: neurons in all: inter, command and motor.
+        sparsity: share of absent synapses, 0.1 to 0.9.
+        seed: of the wiring.
+        options: those of ``LTCLayer``.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        d_model: int,
+        num_heads: int,
+        window: int,
+        units: int | None = None,
+        sparsity: float = 0.5,
+        seed: int = DEFAULT_SEED,
+        **options: Any,
+    ) -> None:
+        wiring = wiring_of(in_features, d_model, units, sparsity, seed)
+        super().__init__(in_features, d_model, num_heads, window, wiring=wiring, **options)
+
+
+class CfCNCPLayer(WindowedLayer):
+    """Three CfC cells in a row, inter, command and motor neurons, joined by the synapses of the wiring.
+
+    Each: h_i = tanh(f) (1 - g) + tanh(k) g, g = sigmoid(a dt + b), with f, k, a, b linear in what the group before
+    gives and in h_{i-1}; absent synapses are left out of f and k (``WiredCfCCell`` of ncps). No backbone.
+
+    Args:
+        in_features, d_model, num_heads, window: see ``SequenceLayer``; there are ``d_model`` motor neurons.
+        units: neurons in all: inter, command and motor.
+        sparsity: share of absent synapses, 0.1 to 0.9.
+        seed: of the wiring.
+        options: those of ``SequenceLayer``.
+    """
+
+    time_sense = "gaps"
+
+    def __init__(
+        self,
+        in_features: int,
+        d_model: int,
+        num_heads: int,
+        window: int,
+        units: int | None = None,
+        sparsity: float = 0.5,
+        seed: int = DEFAULT_SEED,
+        **options: Any,
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        wiring = wiring_of(in_features, d_model, units, sparsity, seed)
+        self.cells = nn.ModuleList()
+        present = wiring.sensory_adjacency[:, wiring.neurons("inter")]
+        for group, following in zip(GROUPS, (*GROUPS[1:], None), strict=True):
+            self.cells.append(_Cell(torch.from_numpy(np.abs(present))))
+            if following is not None:
+                present = wiring.adjacency[np.ix_(wiring.neurons(group), wiring.neurons(following))]
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        y = u
+        for cell in self.cells:
+            y = cell(y, dt)
+        return y
+
+
+class _Cell(nn.Module):
+    """One group of neurons over a whole sequence: a group needs nothing of those behind it."""
+
+    mask: Tensor
+
+    def __init__(self, present: Tensor) -> None:
+        """``present``: 0/1 ``[sources, neurons]``."""
+        super().__init__()
+        sources, self.neurons = present.shape
+        self.linear = nn.Linear(sources + self.neurons, 4 * self.neurons)
+        for weight in self.linear.weight.chunk(4):
+            nn.init.xavier_uniform_(weight)
+        whole = torch.cat([present, torch.ones(self.neurons, self.neurons)])  # of a group all meet all
+        free = torch.ones_like(whole)
+        self.register_buffer("mask", torch.cat([whole, whole, free, free], 1).T.bool().contiguous())
+
+    def forward(self, x: Tensor, dt: Tensor) -> Tensor:
+        """``[N, L, sources]`` and gaps ``[N, L]`` to ``[N, L, neurons]``."""
+        weight, sources = self.linear.weight * self.mask, x.shape[2]
+        of_input = nn.functional.linear(x, weight[:, :sources], self.linear.bias)
+        recurrent = weight[:, sources:].T
+        h = x.new_zeros(len(x), self.neurons)
+        states = []
+        for u_i, dt_i in zip(of_input.unbind(1), dt.unsqueeze(-1).unbind(1), strict=True):
+            f, k, a, b = torch.addmm(u_i, h, recurrent).chunk(4, dim=1)
+            h = torch.lerp(f.tanh(), k.tanh(), torch.addcmul(b, a, dt_i).sigmoid())
+            states.append(h)
+        return torch.stack(states, dim=1)
