@@ -160,7 +160,7 @@ def test_a_pause_brakes_straight_while_the_policys_clock_goes_on(drive: Drive) -
     drive.control.release(1)
     drive.control.resume()
     assert until(lambda: drive.told[0] == BEND)
-    assert any(line.startswith("paused for") for line in drive.said)
+    assert until(lambda: any(line.startswith("paused for") for line in drive.said))
 
 
 def test_a_reset_forgets_and_says_once_that_the_car_stays(drive: Drive) -> None:

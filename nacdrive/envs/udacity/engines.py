@@ -249,6 +249,8 @@ def quick(app: Any) -> Any:
             environ["werkzeug.socket"] = QuickAckSocket(connection)
         elif "eventlet.input" in environ:
             inner = environ["eventlet.input"]
+            # Its websockets write there of connections that are gone.
+            environ["wsgi.errors"] = Quiet()
             acknowledging = QuickAckSocket(inner.get_socket())
             inner.get_socket = lambda: acknowledging
         return app(environ, start_response)
