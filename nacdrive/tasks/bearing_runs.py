@@ -15,8 +15,8 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import PublishedBearing, open_bearings, read_published_features
-from nacdrive.datasets.bearings.bearing import first_prediction_time, fpt_label
 from nacdrive.datasets.bearings.features import FeatureTable, features
+from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label
 from nacdrive.datasets.bearings.layouts import PRONOSTIA, XJTU_SY, open_folder, sources
 
 BEGINNING = 20

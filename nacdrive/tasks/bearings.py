@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.bearing import remaining_s
+from nacdrive.datasets.bearings.labels import remaining_s
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
 from nacdrive.tasks.bearing_runs import RunToFailure, read_runs
 from nacdrive.tasks.sample import Sample

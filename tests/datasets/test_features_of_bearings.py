@@ -12,7 +12,6 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.bearing import first_prediction_time, fpt_label, life_share, remaining_s
 from nacdrive.datasets.bearings.feature_cache import Kept
 from nacdrive.datasets.bearings.features import (
     CENTRAL_FREQUENCY,
@@ -23,6 +22,7 @@ from nacdrive.datasets.bearings.features import (
     WindowFeatures,
     features,
 )
+from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")

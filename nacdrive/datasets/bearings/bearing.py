@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.features import FeatureTable
 
 
 @dataclass(frozen=True)
@@ -56,75 +55,3 @@ class Bearing:
                 "fetch it again, or move it away."
             )
         return values[start : start + self.samples]
-
-
-HEALTHY_SHARE = 0.25
-"""Part of the life, from its begin, that counts as healthy for the rule."""
-CONSECUTIVE = 5
-"""Snapshots in a row that must be beyond the limit."""
-SIGMAS = 3.0
-MOMENT_S = 1e-9
-"""Shortest span that is divided by."""
-
-
-def life_share(t_s: ArrayLike) -> NDArray[np.float32]:
-    """Ramp label [N]: elapsed share of life, 0 at the first snapshot and 1 at the last, where the bearing failed.
-
-    Args:
-        t_s: [N] time of each snapshot in seconds since the first.
-    """
-    t = np.asarray(t_s, np.float64)
-    share: NDArray[np.float32] = (t / max(t[-1], MOMENT_S)).astype(np.float32)
-    return share
-
-
-def first_prediction_time(
-    table: FeatureTable,
-    *,
-    healthy_share: float = HEALTHY_SHARE,
-    consecutive: int = CONSECUTIVE,
-    sigmas: float = SIGMAS,
-) -> float:
-    """Time in seconds at which wear first shows.
-
-    It is the first of ``consecutive`` snapshots in a row whose root mean square or kurtosis, of either axis, lies more
-    than ``sigmas`` standard deviations above its mean over the healthy part; the last snapshot if there is none.
-    """
-    indicators = np.concatenate([table.rms, table.kurtosis], axis=1)
-    healthy = min(max(2, round(healthy_share * len(indicators))), len(indicators))
-    begin = indicators[:healthy]
-    beyond = indicators > begin.mean(axis=0) + sigmas * begin.std(axis=0)
-    beyond[:healthy] = False
-    run = np.zeros(beyond.shape[1], int)
-    for i, now in enumerate(beyond):
-        run = (run + 1) * now
-        if (run >= consecutive).any():
-            return float(table.t_s[i - consecutive + 1])
-    return float(table.t_s[-1])
-
-
-def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
-    """Label [N] that is 0 up to the first prediction time and then grows linearly to 1 at the last snapshot."""
-    t = np.asarray(t_s, np.float64)
-    worn = max(t[-1] - first_s, MOMENT_S)
-    label: NDArray[np.float32] = np.clip((t - first_s) / worn, 0, 1).astype(np.float32)
-    # A bearing that showed nothing before its end is worn at its end all the same.
-    label[-1] = 1
-    return label
-
-
-def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> NDArray[np.float64]:
-    """Remaining seconds that follow from a label (or a prediction of one).
-
-    A share p of a span gone in ``elapsed_s`` leaves ``elapsed_s * (1 - p) / p``; infinite where p is 0.
-
-    Args:
-        label: [N] in 0 .. 1.
-        elapsed_s: [N] seconds since the ramp began: since installation for ``life_share``, since the first prediction
-            time for ``fpt_label``.
-    """
-    share = np.clip(np.asarray(label, np.float64), 0, 1)
-    elapsed = np.asarray(elapsed_s, np.float64)
-    left = np.full(np.broadcast(share, elapsed).shape, np.inf)
-    np.divide(elapsed * (1 - share), share, out=left, where=share > 0)
-    return left
