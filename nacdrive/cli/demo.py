@@ -104,6 +104,7 @@ def run(config: DemoConfig) -> int:
         model=str(model),
         seed=config.seed,
         video=film,
+        overwrite=True,
         headless=config.headless,
         fast=config.fast,
         host=config.host,
