@@ -106,6 +106,8 @@ class RuntimeConfig:
     """Seeds weights and inputs."""
     out: Path = Path("runs/bench-runtime")
     """Folder of runtime.json and runtime.md."""
+    overwrite: bool = False
+    """Replace the runtime.json and runtime.md that are there."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "features", "heads", "batch", "passes", "threads", "seed"):

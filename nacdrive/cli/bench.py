@@ -111,7 +111,9 @@ def runtime(config: RuntimeConfig) -> int:
     from rich.console import Console
 
     from nacdrive.bench.runtime import Row, measure_all, write
+    from nacdrive.common.files import refuse_existing
 
+    refuse_existing(config.out / "runtime.json", config.out / "runtime.md", overwrite=config.overwrite)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def on_row(row: Row) -> None:

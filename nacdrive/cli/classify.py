@@ -34,6 +34,8 @@ class ClassifyConfig:
     """cpu or cuda."""
     out: Path | None = None
     """Folder of classes.csv; runs/classify-PLACE if not given."""
+    overwrite: bool = False
+    """Replace the classes.csv that is there."""
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -50,8 +52,10 @@ def run(config: ClassifyConfig) -> int:
     from rich.console import Console
 
     from nacdrive.bench.inference import Model, predict_activities, predict_digits
-    from nacdrive.common.files import write_text
+    from nacdrive.common.files import refuse_existing, write_text
 
+    out = config.out or Path("runs") / f"classify-{config.place.resolve().stem}"
+    refuse_existing(out / "classes.csv", overwrite=config.overwrite)
     model = Model.load(config.model, config.task, config.device)
     if config.task == "emnist":
         answers = predict_digits(model, config.place, config.most or None)
@@ -64,7 +68,6 @@ def run(config: ClassifyConfig) -> int:
         for name, (t, y, truth) in readings.items():
             pairs = zip(t.tolist(), y.tolist(), truth.tolist(), strict=True)
             lines += [f"{name},{s:.3f},{classes[a]},{classes[b]}" for s, a, b in pairs]
-    out = config.out or Path("runs") / f"classify-{config.place.resolve().stem}"
     write_text(out / "classes.csv", "\n".join(lines) + "\n")
     Console().print(table(answers[: config.rows], config.task))
     known = [a.right for a in answers if a.right is not None]

@@ -9,6 +9,8 @@ from typing import Any
 
 import tyro
 
+from nacdrive.common.errors import UserError
+
 
 @dataclass(frozen=True)
 class ListConfig:
@@ -44,6 +46,8 @@ def list_(config: ListConfig) -> int:
     from nacdrive.datasets.downloads import DATA_SETS
 
     root = config.folder or data_folder()
+    if root.exists() and not root.is_dir():
+        raise UserError(f"{root} is a file: give the folder of the data sets with --folder.")
     for name, data_set in DATA_SETS.items():
         place = root / name
         there = place.is_dir() and any(place.iterdir())
@@ -58,7 +62,6 @@ def fetch(config: FetchConfig) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from nacdrive.common.errors import UserError
     from nacdrive.common.paths import data_folder
     from nacdrive.datasets import downloads
 

@@ -137,6 +137,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         episodes=1,
         seed=config.seed,
         video=config.out / "drive.mp4",
+        overwrite=True,
         headless=config.headless,
         fast=config.fast,
         host=config.host,

@@ -74,6 +74,8 @@ class DriveConfig:
     """Simulated frames (50 a second) after which an episode ends."""
     video: Path | None = None
     """Write an mp4 of the drive here."""
+    overwrite: bool = False
+    """Replace the file of --video if it is there."""
     headless: bool = False
     """No page, and as fast as possible."""
     fast: bool = False
@@ -186,11 +188,17 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
     import torch
 
+    from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
+    from nacdrive.rollout.environment import warn_of_pixels
 
+    if config.video is not None:
+        refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     torch.set_num_threads(1)
     spec = config.spec
     driver, policy = driver_of(config)
+    if policy is not None:
+        warn_of_pixels(policy.policy, config.renderer)
     expert = expert_of(config, policy)
     control = None
     if config.allow_control:

@@ -173,7 +173,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import usable_cores
     from nacdrive.rollout import evaluate as evaluation
-    from nacdrive.rollout.environment import action_names
+    from nacdrive.rollout.environment import action_names, warn_of_pixels
     from nacdrive.rollout.offline_eval import errors_on
 
     env = config.env_spec
@@ -182,6 +182,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     check_ray(config.ray)
     worker = evaluation.RolloutWorker(spec)
     subject = worker.subject
+    if spec.model is not None:
+        warn_of_pixels(worker.policy, config.renderer)
     _ = worker.expert
     offline = errors_on(worker.policy, config.data) if config.data else None
     tracks = env.tracks_of(config.track)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import refuse_existing
 from nacdrive.rl.config import ExpertTrainConfig
 from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
@@ -196,8 +197,7 @@ def run_export(config: ExportConfig) -> None:
     """Export a policy."""
     from nacdrive.rl.sb3 import export
 
-    if config.out.exists() and not config.overwrite:
-        raise UserError(f"{config.out} exists: give --overwrite or another --out.")
+    refuse_existing(config.out, overwrite=config.overwrite)
     print(f"written: {export(config.source, config.out)}")
 
 

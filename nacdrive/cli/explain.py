@@ -29,6 +29,8 @@ class SaliencyConfig:
     """How many frames to show: where the expert would do something else, turns, and doubts first."""
     out: Path = Path("saliency.png")
     """The figure."""
+    overwrite: bool = False
+    """Replace the figure that is there."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class NeuronsConfig:
     """Which head, from 1; 0 takes the one whose omega tells left from right best."""
     out: Path = Path("neurons.png")
     """The figure."""
+    overwrite: bool = False
+    """Replace the figure that is there."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class WiringConfig:
     """The policy: a file, or the name of a shipped one."""
     out: Path = Path("wiring.png")
     """The figure."""
+    overwrite: bool = False
+    """Replace the figure that is there."""
 
 
 def saliency(config: SaliencyConfig) -> int:
@@ -64,7 +70,7 @@ def saliency(config: SaliencyConfig) -> int:
 
     if config.frames < 1:
         raise UserError(f"--frames is {config.frames}: it must be at least 1.")
-    check_target(config.out)
+    check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data, config.episode)
     ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
     chosen = telling_moments(ticks, config.frames)
@@ -80,7 +86,7 @@ def neurons(config: NeuronsConfig) -> int:
     from nacdrive.viz.sides import report, separations
     from nacdrive.viz.trace import Trace, retrace
 
-    check_target(config.out)
+    check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data, config.episode)
     episodes: list[Sequence[Tick]] = [retrace(policy, recording.load(i), number=i) for i in range(len(recording))]
     Trace.of(episodes[0], 0)  # a policy without such neurons is refused here, in one sentence
@@ -101,7 +107,7 @@ def wiring(config: WiringConfig) -> int:
     from nacdrive.models import load_policy
     from nacdrive.viz.figures import save, wiring_figure
 
-    check_target(config.out)
+    check_target(config.out, config.overwrite)
     policy = load_policy(find_model(config.model, "carracing"))
     circuit = policy.circuit()
     if circuit is None:
@@ -128,14 +134,20 @@ def opened(model: str, data: Path, episode: int) -> tuple[Policy, Recording]:
     return policy, recording
 
 
-def check_target(out: Path) -> None:
-    """Figures are PNG, SVG or PDF files."""
+def check_target(out: Path, overwrite: bool) -> None:
+    """Figures are PNG, SVG or PDF files, and one that is there is not replaced unasked.
+
+    Raises:
+        UserError: for another kind of file, or one that exists.
+    """
+    from nacdrive.common.files import refuse_existing
     from nacdrive.viz.figures import FORMATS
 
     if out.suffix not in FORMATS:
         raise UserError(
             f"--out is {out}: figures are written as .png, .svg or .pdf, give a name such as {out.with_suffix('.png')}."
         )
+    refuse_existing(out, overwrite=overwrite)
 
 
 VERBS = {

@@ -32,6 +32,8 @@ class PredictConfig:
     """cpu or cuda."""
     out: Path | None = None
     """Folder of wear.csv and wear.png; runs/predict-FOLDER if not given."""
+    overwrite: bool = False
+    """Replace the wear.csv and wear.png that are there."""
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -48,14 +50,15 @@ def run(config: PredictConfig) -> int:
     from rich.console import Console
 
     from nacdrive.bench.inference import Model, predict_wear
-    from nacdrive.common.files import write_text
+    from nacdrive.common.files import refuse_existing, write_text
     from nacdrive.viz.figures import plot_wear
 
+    out = config.out or Path("runs") / f"predict-{config.folder.resolve().name}"
+    refuse_existing(out / "wear.csv", out / "wear.png", overwrite=config.overwrite)
     model = Model.load(config.model, config.task, config.device)
     curves = predict_wear(model, config.folder)
     for name, curve in curves.items():
         Console().print(table(name, curve, config.rows))
-    out = config.out or Path("runs") / f"predict-{config.folder.resolve().name}"
     write_text(out / "wear.csv", csv_text(curves))
     plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
     print(f"{out}/wear.csv, wear.png")

@@ -27,6 +27,8 @@ class ReplayConfig:
     """With --model: decisions between two Grad-CAM maps; 0 for none."""
     video: Path | None = None
     """Write one episode as mp4 here instead of opening a page."""
+    overwrite: bool = False
+    """Replace the file of --video if it is there."""
     episode: int = 0
     """With --video: which episode, from 0."""
     host: str = "127.0.0.1"
@@ -46,8 +48,11 @@ CONFIG = ReplayConfig
 
 def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
+    from nacdrive.common.files import refuse_existing
     from nacdrive.web.replay import ReplayServer, film
 
+    if config.video is not None:
+        refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     runs = [opened(folder, config) for folder in config.recordings]
     if config.video is not None:
         first = runs[0]

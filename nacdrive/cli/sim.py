@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -45,6 +46,7 @@ def run_udacity(config: UdacityConfig) -> int:
     from nacdrive.envs.udacity_track import make_udacity_track
     from nacdrive.envs.udacity_track.simulator import UdacitySimulator
 
+    check_host(config.host)
     window = None
     if config.window:
         from nacdrive.envs.udacity_track.window import Window
@@ -64,6 +66,18 @@ def run_udacity(config: UdacityConfig) -> int:
         env.close()
     say(drive.summary())
     return 0
+
+
+def check_host(host: str) -> None:
+    """A name that nobody knows is a mistake; an address where nobody listens yet is not.
+
+    Raises:
+        UserError: if ``host`` has no address.
+    """
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"--host is {host!r}, and no machine is known by that name: check it.") from error
 
 
 def say(line: str) -> None:

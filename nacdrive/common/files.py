@@ -13,7 +13,15 @@ from typing import Any
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import PARTIAL_SUFFIX, note_own, result_folder
 
-__all__ = ["PARTIAL_SUFFIX", "atomic_path", "read_json", "result_folder", "write_json", "write_text"]
+__all__ = [
+    "PARTIAL_SUFFIX",
+    "atomic_path",
+    "read_json",
+    "refuse_existing",
+    "result_folder",
+    "write_json",
+    "write_text",
+]
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -72,6 +80,24 @@ def atomic_path(target: Path) -> Iterator[Path]:
         raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def refuse_existing(*targets: Path, overwrite: bool, flag: str = "--out") -> None:
+    """Keep a user's file from being replaced unasked; to be called before the work, not after it.
+
+    Args:
+        targets: The files that are going to be written.
+        overwrite: Whether the user has asked for files to be replaced.
+        flag: Option that names the file or its folder, for the error.
+
+    Raises:
+        UserError: if one of them exists and ``overwrite`` is False, or is a folder.
+    """
+    for target in targets:
+        if target.is_dir():
+            raise UserError(f"{target} is a folder: give the name of a file with {flag}.")
+        if not overwrite and os.path.lexists(target):
+            raise UserError(f"{target} exists: give --overwrite or another {flag}.")
 
 
 def write_text(target: Path, text: str) -> None:

@@ -31,6 +31,8 @@ def find_model(name: str, task: str) -> Path:
         return given
     folder = shipped("agents") / task
     known = {path.name: path for path in sorted(folder.glob("*.pt"))}
+    if not known:
+        raise UserError(f"there is no model file {given}, and none is shipped for {task}: give one with --model.")
     if given.parent != Path("."):
         raise UserError(f"there is no model file {given}: check the path, or name a shipped one ({', '.join(known)}).")
     for candidate in (name, f"{name}.pt", f"{name.replace('-', '_')}.pt"):

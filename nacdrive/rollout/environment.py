@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import load_driver
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec
+
+if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
 
 
 def make_env(spec: EnvSpec, options: Mapping[str, Any], noise: CameraNoise) -> DrivingEnv:
@@ -57,6 +61,16 @@ def action_names(spec: EnvSpec, options: Mapping[str, Any] | None = None) -> tup
     env = spec.make(options)
     env.close()
     return env.actions
+
+
+def warn_of_pixels(policy: Policy, renderer: str | None) -> None:
+    """Say that ``policy`` sees pictures of another kind than it learnt from: recordings have the official pixels."""
+    if renderer == "fast" and policy.meta.get("renderer") != "fast":
+        warnings.warn(
+            f"{policy.name} was not trained on the grey pictures of --renderer fast and may drive far worse with them "
+            "than with the official ones: leave --renderer out to see how well it drives.",
+            stacklevel=2,
+        )
 
 
 def checksum(driver: str) -> str | None:

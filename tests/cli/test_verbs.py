@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from nacdrive.cli import main as cli
 from nacdrive.common.errors import UserError
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
-from nacdrive.models import Policy, PolicyConfig, save_policy
+from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 
 ACTIONS = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
 HEAVY = {"torch", "gymnasium", "cv2", "matplotlib", "flask", "stable_baselines3", "pyarrow"}
@@ -92,6 +93,8 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("eval --model good.pt --expert none --out full", "full holds files that nacdrive did not make"),
         ("eval --model good.pt --expert none --out full --resume --overwrite", "contradict each other"),
         ("eval --model good.pt --expert none --out good.pt", "good.pt is a file"),
+        ("data list --folder text.pt", "text.pt is a file: give the folder of the data sets with --folder"),
+        ("sim udacity --host no-such-host.invalid --seconds 1", "no machine is known by that name"),
         ("demo --seed 12", "the demo drives a track never learnt on"),
         ("demo --headless --episodes 0 --expert geometric", "--episodes is 0"),
     ],
@@ -156,6 +159,22 @@ def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
     little(here / "wide.pt", width=120)
     assert call(monkeypatch, "drive --model wide.pt --expert none --renderer fast --headless") == 1
     assert "safety stop on track 4000000: ValueError: wide was trained on frames of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["drive --headless --max-frames 8", "eval --episodes 1 --max-frames 8 --no-videos"])
+def test_a_policy_that_never_saw_the_fast_pictures_is_named(
+    verb: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, grey = little(here / "good.pt"), here / "grey.pt"
+    save_policy(load_policy(good), grey, {"renderer": "fast"})
+    line = f"{verb} --expert none --renderer fast"
+    with pytest.warns(UserWarning, match="good was not trained on the grey pictures of --renderer fast"):
+        assert call(monkeypatch, f"{line} --model good.pt") == 0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*--renderer fast")
+        assert call(monkeypatch, f"{line} --model grey.pt") == 0
+        official = line.replace("fast", "official")
+        assert call(monkeypatch, f"{official} --model good.pt --overwrite") == 0
 
 
 def test_doctor_names_what_is_wrong(

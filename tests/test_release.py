@@ -1,0 +1,101 @@
+"""What a release must have: a licence, metadata, type information, and pages that agree with them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nacdrive import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+HOLDER = "the nacdrive authors"
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def test_the_licence_is_there_and_named_in_the_metadata() -> None:
+    licence = text("LICENSE")
+    assert licence.startswith("MIT License") and HOLDER in licence
+    assert PROJECT["license"] == "MIT" and PROJECT["license-files"] == ["LICENSE"]
+    assert [author["name"] for author in PROJECT["authors"]] == [HOLDER]
+    # An SPDX licence and a classifier for it exclude each other; package indexes refuse both together.
+    assert not [line for line in PROJECT["classifiers"] if line.startswith("License ::")]
+
+
+def test_the_pythons_that_are_classified_are_those_that_are_required() -> None:
+    low, high = (numbers(bound) for bound in PROJECT["requires-python"].split(","))
+    wanted = [f"Programming Language :: Python :: 3.{minor}" for minor in range(low[1], high[1])]
+    assert [line for line in PROJECT["classifiers"] if re.search(r"3\.\d+$", line)] == wanted
+
+
+def test_type_information_is_in_the_wheel() -> None:
+    # The wheel takes the whole package but what git ignores.
+    assert PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["nacdrive"]
+    assert "Typing :: Typed" in PROJECT["classifiers"]
+    assert (ROOT / "nacdrive/py.typed").read_bytes() == b""
+    if (ROOT / ".git").exists():
+        command = ["git", "check-ignore", "nacdrive/py.typed", "LICENSE"]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True).stdout == b""
+
+
+def test_the_changelog_has_this_version_and_what_is_to_come() -> None:
+    headings = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", text("CHANGELOG.md"), re.MULTILINE)
+    assert headings[0] == ("Unreleased", "")
+    assert __version__ in dict(headings)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for _, date in headings[1:])
+    released = [numbers(version) for version, _ in headings[1:]]
+    assert released == sorted(released, reverse=True)
+
+
+def test_the_citation_agrees_with_the_package() -> None:
+    lines = text("CITATION.cff").splitlines()
+    # One plain key a line, or an item of a list below it: YAML that needs no parser to be known as sound.
+    plain = re.compile(r'[a-z-]+:( ("[^"]+"|[^\s":][^":]*))?|  - (name: )?("[^"]+"|[^":]+)')
+    assert all(plain.fullmatch(line) for line in lines)
+    fields = dict(line.split(": ", 1) for line in lines if not line.startswith(" ") and ": " in line)
+    assert fields["version"] == __version__ and fields["license"] == PROJECT["license"]
+    assert fields["cff-version"] == "1.2.0" and f'  - name: "{HOLDER}"' in lines
+    assert {"message", "title"} <= fields.keys() and "authors:" in lines
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_lead_somewhere(page: str) -> None:
+    found = re.findall(r"\]\((?!https?:)([^)#]+)", text(page))
+    assert all((ROOT / target).exists() for target in found), found
+
+
+def test_files_that_contributing_names_are_there() -> None:
+    folders = ("", "tests/layers/")
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", text("CONTRIBUTING.md")):
+        assert any((ROOT / folder / name).exists() for folder in folders), name
+
+
+@pytest.mark.parametrize("name", ["eventlet", "flask", "pillow", "python-socketio", "requests"])
+def test_the_versions_that_are_installed_are_not_below_the_least(name: str) -> None:
+    pinned = {
+        line.partition("==")[0].lower(): numbers(line.partition("==")[2])
+        for line in text("constraints.txt").splitlines()
+        if "==" in line
+    }
+    bounds = [line for line in PROJECT["dependencies"] if re.match(rf"{name}\W", line)]
+    assert bounds and all(pinned[name] >= numbers(line.partition(">=")[2]) for line in bounds)
+
+
+def test_hooks_before_a_commit_are_those_of_make_lint() -> None:
+    hooks = re.findall(r"entry: (.+)", text(".pre-commit-config.yaml"))
+    commands = {" ".join(entry.split()[:2]).replace(".venv/bin/", "$(BIN)/") for entry in hooks}
+    assert commands == {"$(BIN)/ruff check", "$(BIN)/ruff format"}
+    assert all(f"\t{command}" in text("Makefile") for command in commands)
