@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from nacdrive.datasets.bearings import open_bearings, read_published_features
-from nacdrive.datasets.bearings.features import FEATURES, FeatureOptions, WindowFeatures, features
+from nacdrive.datasets.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
 from nacdrive.datasets.bearings.layouts import RATE_HZ
-from nacdrive.datasets.bearings.wavelet import CENTRAL_FREQUENCY
 
 OPTIONS = FeatureOptions()
 TURNS = 7

@@ -25,7 +25,7 @@ from nacdrive.tasks.bearings import Bearings
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.predict import outputs
-from nacdrive.viz.wear import HOURS, plot_wear
+from nacdrive.viz.figures import HOURS, plot_wear
 
 Result = dict[str, Any]
 OnStep = Callable[[FitUpdate], None]

@@ -5,9 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.seeds import POLICY_TEST
+
+if TYPE_CHECKING:
+    from nacdrive.cli.drive import DriveConfig
+    from nacdrive.rollout.record_config import RecordConfig
+    from nacdrive.rollout.train_config import TrainConfig
 
 BATCH = 4
 """Sequences per step: so few laps make too few steps an epoch with more."""
@@ -63,24 +69,55 @@ def run(config: DemoConfig) -> int:
     from nacdrive.cli import drive, record, train
     from nacdrive.common.files import result_folder
     from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
-    from nacdrive.rollout.record_config import RecordConfig
-    from nacdrive.rollout.train_config import TrainConfig
 
     began = time.perf_counter()
-    out = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
+    recording, training, driving = stages(config)
+    check(config, training)
+    result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
 
     heading(1, f"the expert drives {config.episodes} tracks and is recorded")
-    recording = RecordConfig(
-        episodes=config.episodes,
-        expert=config.expert,
-        out=out / "recording",
-        workers=config.workers,
-        resume=True,
-    )
     if code := record.run(recording):
         return code
 
-    heading(2, f"{config.model} learns from it and practises in {config.dagger} rounds")
+    heading(2, f"{config.model} learns from it, and drives while the expert labels in {config.dagger} rounds")
+    if code := train.run(training):
+        return code
+
+    heading(3, f"it drives track {config.seed}, which it has never seen")
+    result = drive.drive(driving)[0]
+    model = training.folder / training.file_name
+    spec = EvalSpec(driving.env, model, expert=config.expert)
+    ((_, expert),) = drive_jobs(spec, [EvalJob("expert", 0, config.seed)], workers=0)
+
+    print(
+        f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "
+        f"the expert on the same track: {expert['episode_return']:.1f}\n"
+        f"video:  {driving.video}\n"
+        f"policy: {model}\n"
+        f"all of it took {time.perf_counter() - began:.0f} s.\n\n"
+        f"next: nacdrive drive --model {model}\n"
+        f"      nacdrive eval --model {model}"
+    )
+    return 1 if result.failure else 0
+
+
+def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
+    """The verbs that the demo is made of.
+
+    Raises:
+        UserError: for options that one of them refuses.
+    """
+    from nacdrive.cli.drive import DriveConfig
+    from nacdrive.rollout.record_config import RecordConfig
+    from nacdrive.rollout.train_config import TrainConfig
+
+    recording = RecordConfig(
+        episodes=config.episodes,
+        expert=config.expert,
+        out=config.out / "recording",
+        workers=config.workers,
+        resume=True,
+    )
     training = TrainConfig(
         model=config.model,
         data=(recording.folder,),
@@ -92,18 +129,14 @@ def run(config: DemoConfig) -> int:
         expert=config.expert,
         workers=config.workers,
         device=config.device,
-        out=out / "training",
+        out=config.out / "training",
         resume=True,
     )
-    if code := train.run(training):
-        return code
-
-    heading(3, f"it drives track {config.seed}, which it has never seen")
-    model, film = training.folder / training.file_name, out / "drive.mp4"
-    driving = drive.DriveConfig(
-        model=str(model),
+    driving = DriveConfig(
+        model=str(training.folder / training.file_name),
+        episodes=1,
         seed=config.seed,
-        video=film,
+        video=config.out / "drive.mp4",
         overwrite=True,
         headless=config.headless,
         fast=config.fast,
@@ -112,20 +145,25 @@ def run(config: DemoConfig) -> int:
         hold="no",
         expert=config.expert,
     )
-    result = drive.drive(driving)[0]
-    spec = EvalSpec(driving.env, model, expert=config.expert)
-    ((_, expert),) = drive_jobs(spec, [EvalJob("expert", 0, config.seed)], workers=0)
+    return recording, training, driving
 
-    print(
-        f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "
-        f"the expert on the same track: {expert['episode_return']:.1f}\n"
-        f"video:  {film}\n"
-        f"policy: {model}\n"
-        f"all of it took {time.perf_counter() - began:.0f} s.\n\n"
-        f"next: nacdrive drive --model {model}\n"
-        f"      nacdrive eval --model {model}"
-    )
-    return 1 if result.failure else 0
+
+def check(config: DemoConfig, training: TrainConfig) -> None:
+    """Find mistakes before minutes of work.
+
+    Raises:
+        UserError: for an unknown layer or expert, a device that is not there, or a port that is in use.
+    """
+    from nacdrive.common.net import listen
+    from nacdrive.drivers import load_expert
+    from nacdrive.layers.registry import LAYERS
+    from nacdrive.models.files import check_device
+
+    LAYERS.load(training.model)
+    check_device(training.device)
+    load_expert(config.expert)
+    if not config.headless:
+        listen(config.host, config.port).close()
 
 
 def heading(number: int, text: str) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.tick import Listener, Tick
     from nacdrive.envs.base import DrivingEnv
-    from nacdrive.rollout.metrics import EpisodeResult
     from nacdrive.rollout.recorder import EpisodeRecorder
+    from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
     from nacdrive.web import LiveServer
     from nacdrive.web.stream import DriveResult
@@ -305,7 +305,7 @@ def drive_episodes(
     page: LiveServer | None,
 ) -> list[EpisodeResult]:
     """Drive one seed after the other in an environment that waits for decisions."""
-    from nacdrive.rollout.metrics import EpisodeMetrics
+    from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.rollout.rollout import rollout
     from nacdrive.viz.video import video
 
@@ -388,7 +388,7 @@ def drive_realtime(
     from nacdrive.envs.camera_noise import NoisyCamera
     from nacdrive.envs.udacity.env import LIMIT_S, DriveInterruptedError
     from nacdrive.rollout.background import BackgroundListener
-    from nacdrive.rollout.metrics import EpisodeMetrics
+    from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.rollout.rollout import rollout
 
     def say(text: str) -> None:

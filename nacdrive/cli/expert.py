@@ -195,7 +195,7 @@ def lines_of(rows: list[Row]) -> str:
 
 def run_export(config: ExportConfig) -> None:
     """Export a policy."""
-    from nacdrive.rl.sb3_export import export
+    from nacdrive.rl.sb3 import export
 
     refuse_existing(config.out, overwrite=config.overwrite)
     print(f"written: {export(config.source, config.out)}")

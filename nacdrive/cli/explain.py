@@ -105,8 +105,7 @@ def wiring(config: WiringConfig) -> int:
     """Draw the circuit."""
     from nacdrive.common.paths import find_model
     from nacdrive.models import load_policy
-    from nacdrive.viz.figures import save
-    from nacdrive.viz.wiring import wiring_figure
+    from nacdrive.viz.figures import save, wiring_figure
 
     check_target(config.out, config.overwrite)
     policy = load_policy(find_model(config.model, "carracing"))

@@ -51,7 +51,7 @@ def run(config: PredictConfig) -> int:
 
     from nacdrive.bench.inference import Model, predict_wear
     from nacdrive.common.files import refuse_existing, write_text
-    from nacdrive.viz.wear import plot_wear
+    from nacdrive.viz.figures import plot_wear
 
     out = config.out or Path("runs") / f"predict-{config.folder.resolve().name}"
     refuse_existing(out / "wear.csv", out / "wear.png", overwrite=config.overwrite)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.timestamps import ClockWarning
+from nacdrive.datasets.bearings.layouts import ClockWarning
 from nacdrive.datasets.mnist import load_mnist
 from nacdrive.datasets.par import read_par
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.ppo_file import load_policy
-from nacdrive.drivers.ppo_network import SIDE, STACK, FrameStack, PolicyNet
+from nacdrive.drivers.ppo_network import SIDE, STACK, FrameStack, PolicyNet, load_policy
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
 

@@ -1,10 +1,122 @@
-"""Scaled dot-product attention with one head (Vaswani et al., 2017, equation 1)."""
+"""Softmax attention: one head, several heads, rectified linear, kernelised and FAVOR+."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-from nacdrive.layers.mha import MHALayer
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from nacdrive.layers.base import SequenceLayer, visible
+
+TINY = 1e-6
+CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
+
+
+def kernel_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+    """sum_j (q_i . k_j) v_j / sum_j (q_i . k_j) over the keys that query i may see.
+
+    Args:
+        q: features of the queries, [B, H, Tq, M], none negative.
+        k: features of the keys, [B, H, Tk, M], none negative.
+        v: values, [B, H, Tk, D].
+        seen: [B or 1, 1, Tq, Tk], True where a query may see a key; None for all.
+        causal: whether each query sees just its past (then ``seen`` is None).
+
+    Returns:
+        [B, H, Tq, D]
+    """
+    # A value of 1 beside the others sums the weights.
+    v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    if causal:
+        y = _causal(q, k, v)
+    elif seen is None:
+        y = q @ (k.transpose(-1, -2) @ v)
+    else:
+        y = (q @ k.transpose(-1, -2)).masked_fill(~seen, 0.0) @ v
+    return y[..., :-1] / (y[..., -1:] + TINY)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    past = q.new_zeros((*q.shape[:2], k.shape[-1], v.shape[-1]))
+    parts = []
+    for q_c, k_c, v_c in zip(*(torch.split(s, CHUNK, dim=2) for s in (q, k, v)), strict=True):
+        parts.append((q_c @ k_c.transpose(-1, -2)).tril() @ v_c + q_c @ past)
+        past = past + k_c.transpose(-1, -2) @ v_c
+    return torch.cat(parts, dim=2)
+
+
+class Cache(NamedTuple):
+    """Keys and values [B, heads, steps, d_head] of the last steps of the window."""
+
+    window: int
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+
+class MHALayer(SequenceLayer):
+    """softmax(Q K' / sqrt(d)) V per head, over the last ``window`` steps; keys and values are kept while streaming.
+
+    Raises:
+        ValueError: if the heads do not divide ``d_model``.
+    """
+
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0, **options: Any
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        if d_model % num_heads:
+            raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+        self.qkv = nn.Linear(in_features, 3 * d_model)
+        self.out = nn.Linear(d_model, d_model)
+        self.dropout = dropout
+        nn.init.xavier_uniform_(self.qkv.weight)
+        nn.init.zeros_(self.qkv.bias)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        """Weighted values [B, heads, Tq, d_head].
+
+        Args:
+            q: queries, [B, heads, Tq, d_head].
+            k: keys, [B, heads, Tk, d_head].
+            v: values, [B, heads, Tk, d_head].
+            seen: what each query may see, [B or 1, 1, Tq, Tk], never nothing; None for all.
+            causal: whether each query sees just its past (then ``seen`` is None).
+        """
+        dropout = self.dropout if self.training else 0.0
+        return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.forward``."""
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
+        seen = visible(x.shape[1], self.window, padding, x.device)
+        return self.merge(self.attend(*self._heads(x), seen, causal=seen is None))
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v, each [B, heads, T, d_head]."""
+        B, T, _ = x.shape
+        q, k, v = self.qkv(x).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def merge(self, y: Tensor) -> Tensor:
+        """[B, heads, T, d_head] -> [B, T, d_model]."""
+        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return merged
+
+    def init_state(self, batch_size: int, window: int | None = None) -> Cache:
+        """Nothing seen yet."""
+        return Cache(window or self.window)
+
+    def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
+        """See ``SequenceLayer.step``."""
+        window, keys, values = state
+        q, k, v = self._heads(x.unsqueeze(1))
+        if keys is not None and values is not None:
+            k, v = torch.cat([keys, k], dim=2)[:, :, -window:], torch.cat([values, v], dim=2)[:, :, -window:]
+        return self.merge(self.attend(q, k, v, None, causal=False))[:, 0], Cache(window, k, v)
 
 
 class AttentionLayer(MHALayer):
@@ -12,3 +124,100 @@ class AttentionLayer(MHALayer):
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, 1, window, **options)
+
+
+class LinearAttentionLayer(MHALayer):
+    """y_i = sum_j f(q_i) . f(k_j) v_j / sum_j f(q_i) . f(k_j) per head, f(x) = elu(x) + 1. It feels no time."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        """See ``MHALayer.attend``."""
+        return kernel_attention(elu(q) + 1, elu(k) + 1, v, seen, causal)
+
+
+EPS = 1e-6
+
+
+class ReLALayer(MHALayer):
+    """y = sigmoid(w z) g z / rms(z),  z_i = sum_j relu(q_i . k_j / sqrt(d)) v_j, over all heads together.
+
+    The scores are not normalised; the gated RMS norm (gain g, gate weight w per channel) keeps the outputs in scale.
+    It feels no time.
+    """
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        self.gain = nn.Parameter(torch.ones(d_model))
+        self.gate = nn.Parameter(torch.ones(d_model))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        """See ``MHALayer.attend``."""
+        scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).relu()
+        if causal:
+            scores = scores.tril()
+        elif seen is not None:
+            scores = scores.masked_fill(~seen, 0.0)
+        return scores @ v
+
+    def merge(self, y: Tensor) -> Tensor:
+        """See ``MHALayer.merge``; the norm stands before the last projection."""
+        z = y.transpose(1, 2).flatten(2)
+        normed = nn.functional.rms_norm(z, z.shape[-1:], self.gain, EPS)
+        merged: Tensor = self.out((self.gate * z).sigmoid() * normed)
+        return merged
+
+
+class PerformerLayer(MHALayer):
+    """exp(q . k / sqrt(d)) = E_w[f(q) . f(k)],  f(x) = exp(w x - |x|^2 / 2) with x scaled by d^(-1/4).
+
+    The ``features`` directions w (d log d of them if not given) are a buffer, drawn anew every ``redraw`` forward
+    passes of training (0 for never) and left alone in evaluation. It feels no time.
+    """
+
+    projection: Tensor
+    passes: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        d_model: int,
+        num_heads: int,
+        window: int,
+        features: int | None = None,
+        redraw: int = 1000,
+        **options: Any,
+    ) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        width = d_model // num_heads
+        self.redraw = redraw
+        self.register_buffer("projection", directions(features or max(8, int(width * math.log(width))), width))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.forward``."""
+        if self.training and self.redraw:
+            self.passes += 1
+            if int(self.passes) % self.redraw == 0:
+                self.projection.copy_(directions(*self.projection.shape))
+        return super().forward(x, t, padding)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        """See ``MHALayer.attend``."""
+        for_q, for_k = self.exponents(q), self.exponents(k)
+        # A factor per query drops out of its weights; one per key would not, and one for all keys would see the future.
+        for_q = for_q - for_q.detach().amax(dim=-1, keepdim=True)
+        return kernel_attention(for_q.exp(), for_k.exp(), v, seen, causal)
+
+    def exponents(self, x: Tensor) -> Tensor:
+        """w x - |x|^2 / 2 of x [..., d_head] after scaling: [..., features]."""
+        x = x * x.shape[-1] ** -0.25
+        y: Tensor = x @ self.projection.t() - x.square().sum(dim=-1, keepdim=True) / 2
+        return y
+
+
+def directions(features: int, width: int) -> Tensor:
+    """[features, width]: blocks of orthogonal directions, each as long as a normal vector of that width."""
+    q, r = torch.linalg.qr(torch.randn(math.ceil(features / width), width, width))
+    # Without its signs the factorisation prefers some directions to their opposites.
+    blocks = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    w: Tensor = blocks.flatten(0, 1)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
+    return w

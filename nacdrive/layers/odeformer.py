@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.mha import MHALayer
+from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.windowed import WindowedLayer
 
 

@@ -1,4 +1,4 @@
-"""Simple recurrent network (Elman, 1990)."""
+"""Vanilla RNN, LSTM and GRU: PyTorch's own cells, restarted at every window."""
 
 from __future__ import annotations
 
@@ -19,4 +19,36 @@ class RNNLayer(WindowedLayer):
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
         y: Tensor = self.rnn(u)[0]
+        return y
+
+
+class LSTMLayer(WindowedLayer):
+    """One LSTM with ``d_model`` hidden units. It has no use for heads or time.
+
+    c_i = f c_{i-1} + g tanh(W x_i + U h_{i-1} + b),  h_i = o tanh(c_i),  gates f, g, o sigmoid of the same inputs.
+    """
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        self.lstm = nn.LSTM(in_features, d_model, batch_first=True)
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        y: Tensor = self.lstm(u)[0]
+        return y
+
+
+class GRULayer(WindowedLayer):
+    """One GRU with ``d_model`` hidden units. It has no use for heads or time.
+
+    h_i = (1 - z) n + z h_{i-1},  n = tanh(W x_i + r (U h_{i-1} + b)),  gates r, z sigmoid of the same inputs.
+    """
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features, d_model, num_heads, window, **options)
+        self.gru = nn.GRU(in_features, d_model, batch_first=True)
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        """See ``WindowedLayer.scan``."""
+        y: Tensor = self.gru(u)[0]
         return y

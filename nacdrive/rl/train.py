@@ -22,16 +22,15 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, read_json, result_folder, write_json
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.ppo_file import actor_tensors, load_policy, save_policy, sb3_name
-from nacdrive.drivers.ppo_network import PolicyNet
+from nacdrive.drivers.ppo_network import PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.rl.config import PpoConfig, renamed
-from nacdrive.rl.sb3_policy import VisionExtractor
+from nacdrive.rl.sb3 import VisionExtractor
 from nacdrive.rl.vec_env import SharedMemoryVecEnv
 from nacdrive.rollout.rollout import rollout
-from nacdrive.viz.training_curve import draw_curve
+from nacdrive.viz.figures import draw_curve
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
 CURVE = "curve.png"

@@ -39,9 +39,8 @@ from nacdrive.rollout.environment import (
     recorded_fps,
     step_options,
 )
-from nacdrive.rollout.metrics import EpisodeMetrics
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import DRIVES, EpisodeCurve, ResultsFile, Row, row_of
+from nacdrive.rollout.results import DRIVES, EpisodeCurve, EpisodeMetrics, ResultsFile, Row, row_of
 from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video

@@ -147,7 +147,7 @@ SEEN = (66, 200)
 
 
 def prepare(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[160, 320, 3] RGB -> [66, 200, 3] YUV: the quick twin of ``models.preprocess``, within one grey level."""
+    """[160, 320, 3] RGB -> [66, 200, 3] YUV: the quick twin of ``models.driving``, within one grey level."""
     cut = cv2.resize(frame[CROP[0] : CROP[1]], SEEN[::-1], interpolation=cv2.INTER_AREA)
     return np.asarray(cv2.cvtColor(cut, cv2.COLOR_RGB2YUV), dtype=np.uint8)
 

@@ -1,8 +1,9 @@
-"""Figures of what a policy looks at and how its neurons act, as the paper's Figures 4, 6 and 7 show them."""
+"""Figures: neurons over time, wiring, a training, wear of bearings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Tick
+from nacdrive.tasks.bearings import WearCurve
 from nacdrive.viz.overlay import probabilities
 from nacdrive.viz.sides import TURN
 from nacdrive.viz.trace import Trace
@@ -153,3 +157,125 @@ def label(axis: Axes, text: str) -> None:
     axis.yaxis.set_label_coords(-0.075, 0.5)
     axis.tick_params(labelsize=8, colors=GREY)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+GROUPS = ("sensory", "inter", "command", "motor")
+COLOURS = {"sensory": "#566473", "inter": "#0064b0", "command": "#007a5a", "motor": "#c23f08"}
+EXCITING, INHIBITING = "#d55e00", "#0064b0"
+
+
+def wiring_figure(circuit: Mapping[str, Any], title: str) -> Figure:
+    """The circuit from left to right; exciting synapses orange, inhibiting ones blue, recurrent ones as a count.
+
+    Args:
+        circuit: ``groups`` (sizes) and ``edges`` ([from group, index, to group, index, polarity]).
+        title: over the picture.
+    """
+    places = {group: column(index, int(circuit["groups"].get(group, 0))) for index, group in enumerate(GROUPS)}
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axis = figure.subplots()
+    edges = [edge for edge in circuit["edges"] if edge[0] != edge[2]]
+    lines = [(places[a][i], places[b][j]) for a, i, b, j, *_ in edges]
+    colours = [
+        EXCITING if (rest[0] if rest else 1) > 0 else INHIBITING for *_, rest in ((*e[:4], e[4:]) for e in edges)
+    ]
+    axis.add_collection(LineCollection(lines, colors=colours, linewidths=0.35, alpha=0.35))
+    for group, spots in places.items():
+        if len(spots):
+            axis.scatter(spots[:, 0], spots[:, 1], s=190 if group == "motor" else 34, color=COLOURS[group], zorder=3)
+            axis.text(spots[:, 0].mean(), 1.07, f"{len(spots)} {group}", ha="center", fontsize=10)
+    for (x, y), name in zip(places["motor"], circuit.get("motors", ()), strict=False):
+        axis.text(x + 0.09, y, {"phi": "φ", "omega": "ω"}.get(name, name), va="center", fontsize=13)
+    loops = len(circuit["edges"]) - len(edges)
+    total = len(circuit["edges"])
+    axis.set_title(f"{title}\n{total} synapses, {loops} of them recurrent among command neurons", fontsize=11, pad=22)
+    axis.set_xlim(-0.3, 3.35)
+    axis.set_ylim(-0.05, 1.12)
+    axis.axis("off")
+    return figure
+
+
+def column(index: int, count: int) -> np.ndarray:
+    """Places [count, 2] of a group: one column for a few neurons, several for many."""
+    across = 1 if count <= 16 else int(np.ceil(np.sqrt(count / 3)))
+    rows = -(-count // across) if count else 1
+    k = np.arange(count)
+    x = index + 0.09 * (k // rows - (across - 1) / 2)
+    y = 1 - (k % rows + 0.5 + 0.25 * ((k // rows) % 2)) / rows
+    return np.stack([x, y], axis=1)
+
+
+def draw_curve(log: Path, target: Path) -> None:
+    """Draw returns of training and evaluation over decisions, from ``log`` (JSON lines) into ``target`` (PNG)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line]
+    driven = [line for line in lines if line["return"] is not None]
+    tested = [line for line in lines if "eval" in line]
+    if not driven:
+        raise UserError(f"{log} holds no finished episode yet: there is nothing to draw.")
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot(
+        [line["decisions"] / 1e6 for line in driven],
+        [line["return"] for line in driven],
+        color="#8aa4b8",
+        linewidth=1.2,
+        label="training tracks, sampled actions, fast renderer (mean of 100 episodes)",
+    )
+    if tested:
+        at = np.array([line["decisions"] for line in tested]) / 1e6
+        mean = np.array([line["eval"]["mean"] for line in tested])
+        worst = np.array([line["eval"]["min"] for line in tested])
+        count = tested[-1]["eval"]["episodes"]
+        axes.plot(at, mean, "o-", color="#0b6e99", label=f"unseen tracks, official renderer (mean of {count})")
+        axes.plot(at, worst, "v", color="#c44e52", label="worst of them")
+    axes.axhline(900, color="#444444", linewidth=0.8, linestyle=":")
+    axes.annotate("900: solved", (0, 900), xytext=(2, 4), textcoords="offset points", fontsize=8)
+    axes.set_xlabel("decisions, millions (each held for 4 frames)")
+    axes.set_ylabel("return")
+    axes.set_ylim(-50, 1000)
+    minutes = lines[-1]["seconds"] / 60
+    axes.set_title(f"PPO on CarRacing-v3, two cores, {minutes:.0f} minutes", fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    with atomic_path(target) as partial:
+        figure.savefig(partial, format="png")
+
+
+INK, TRUE, PREDICTED = "#1f2933", "#8a94a0", "#c2410c"
+
+
+HOURS = "hours since the first snapshot"
+
+
+def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known: bool, axis: str = HOURS) -> None:
+    """One panel per bearing: predicted wear over time, beside the true one where it is ``known``."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    columns = min(3, len(curves))
+    rows = -(-len(curves) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 2.9 * rows), squeeze=False, sharey=True)
+    panels: list[Any] = list(axes.flat)
+    for panel, (name, curve) in zip(panels, curves.items(), strict=False):
+        hours = curve.t_s / 3600 if axis == HOURS else curve.t_s
+        if known:
+            panel.plot(hours, curve.truth, color=TRUE, lw=1.6, label="true")
+        panel.plot(hours, curve.predicted, color=PREDICTED, lw=1.0, label="predicted")
+        panel.set_title(f"{name}, RMSE {curve.rmse:.2f}" if known else name, fontsize=10, color=INK)
+        panel.set_xlabel(axis)
+        panel.set_ylim(-0.05, 1.05)
+    for panel in panels[len(curves) :]:
+        panel.axis("off")
+    panels[0].set_ylabel("wear, 0 new .. 1 failed")
+    panels[0].legend(frameon=False, fontsize=9, loc="upper left")
+    figure.suptitle(title, fontsize=11, color=INK)
+    figure.tight_layout()
+    with atomic_path(path) as partial:
+        figure.savefig(partial, dpi=110, format="png")
+    plt.close(figure)

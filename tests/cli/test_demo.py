@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from nacdrive.cli.main import dispatch
+from nacdrive.common.errors import UserError
 
 
 @pytest.mark.slow
@@ -29,3 +31,30 @@ def test_demo_does_the_whole_job_and_keeps_finished_stages(
     assert dispatch([*line, "--headless"]) == 0
     assert all(path.stat().st_mtime_ns == at for path, at in {**made, **rounds}.items()), "nothing was done again"
     assert "watch at" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "nac-stedy"], "unknown model 'nac-stedy'"),
+        (["--device", "cuda:99x"], "device"),
+        (["--epochs", "0"], "--epochs is 0"),
+        (["--dagger", "-1"], "--dagger"),
+        (["--episodes", "0"], "--episodes is 0"),
+        (["--expert", "pppo"], "pppo"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_made(
+    options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=re.escape(said)):
+        dispatch(["demo", "--headless", *options])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_in_use_is_found_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="is in use"):
+        dispatch(["demo", "--port", str(taken.getsockname()[1])])
+    assert not list(tmp_path.iterdir())

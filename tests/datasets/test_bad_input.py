@@ -18,15 +18,14 @@ import pytest
 from nacdrive.common import paths
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_recording, shipped
-from nacdrive.datasets.archives import unpacked
 from nacdrive.datasets.check import check_recording
+from nacdrive.datasets.downloads import unpacked
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.merge import merge_recordings
 from nacdrive.datasets.recording import Recording, unique_episodes
-from nacdrive.datasets.udacity_log import read_log
+from nacdrive.datasets.udacity_log import read_log, stamp_of
 from nacdrive.datasets.udacity_log_convert import import_log
-from nacdrive.datasets.udacity_row import stamp_of
 from nacdrive.tasks.registry import load_task
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.udacity_logs import make_log

@@ -12,7 +12,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import open_bearings, read_published_features
-from nacdrive.datasets.bearings.timestamps import longest_increasing, snapshot_times
+from nacdrive.datasets.bearings.layouts import longest_increasing, snapshot_times
 from tests.helpers import bearings as made_bearings
 
 REAL = Path(__file__).resolve().parents[3] / "shared/data"

@@ -13,9 +13,16 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings import Bearing, open_bearings
 from nacdrive.datasets.bearings.feature_cache import Kept
-from nacdrive.datasets.bearings.features import VERSION, FeatureOptions, FeatureTable, WindowFeatures, features
+from nacdrive.datasets.bearings.features import (
+    CENTRAL_FREQUENCY,
+    VERSION,
+    FeatureOptions,
+    FeatureTable,
+    MorletTransform,
+    WindowFeatures,
+    features,
+)
 from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
-from nacdrive.datasets.bearings.wavelet import CENTRAL_FREQUENCY, MorletTransform
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")

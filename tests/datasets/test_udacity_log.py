@@ -12,10 +12,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.udacity_log import MPH_PER_MPS, read_log
-from nacdrive.datasets.udacity_log_convert import export_log, import_log
-from nacdrive.datasets.udacity_log_writer import UdacityLogWriter
-from nacdrive.datasets.udacity_row import disambiguate, parse_row
+from nacdrive.datasets.udacity_log import MPH_PER_MPS, disambiguate, parse_row, read_log
+from nacdrive.datasets.udacity_log_convert import UdacityLogWriter, export_log, import_log
 from tests.helpers.udacity_logs import make_log, numbers, stamps
 
 HEADER = "center,left,right,steering,throttle,brake,speed"

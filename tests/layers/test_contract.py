@@ -6,9 +6,9 @@ import torch
 from nacdrive import layers
 from nacdrive.common.errors import UserError
 from nacdrive.layers import contract
+from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.contract import B, D, F, H, T, sequence
-from nacdrive.layers.lstm import LSTMLayer
-from nacdrive.layers.mha import MHALayer
+from nacdrive.layers.rnn import LSTMLayer
 
 
 def layer_of(name, window):

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from nacdrive import layers
-from nacdrive.layers import contiformer, contiformer_linear, kernels, ltc
+from nacdrive.layers import attention, contiformer, contiformer_linear, ltc
 from nacdrive.layers.contiformer import INSTANT
 from nacdrive.layers.cta import _AttendingState
 from nacdrive.layers.linear_scan import linear_scan, parallel, sequential
@@ -139,8 +139,8 @@ def score_by_score(layer, x, weigh):
 
 
 def test_linear_attention_in_chunks_equals_its_sum_over_pairs(monkeypatch):
-    monkeypatch.setattr(kernels, "CHUNK", 3)
-    monkeypatch.setattr(kernels, "TINY", 0.0)
+    monkeypatch.setattr(attention, "CHUNK", 3)
+    monkeypatch.setattr(attention, "TINY", 0.0)
 
     def weigh(q, k):
         w = ((torch.nn.functional.elu(q) + 1) * (torch.nn.functional.elu(k) + 1)).sum(dim=1)

@@ -11,7 +11,7 @@ from stable_baselines3 import A2C, PPO
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import load_expert
-from nacdrive.rl.sb3_export import export, load_sb3
+from nacdrive.rl.sb3 import export, load_sb3
 from nacdrive.rl.train import SB3, train
 from tests.helpers.expert_cases import tiny
 

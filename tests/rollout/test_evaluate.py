@@ -27,8 +27,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy
 from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate, track_numbers
-from nacdrive.rollout.metrics import EpisodeMetrics
-from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, ResultsFile, Row
+from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, EpisodeMetrics, ResultsFile, Row
 from nacdrive.viz.report import page
 from tests.helpers.ticks import make_tick
 from tests.helpers.udacity_logs import make_log

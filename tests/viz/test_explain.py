@@ -20,9 +20,8 @@ from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
 from nacdrive.viz import GradCam, Trace, retrace
-from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments
+from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments, wiring_figure
 from nacdrive.viz.sides import auc, report, separation, separations
-from nacdrive.viz.wiring import wiring_figure
 from tests.helpers.ticks import make_tick
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.archives import is_archive, unpacked
+from nacdrive.datasets.downloads import is_archive, unpacked
 
 AXES = ("Horizontal", "Vertical")
 FEATURES = 7

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacdrive.envs.udacity.tcp import unmask
+from nacdrive.envs.udacity.engines import unmask
 
 SCRIPT = """
 import sys, time

@@ -1,4 +1,4 @@
-"""From a stable-baselines3 zip to nacdrive's own policy file."""
+"""Between nacdrive's policies and stable-baselines3: the features extractor, and the export of a zip."""
 
 from __future__ import annotations
 
@@ -12,17 +12,33 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3 import PPO
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import ppo_network
-from nacdrive.drivers.ppo_file import actor_tensors, save_policy
-from nacdrive.drivers.ppo_network import SIDE, STACK, PolicyNet
-from nacdrive.rl import config, sb3_policy, training_env, vec_env
+from nacdrive.drivers.ppo_network import FEATURES, SIDE, STACK, PolicyNet, Vision, actor_tensors, save_policy
+from nacdrive.rl import config, training_env, vec_env
+
+
+class VisionExtractor(BaseFeaturesExtractor):
+    """``Vision`` where stable-baselines3 expects a features extractor; it scales the bytes to [0, 1] itself."""
+
+    def __init__(self, observation_space: spaces.Box) -> None:
+        super().__init__(observation_space, FEATURES)
+        self.vision = Vision()
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """[N, 4, 48, 48] float in [0, 1] -> [N, 256]."""
+        features: Tensor = self.vision(observations)
+        return features
+
 
 OLD_MODULES = {
     "nacdrive.experts": sys.modules[__package__],
-    "nacdrive.experts.sb3_policy": sb3_policy,
+    "nacdrive.experts.sb3_policy": sys.modules[__name__],
     "nacdrive.experts.ppo_config": config,
     "nacdrive.experts.network": ppo_network,
     "nacdrive.experts.training_lap": training_env,
