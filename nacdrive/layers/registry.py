@@ -121,6 +121,9 @@ def build(
     given = (in_features or d_model, d_model, num_heads, window)
     if LAYERS.is_builtin(name):
         return factory(*given, **{**OPTIONS.get(name, {}), **options})
+    # A name that a model file brings must not call whatever it likes.
+    if not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
+        raise UserError(f"model '{name}' is no sequence layer: it must be a subclass of nacdrive.layers.SequenceLayer.")
     try:
         layer = factory(*given, **{**OPTIONS.get(name, {}), **options})
     except Exception as error:

@@ -1,5 +1,7 @@
 """One contract, every registered layer."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -206,3 +208,13 @@ def test_nac_shows_its_neurons_and_its_circuit():
     circuit = layer.circuit()
     assert circuit["groups"]["motor"] == 2
     assert {edge[2] for edge in circuit["edges"]} == {"inter", "command", "motor"}
+
+
+def test_a_model_files_layer_name_calls_nothing_but_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "harmful.py").write_text("called = []\ndef harm(*args, **options):\n    called.append(args)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="is no sequence layer"):
+        layers.build("harmful:harm", D, H, 4, in_features=F)
+    import harmful
+
+    assert not harmful.called

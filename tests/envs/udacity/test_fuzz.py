@@ -165,8 +165,13 @@ def test_said_at_most_once_a_second_of_each_kind(healthy: Healthy) -> None:
 
 def test_an_image_of_20_megabytes_is_answered(healthy: Healthy) -> None:
     healthy.lines.clear()
-    healthy.car.client._send('42["telemetry",' + json.dumps(full(image="A" * 27_000_000)) + "]")
-    assert until(lambda: any("27.0 MB" in line for line in healthy.lines), 60) and healthy.car.drives(5)
+    # As the picture of the simulator's own report: one that comes unasked may be dropped for its twin.
+    healthy.car.picture = bytes(20_250_000)
+    try:
+        assert until(lambda: any("27.0 MB" in line for line in healthy.lines), 60)
+    finally:
+        healthy.car.picture = PICTURE
+    assert healthy.car.drives(5)
 
 
 def full(**changed: Any) -> dict[str, Any]:
