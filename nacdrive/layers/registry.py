@@ -122,7 +122,7 @@ def build(
     if LAYERS.is_builtin(name):
         return factory(*given, **{**OPTIONS.get(name, {}), **options})
     # A name that a model file brings must not call whatever it likes.
-    if not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
+    if ":" in name and not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
         raise UserError(f"model '{name}' is no sequence layer: it must be a subclass of nacdrive.layers.SequenceLayer.")
     try:
         layer = factory(*given, **{**OPTIONS.get(name, {}), **options})
