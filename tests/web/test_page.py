@@ -227,7 +227,7 @@ def test_five_viewers_all_keep_up_with_twenty_frames_a_second(open_page: Callabl
             rates = []
             for page, had in zip(pages, before, strict=True):
                 rates.append((page.evaluate("window.seen") - had) / (time.perf_counter() - began))
-        # How many a quiet machine shows is measured in benchmarks/live.py; here five browsers share it with other tests.
+        # How many a quiet machine shows is measured in benchmarks/live.py; here other tests run beside.
         assert min(rates) > 7 and max(rates) < 2 * min(rates), rates
         assert all(page.faults == [] for page in pages)
 
