@@ -58,12 +58,18 @@ class FrameOverlay:
         self._returns.append(tick.episode_return)
         canvas = Image.new("RGB", (WIDTH, HEIGHT), GROUND)
         # Nearest: the viewer is to see the very pixels that the policy saw.
-        enlarged = cv2.resize(tick.frame, (HEIGHT, HEIGHT), interpolation=cv2.INTER_NEAREST)
-        canvas.paste(Image.fromarray(enlarged), (0, 0))
+        rows, columns = tick.frame.shape[:2]
+        scale = HEIGHT / max(rows, columns)
+        size = (round(columns * scale), round(rows * scale))
+        enlarged = cv2.resize(tick.frame, size, interpolation=cv2.INTER_NEAREST)
+        canvas.paste(Image.fromarray(enlarged), ((HEIGHT - size[0]) // 2, (HEIGHT - size[1]) // 2))
         draw = ImageDraw.Draw(canvas)
         self._heading(draw, tick)
         self._steering(draw, tick, 150)
-        self._choices(draw, tick, 208)
+        if tick.action.choice is None:
+            self._pedals(draw, tick, 208)
+        else:
+            self._choices(draw, tick, 208)
         self._curve(draw, tick, 384, HEIGHT - 46)
         self._footer(draw, tick)
         return canvas.tobytes()
@@ -92,6 +98,16 @@ class FrameOverlay:
         end = middle + round(steering * half)
         draw.rectangle((min(middle, end), bar, max(middle, end), bar + 14), ACCENT)
         draw.line((middle, bar - 3, middle, bar + 17), TEXT)
+
+    def _pedals(self, draw: ImageDraw.ImageDraw, tick: Tick, y: int) -> None:
+        for k, (name, value) in enumerate((("throttle", tick.action.throttle), ("brake", tick.action.brake))):
+            top, share = y + 28 * k, float(np.clip(np.nan_to_num(value), 0, 1))
+            draw.text((PANEL_X, top), name, DIM, font(16))
+            left, right = PANEL_X + 76, PANEL_X + PANEL_W - 46
+            draw.rectangle((left, top + 4, right, top + 16), TRACK)
+            if share > 0.005:
+                draw.rectangle((left, top + 4, left + round(share * (right - left)), top + 16), ACCENT)
+            draw.text((PANEL_X + PANEL_W, top), f"{share:.0%}", DIM, font(14), anchor="ra")
 
     def _choices(self, draw: ImageDraw.ImageDraw, tick: Tick, y: int) -> None:
         names = ACTIONS

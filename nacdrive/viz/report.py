@@ -244,8 +244,8 @@ def tiles(metrics: dict[str, Any]) -> str:
         cells.append((spread(expert), "mean return of the expert", between(expert["interval95"], ".0f")))
     slowest = f"slowest 1 % of an episode: {metrics['decision_ms_p99']:.1f} ms"
     cells += [
-        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished, every tile visited", ""),
-        (f"{metrics['tiles_visited']:.1%}", "of the road's tiles visited", ""),
+        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished", ""),
+        (f"{metrics['tiles_visited']:.1%}", "of the road driven, on average", ""),
         (f"{metrics['decision_ms_median']:.1f} ms", "median decision", slowest),
     ]
     if metrics["expert_agreement"] is not None:

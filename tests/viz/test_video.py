@@ -102,3 +102,16 @@ def test_probabilities_are_a_softmax() -> None:
     assert shares == pytest.approx([0.5, 0.5, 0, 0, 0])
     assert not probabilities(np.full(5, np.nan, np.float32)).any()
     assert json.dumps(list(shares))
+
+
+def test_a_film_of_continuous_driving_keeps_the_pictures_shape_and_shows_the_pedals() -> None:
+    white = np.full((160, 320, 3), 255, np.uint8)
+
+    def painted(action: Action) -> np.ndarray:
+        seen = Tick(0, 1, 0, 0.0, white, action)
+        return np.frombuffer(FrameOverlay("t").paint(seen), np.uint8).reshape(HEIGHT, WIDTH, 3)
+
+    idle, full = painted(Action(0.0, 0.0, 0.0)), painted(Action(0.0, 1.0, 0.0))
+    lit = (idle[:, : HEIGHT - 1] == 255).all(axis=(1, 2))
+    assert lit.sum() == pytest.approx(HEIGHT / 2, abs=2), "twice as wide as high"
+    assert (idle[:, HEIGHT:] != full[:, HEIGHT:]).any(), "the throttle is shown"
