@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from nacdrive.common.paths import data_folder
 from nacdrive.datasets.bearings import open_bearings, read_published_features
 from nacdrive.datasets.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
 from nacdrive.datasets.bearings.layouts import RATE_HZ
@@ -152,9 +153,12 @@ def processor() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
+    parser.add_argument("--data", type=Path, default=data_folder(), help="folder of the data sets")
     parser.add_argument("--write", type=Path, help="also write the report to this file")
     args = parser.parse_args()
+    if not (args.data / "pronostia").is_dir():
+        print(f"Left out: this benchmark needs PRONOSTIA in {args.data / 'pronostia'} (docs/data.md); see --data.")
+        return
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     windows = real_windows(args.data)

@@ -4,9 +4,9 @@ An emulated simulator (the wire of nacdrive.envs.udacity.client, in a process of
 picture; the answer's steering carries it back, so each command is matched with its picture. At 50 frames a second and
 as fast as it goes; an instantaneous policy and NAC-Steady with a window of 1 and of 16; both engines; beside the usual
 drive.py (python-socketio 4.6.0, python-engineio 3.13.2, eventlet, everything answered) in its own environment, which
-this script makes in a temporary folder. Writes docs/results/bridge.md.
+this script makes in a temporary folder.
 
-    python benchmarks/bridge.py [--seconds 20] [--out docs/results/bridge.md] [--classic PYTHON]
+    python benchmarks/bridge.py [--seconds 20] [--out FILE] [--classic PYTHON]
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def report(found: list[tuple[str, str, str, Measured, float]], seconds: float) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/bridge.md"))
+    parser.add_argument("--out", type=Path, help="also write the table to this file")
     parser.add_argument("--classic", help="interpreter of an environment with the old versions; made if not given")
     parser.add_argument("--free", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--be-simulator", type=int, help=argparse.SUPPRESS)
@@ -314,9 +314,10 @@ def main() -> None:
             found.append(row)
             name, what, clock, measured, decision_ms = row
             print(f"{clock:6} {name:22} {what:22} {measured} decision {decision_ms:.1f} ms", flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(report(found, options.seconds), encoding="utf-8")
-    print(f"written: {options.out}")
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(report(found, options.seconds), encoding="utf-8")
+        print(f"written: {options.out}")
 
 
 if __name__ == "__main__":
