@@ -1,9 +1,9 @@
 """What watching costs the driver: real NAC decisions on real CarRacing frames, in real time, with up to 5 viewers.
 
 The drive's thread is timed by its own CPU clock, so that other work on the machine does not count. Viewers are
-processes of their own that take every message and acknowledge it, as the page does. Writes docs/results/live.md.
+processes of their own that take every message and acknowledge it, as the page does.
 
-    python benchmarks/live.py [--seconds 20] [--out docs/results/live.md]
+    python benchmarks/live.py [--seconds 20] [--out FILE]
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def report(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/live.md"))
+    parser.add_argument("--out", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
     policy = some_policy()
@@ -220,8 +220,11 @@ def main() -> None:
     for name, viewers, neurons_every, saliency_every in plan:
         rows.append((name, measure(viewers, options.seconds, neurons_every, saliency_every, policy)))
         print(name, {key: round(value, 3) for key, value in rows[-1][1].items()}, flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     written = report(rows, publish_microseconds(policy), policy, options.seconds)
+    if options.out is None:
+        print(written)
+        return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     # What people have written under other headings stays.
     before = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
     options.out.write_text(written + before[before.find("\n## ") :] * ("\n## " in before), encoding="utf-8")
