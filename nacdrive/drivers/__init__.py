@@ -74,6 +74,14 @@ def _in_a_sentence(name: str, method: Callable[..., Any], gives: type[Any] | Non
     return call
 
 
+def expert_file(path_or_name: str | Path) -> Path:
+    """File of a trained expert: the shipped one of CarRacing for ``ppo``, if no file has that name."""
+    path = Path(path_or_name).expanduser()
+    if str(path_or_name) == "ppo" and not path.is_file():
+        return shipped("agents") / "carracing" / "ppo" / "ppo.pt"
+    return path
+
+
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:
     """An expert: ``ppo`` (the shipped one of CarRacing), ``geometric`` (pure pursuit on the known track), the file of
     an exported PPO policy, or any driver that ``load_driver`` knows.
@@ -83,14 +91,12 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
     Raises:
         UserError: for an unknown name, or a file that is missing, damaged or of another environment.
     """
-    name, path = str(path_or_name), Path(path_or_name).expanduser()
+    name, path = str(path_or_name), expert_file(path_or_name)
     if name == "geometric":
         from nacdrive.drivers.pure_pursuit import PurePursuit
 
         return PurePursuit()
-    if name == "ppo" and not path.is_file():
-        path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
-    elif not path.is_file():
+    if name != "ppo" and not path.is_file():
         if ":" in name or name in DRIVERS:
             return load_driver(name)
         if path.suffix or len(path.parts) > 1:

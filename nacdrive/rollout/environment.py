@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nacdrive.common.paths import shipped
-from nacdrive.drivers import load_driver
+from nacdrive.drivers import expert_file, load_driver
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec
@@ -78,9 +77,7 @@ def checksum(driver: str) -> str | None:
 
     None for those that are part of nacdrive, such as pure pursuit.
     """
-    path = Path(driver).expanduser()
-    if driver == "ppo" and not path.is_file():
-        path = shipped("agents") / "carracing" / "ppo" / "ppo.pt"
+    path = expert_file(driver)
     if not path.is_file() and ":" in driver:
         module = sys.modules.get(type(load_driver(driver)).__module__)
         path = Path(getattr(module, "__file__", None) or "")
