@@ -190,7 +190,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
     from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
-    from nacdrive.rollout.environment import warn_of_pixels
+    from nacdrive.rollout.environment import action_names, warn_of_pixels
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
@@ -210,7 +210,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
-            page = open_page(watching, config.host, config.page, title, choices=spec.actions, control=control, **what)
+            # A simulator that connects cannot be asked before it does.
+            what["choices"] = spec.actions if spec.realtime else action_names(spec)
+            page = open_page(watching, config.host, config.page, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
