@@ -99,7 +99,7 @@ def run_train(config: ExpertTrainConfig) -> int:
                 if progress.evaluation is not None:
                     bar.console.print(evaluation_text(progress))
 
-            best = train(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
+            best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
     except KeyboardInterrupt:
         print(
             f"\nnacdrive: stopped; what was learnt until the last checkpoint is kept in {out}: "

@@ -1,4 +1,4 @@
-"""The one process pool: jobs done here, in processes of this machine, or on a Ray cluster."""
+"""The one process pool: jobs and actors, in processes of this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -229,7 +229,11 @@ def _lost(job: Any, exit_code: int | None, on_lost: OnLost | None) -> Any:
     """The result of a job whose worker has died."""
     if on_lost is not None:
         return on_lost(job, exit_code)
-    raise UserError(
+    raise _death(exit_code)
+
+
+def _death(exit_code: int | None) -> UserError:
+    return UserError(
         f"a worker process died (exit code {exit_code}), probably for lack of memory: what is complete is kept; "
         "run the same command again (with --resume where there is that option) and with fewer --workers."
     )
@@ -469,6 +473,16 @@ def _no_cluster(address: str, error: Exception) -> UserError:
     return UserError(f"there is no Ray cluster at {address} ({why}): start one, or give --ray local.")
 
 
+def _cores(ray: _RayModule) -> int:
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _actor_class(ray: _RayModule, gpus: float = 0) -> Any:
+    # What is lost is told; Ray must not begin it again behind our back.
+    options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
+    return ray.remote(**options)(_RayWorker)
+
+
 def _run_on_ray(
     setup: Setup,
     jobs: Iterator[Any],
@@ -485,11 +499,8 @@ def _run_on_ray(
     running: dict[Any, tuple[Any, Any]] = {}
     try:
         packed = ray.cloudpickle.dumps(setup)
-        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        # What is lost is told; Ray must not begin it again behind our back.
-        actor_class = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=2)(
-            _RayWorker
-        )
+        cores = _cores(ray)
+        actor_class = _actor_class(ray, gpus)
         limit = min(count or cores, cores)
 
         def refill() -> None:
@@ -542,3 +553,105 @@ def _run_on_ray(
         else:
             for actor in actors:
                 ray.kill(actor)
+
+
+# ----------------------------------------------------------------------------------------------- actors
+
+
+class Actors:
+    """Workers that keep what they make and are all asked at once: processes of this machine, or actors of Ray.
+
+    They are the workers of ``run_jobs``: one thread each, deaf to Ctrl-C, gone when this process is gone.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        initializer: Initializer,
+        initargs: Sequence[tuple[Any, ...]],
+        *,
+        ray: str | None = None,
+    ) -> None:
+        """Start one actor for each of ``initargs``.
+
+        Args:
+            function: Called in an actor as ``function(job)``; importable by name, as ``initializer``.
+            initializer: Called in each actor before its first job, as ``initializer(*initargs[i])``.
+            initargs: Arguments by actor.
+            ray: Address of a Ray cluster; ``local`` starts one on this machine.
+
+        Raises:
+            UserError: if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.
+        """
+        setups: list[Setup] = [(function, initializer, arguments) for arguments in initargs]
+        self._workers: list[_Worker] = []
+        self._remote: list[Any] = []
+        self._ray: _RayModule | None = None
+        self._connected = False
+        if ray:
+            self._ray, self._connected = connect_ray(ray)
+        try:
+            if self._ray is None:
+                for setup in setups:
+                    self._workers.append(_start(bytes(ForkingPickler.dumps(setup)), ()))
+                return
+            if len(setups) > _cores(self._ray):
+                raise UserError(
+                    f"the Ray cluster at {ray} has {_cores(self._ray)} cores for {len(setups)} workers that run side "
+                    "by side: give fewer --workers."
+                )
+            actor_class = _actor_class(self._ray)
+            path = list(sys.path)
+            self._remote = [actor_class.remote(self._ray.cloudpickle.dumps(setup), path) for setup in setups]
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, jobs: Sequence[Any]) -> list[Any]:
+        """Do job ``i`` in actor ``i``, all at the same time; their results in order.
+
+        Raises:
+            UserError: if an actor died.
+            Exception: what a job raised, with the actor's traceback as its cause.
+        """
+        answers = self._ask_processes(jobs) if self._ray is None else self._ask_ray(self._ray, jobs)
+        for kind, value in answers:
+            if kind == "error":
+                raise _unpacked(value)
+        return [value for _, value in answers]
+
+    def _ask_processes(self, jobs: Sequence[Any]) -> list[tuple[str, Any]]:
+        for worker, job in zip(self._workers, jobs, strict=True):
+            # If it has died, the other end of the pipe says so soon.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                worker.pipe.send(job)
+        answers = []
+        for worker in self._workers:
+            kind = "message"
+            while kind == "message":
+                try:
+                    kind, value = worker.pipe.recv()
+                except (EOFError, ConnectionResetError):
+                    raise _death(worker.join()) from None
+            answers.append((kind, value))
+        return answers
+
+    def _ask_ray(self, ray: _RayModule, jobs: Sequence[Any]) -> list[tuple[str, Any]]:
+        running = [actor.run.remote(job) for actor, job in zip(self._remote, jobs, strict=True)]
+        try:
+            return list(ray.get(running))
+        except ray.exceptions.RayError:
+            raise _death(None) from None
+
+    def close(self) -> None:
+        """End all actors at once, in the middle of a job too."""
+        if self._ray is not None:
+            for actor in self._remote:
+                self._ray.kill(actor)
+            if self._connected:
+                self._ray.shutdown()
+        for worker in self._workers:
+            worker.end()
+        for worker in self._workers:
+            worker.join()
+        self._workers, self._remote, self._ray, self._connected = [], [], None, False

@@ -11,7 +11,7 @@ from stable_baselines3 import PPO
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
-from nacdrive.rl.vec_env import SharedMemoryVecEnv
+from nacdrive.rl.vec_env import ParallelVecEnv
 
 KIND = "nacdrive ppo checkpoint"
 VERSION = 1
@@ -20,7 +20,7 @@ VERSION = 1
 def write_checkpoint(
     path: Path,
     model: PPO,
-    laps: SharedMemoryVecEnv,
+    laps: ParallelVecEnv,
     average: dict[str, torch.Tensor],
     config: dict[str, Any],
     seconds: float,
@@ -55,7 +55,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return read_tensor_file(path, KIND, VERSION, advice="start anew with --overwrite")
 
 
-def restore(model: PPO, laps: SharedMemoryVecEnv, state: dict[str, Any]) -> None:
+def restore(model: PPO, laps: ParallelVecEnv, state: dict[str, Any]) -> None:
     """Continue exactly where ``state`` was written."""
     model.policy.load_state_dict(state["policy"])
     model.policy.optimizer.load_state_dict(state["optimiser"])

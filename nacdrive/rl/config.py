@@ -138,6 +138,8 @@ class ExpertTrainConfig(PpoConfig):
     """Continue the run in the folder from its last checkpoint, exactly."""
     overwrite: bool = False
     """Delete what the folder holds and start anew."""
+    ray: str | None = None
+    """Address of a Ray cluster on which the --workers drive; local starts one on this machine."""
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Train the PPO expert: stable-baselines3's PPO on shared-memory workers, with exact resume."""
+"""Train the PPO expert: stable-baselines3's PPO over the process pool, with exact resume."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, read_json, result_folder, write_json
+from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.drivers.ppo_network import PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
@@ -28,7 +29,7 @@ from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.rl.config import PpoConfig, renamed
 from nacdrive.rl.sb3 import VisionExtractor
-from nacdrive.rl.vec_env import SharedMemoryVecEnv
+from nacdrive.rl.vec_env import ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
 from nacdrive.viz.figures import draw_curve
 
@@ -54,16 +55,19 @@ def train(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    ray: str | None = None,
     show: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
     """Train into the folder ``out``; returns the path of the best policy by validation return.
 
     With ``resume`` the run continues from its last checkpoint with the same numbers as if it had never stopped
-    (same machine, same number of threads; tested). Ctrl-C writes no checkpoint of the interrupted update.
+    (same machine, same number of threads; tested). The workers that drive run on the Ray cluster at ``ray`` where one
+    is given; the network learns here. Ctrl-C writes no checkpoint of the interrupted update.
 
     Raises:
         UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker.
     """
+    check_ray(ray)
     settings = json.loads(json.dumps(plain(config)))
     # A run that was stopped before its first checkpoint begins anew.
     started = resume and (out / RUN).is_file() and not (out / CHECKPOINT).exists()
@@ -79,12 +83,13 @@ def train(
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     seed_everything(config.seed)
-    laps = SharedMemoryVecEnv(
+    laps = ParallelVecEnv(
         config.n_envs,
         min(config.workers, config.n_envs),
         config.seed,
         repeat=config.repeat,
         continuous=config.actions == "continuous",
+        ray=ray,
     )
     try:
         model = build(config, laps)
@@ -105,7 +110,7 @@ def train(
     return out / BEST
 
 
-def build(config: PpoConfig, laps: SharedMemoryVecEnv) -> PPO:
+def build(config: PpoConfig, laps: ParallelVecEnv) -> PPO:
     """stable-baselines3's PPO with nacdrive's network."""
     model = PPO(
         "CnnPolicy",
@@ -170,7 +175,7 @@ class TrainingCallback(BaseCallback):
         self,
         config: PpoConfig,
         settings: dict[str, Any],
-        laps: SharedMemoryVecEnv,
+        laps: ParallelVecEnv,
         out: Path,
         show: Callable[[Progress], None],
     ) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import RemoteTraceback, report, run_jobs
+from nacdrive.common.parallel import Actors, RemoteTraceback, report, run_jobs
 from tests.helpers import jobs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,3 +231,41 @@ def test_the_same_jobs_on_a_ray_cluster() -> None:
         "die": "lost",
         "b": "b",
     }
+
+
+RAY = pytest.param("local", marks=pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="no ray"))
+
+
+@pytest.mark.parametrize("ray", [None, RAY])
+def test_actors_keep_what_they_were_made_with(ray: str | None) -> None:
+    actors = Actors(jobs.what_was_prepared, jobs.prepare, [("a",), ("b",)], ray=ray)
+    try:
+        first, second = actors.ask([0, 0]), actors.ask([0, 0])
+        assert first == second and [mine[1] for mine in first] == ["a", "b"] and first[0][0] != first[1][0]
+    finally:
+        actors.close()
+
+
+@pytest.mark.parametrize("ray", [None, RAY])
+@pytest.mark.parametrize(("job", "words"), [("user", "a sentence"), ("die", "worker process died")])
+def test_an_actor_that_fails_or_dies_is_one_sentence(ray: str | None, job: str, words: str) -> None:
+    actors = Actors(jobs.fail, jobs.prepare, [(), ()], ray=ray)
+    try:
+        with pytest.raises(UserError, match=words):
+            actors.ask(["fine", job])
+    finally:
+        actors.close()
+
+
+def test_ctrl_c_while_actors_work_leaves_none_behind(tmp_path: Path) -> None:
+    actors = Actors(jobs.note_and_wait, jobs.prepare, [(), ()])
+
+    def interrupt() -> None:
+        wait_for(lambda: len(running(tmp_path)) == 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        actors.ask([(tmp_path, 600.0), (tmp_path, 600.0)])
+    actors.close()
+    assert not running(tmp_path)

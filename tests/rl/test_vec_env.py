@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import importlib.util
+import multiprocessing
+
 import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.rl.training_env import Shaping
-from nacdrive.rl.vec_env import SharedMemoryVecEnv
+from nacdrive.rl.vec_env import ParallelVecEnv
 
 
-def drive(laps: SharedMemoryVecEnv, steps: int) -> list[np.ndarray]:
+def drive(laps: ParallelVecEnv, steps: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     seen = [laps.reset()]
     for _ in range(steps):
@@ -21,7 +24,7 @@ def drive(laps: SharedMemoryVecEnv, steps: int) -> list[np.ndarray]:
 def test_number_of_processes_changes_nothing() -> None:
     results = []
     for workers in (1, 3):
-        laps = SharedMemoryVecEnv(3, workers, seed=4)
+        laps = ParallelVecEnv(3, workers, seed=4)
         results.append(drive(laps, 40))
         laps.close()
     for one, other in zip(*results, strict=True):
@@ -29,7 +32,7 @@ def test_number_of_processes_changes_nothing() -> None:
 
 
 def test_end_of_an_episode_hands_out_the_last_frames_and_the_raw_return() -> None:
-    laps = SharedMemoryVecEnv(1, 1, seed=4)
+    laps = ParallelVecEnv(1, 1, seed=4)
     laps.shape(Shaping(patience=3))
     laps.reset()
     for _ in range(20):
@@ -46,11 +49,23 @@ def test_end_of_an_episode_hands_out_the_last_frames_and_the_raw_return() -> Non
 
 
 def test_dead_worker_gives_one_sentence() -> None:
-    laps = SharedMemoryVecEnv(1, 1, seed=4)
+    laps = ParallelVecEnv(1, 1, seed=4)
     laps.reset()
-    laps.processes[0].kill()
-    laps.processes[0].join()
+    (worker,) = multiprocessing.active_children()
+    worker.kill()
+    worker.join()
     with pytest.raises(UserError, match="--resume"):
         laps.step_async(np.array([0]))
         laps.step_wait()
     laps.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_a_ray_cluster_changes_nothing() -> None:
+    results = []
+    for ray in (None, "local"):
+        laps = ParallelVecEnv(2, 2, seed=4, ray=ray)
+        results.append(drive(laps, 10))
+        laps.close()
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
