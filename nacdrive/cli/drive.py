@@ -250,13 +250,12 @@ def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: Human
 
     from nacdrive.drivers.human import HumanOverride
     from nacdrive.drivers.safety_stop import SafetyStop
-    from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+    from nacdrive.drivers.speed_control import at_speed
     from nacdrive.drivers.steering_noise import SteeringNoise
-    from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
 
-    speed_mph = config.spec.speed_mph if config.speed is None else config.speed
-    if speed_mph is not None and config.driver is None:
-        driver = SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
+    # A driver of one's own has its own pedals.
+    if config.driver is None:
+        driver = at_speed(driver, config.spec.speed_mph if config.speed is None else config.speed)
     if config.steering_noise:
         driver = SteeringNoise(driver, config.steering_noise, env.step_s, np.random.default_rng(config.first_seed))
     driver = SafetyStop(driver)
@@ -283,19 +282,17 @@ def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None
 
 def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
     """The environment of the episode of ``seed``, seen through a disturbed camera where one is asked for."""
-    from nacdrive.envs.camera_noise import NoisyCamera
-    from nacdrive.rollout.environment import option_if_known
+    from nacdrive.rollout import environment
 
     spec = config.spec
     options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
     if spec.honours("track"):
         options["track"] = spec.track_of(config.track, seed)
     if spec.honours("laps"):
-        options |= {"laps": 1.0 if config.laps is None else config.laps, **option_if_known(spec, "recover")}
-    if policy is not None and spec.frames_per_second is not None:
-        options["repeat"] = policy.policy.repeat
-    env = spec.make(options)
-    return NoisyCamera(env, config.noise) if config.noise.active else env
+        options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
+    if policy is not None:
+        options |= environment.step_options(spec, policy.policy.repeat)
+    return environment.make_env(spec, options, config.noise)
 
 
 def drive_episodes(

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.units import MPH_PER_MPS
 
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 250.0))
@@ -145,8 +146,6 @@ def stamp_of(image: str) -> datetime | None:
 
 LOG = "driving_log.csv"
 IMAGES = "IMG"
-MPH_PER_MPS = 2.23693629
-"""The simulator's own factor."""
 USUAL_GAP_S = 1 / 15
 """Between two rows, where the names of the images tell no time."""
 LONGEST_GAP_S = 1.0

@@ -12,11 +12,12 @@ import numpy as np
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, result_folder
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.udacity_log import IMAGES, LOG, MPH_PER_MPS, LogRow, UdacityLog, read_log
+from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
 from nacdrive.datasets.writer import RecordingWriter
 
 CAMERAS = ("center", "left", "right")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nacdrive.common.action import Action
+from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
@@ -55,6 +56,11 @@ class SpeedController:
             self._integral = min(1.0, max(-1.0, self._integral + KI * error * step_s))
         excess = -error - MARGIN_MPS
         return min(1.0, max(0.0, wanted)), min(1.0, max(0.0, BRAKE * excess)) if wanted <= 0 else 0.0
+
+
+def at_speed(driver: Driver, speed_mph: float | None) -> Driver:
+    """``driver`` with a speed kept for it, in miles per hour; None leaves the pedals to it."""
+    return driver if speed_mph is None else SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
 
 
 class SpeedControl(DriverWrapper):

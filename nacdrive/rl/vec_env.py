@@ -19,12 +19,12 @@ OBSERVATIONS = spaces.Box(0, 255, (STACK, SIDE, SIDE), dtype=np.uint8)
 DISCRETE = spaces.Discrete(5)
 CONTINUOUS = spaces.Box(-1, 1, (2,), dtype=np.float32)
 
-_envs: list[TrainingEnv] = []
+_laps: list[TrainingEnv] = []
 
 
 def make_envs(seed: int, indices: range, options: dict[str, Any]) -> None:
     """In a worker: make its share of the environments."""
-    _envs[:] = [TrainingEnv(seed, index, **options) for index in indices]
+    _laps[:] = [TrainingEnv(seed, index, **options) for index in indices]
 
 
 def answer(order: tuple[str, Any]) -> Any:
@@ -37,24 +37,24 @@ def answer(order: tuple[str, Any]) -> Any:
     verb, value = order
     if verb == "step":
         stacks, led_to = [], []
-        for env, action in zip(_envs, value, strict=True):
-            stack, decision = env.step(action)
+        for lap, action in zip(_laps, value, strict=True):
+            stack, decision = lap.step(action)
             last = None
             if decision.episode is not None:
                 last = stack.copy()
-                stack = env.reset()
+                stack = lap.reset()
             stacks.append(stack)
             led_to.append((decision, last))
         return np.stack(stacks), led_to
     if verb == "reset":
-        return np.stack([env.reset() for env in _envs])
+        return np.stack([lap.reset() for lap in _laps])
     if verb == "restore":
-        return np.stack([env.restore(state) for env, state in zip(_envs, value, strict=True)])
+        return np.stack([lap.restore(state) for lap, state in zip(_laps, value, strict=True)])
     if verb == "shape":
-        for env in _envs:
-            env.shaping = value
+        for lap in _laps:
+            lap.shaping = value
         return None
-    return [env.state() for env in _envs]
+    return [lap.state() for lap in _laps]
 
 
 class ParallelVecEnv(VecEnv):

@@ -24,7 +24,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.safety_stop import SafetyStop
-from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+from nacdrive.drivers.speed_control import at_speed
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
@@ -45,7 +45,6 @@ from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
 
-MPS_PER_MPH = 1 / 2.23693629
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
@@ -125,7 +124,7 @@ class RolloutWorker:
     def subject(self) -> Driver:
         """Who is evaluated."""
         if self.spec.driver is None:
-            return self._at_speed(self.policy_driver)
+            return at_speed(self.policy_driver, self.spec.speed_mph)
         return load_expert(self.spec.driver, device=self.spec.device, discrete_only=False)  # type: ignore[no-any-return]
 
     @cached_property
@@ -137,7 +136,7 @@ class RolloutWorker:
         """Drive one episode; the row depends on the spec and the job alone, times aside."""
         if job.who == "expert":
             assert self.expert is not None
-            driver, beside, title = self._at_speed(self.expert), None, f"expert {self.expert.name}"
+            driver, beside, title = at_speed(self.expert, self.spec.speed_mph), None, f"expert {self.expert.name}"
             repeat = self.spec.repeat(self.expert)
         else:
             driver, beside, title = self.subject, self.expert, self.subject.name
@@ -167,11 +166,6 @@ class RolloutWorker:
         if job.film is not None:
             _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta={}))
         return row
-
-    def _at_speed(self, driver: Driver) -> Driver:
-        if self.spec.speed_mph is None:
-            return driver
-        return SpeedControl(driver, SpeedController(self.spec.speed_mph * MPS_PER_MPH))
 
     def _env(self, job: EvalJob, repeat: int, continuous: bool) -> DrivingEnv:
         spec, options = self.spec.env_spec, dict(self.spec.options)

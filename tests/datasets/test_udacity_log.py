@@ -9,10 +9,11 @@ import pytest
 
 from nacdrive.cli.recordings import ExportConfig, ImportConfig, export, import_
 from nacdrive.common.errors import UserError
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.udacity_log import MPH_PER_MPS, disambiguate, parse_row, read_log
+from nacdrive.datasets.udacity_log import disambiguate, parse_row, read_log
 from nacdrive.datasets.udacity_log_convert import UdacityLogWriter, export_log, import_log
 from tests.helpers.udacity_logs import make_log, numbers, stamps
 

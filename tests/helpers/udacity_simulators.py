@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from nacdrive.common.action import Action
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.client import Telemetry, UdacityClient
 
 FRAME_S = 0.01
@@ -83,4 +84,4 @@ def until(true: Callable[[], Any], timeout_s: float = 15.0) -> bool:
 
 def steer_by_speed(frame: Any, t_s: float, speed_mps: float) -> Action:
     """A policy whose decision tells which report it belongs to."""
-    return Action(speed_mps / 0.44704 / 100, 0.2, 0.0)
+    return Action(speed_mps * MPH_PER_MPS / 100, 0.2, 0.0)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from threading import RLock
 
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity.telemetry import MPS_PER_MPH, answer
+from nacdrive.common.units import MPS_PER_MPH
+from nacdrive.envs.udacity.telemetry import answer
 
 SILENCE_S = 1.0
 """A simulator that has not reported for so long is sent a command: that makes it report."""

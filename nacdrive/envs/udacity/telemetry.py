@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nacdrive.common.units import MPS_PER_MPH
+
 WIDTH, HEIGHT = 320, 160
-MPS_PER_MPH = 0.44704
 STEERING_LOCK_DEG = 25.0
 """Angle of the wheels at full steering."""
 LARGEST_IMAGE = 4 << 20

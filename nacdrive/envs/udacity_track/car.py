@@ -21,6 +21,7 @@ from panda3d.bullet import (
 )
 from panda3d.core import NodePath, Point3, TransformState, Vec3
 
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
 from nacdrive.envs.udacity_track.terrain import load_terrain
@@ -35,10 +36,8 @@ TORQUE = 1000.0
 BRAKE_TORQUE = 20_000.0
 REVERSE_TORQUE = 150.0
 """Nm at each of the four wheels."""
-MPH = 2.23693629
-"""Miles per hour in one metre per second."""
-TOP_SPEED = 30.0 / MPH
-SLOW = 5.0 / MPH
+TOP_SPEED = 30.0 / MPH_PER_MPS
+SLOW = 5.0 / MPH_PER_MPS
 """Speed below which the brake pedal reverses."""
 DOWNFORCE = 100.0
 """Newton per metre per second."""

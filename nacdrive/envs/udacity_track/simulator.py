@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.client import Telemetry, UdacityClient
-from nacdrive.envs.udacity_track.car import FULL_LOCK, MPH, STEP_S
+from nacdrive.envs.udacity_track.car import FULL_LOCK, STEP_S
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class UdacitySimulator:
         return Telemetry(
             steering_angle_deg=self._steering * FULL_LOCK,
             throttle=max(0.0, self._throttle),
-            speed_mph=self.env.car.speed * MPH,
+            speed_mph=self.env.car.speed * MPH_PER_MPS,
             jpeg=self._jpeg(),
         )
 

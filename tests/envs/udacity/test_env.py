@@ -12,6 +12,7 @@ import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv
@@ -312,7 +313,7 @@ def test_a_slow_policy_drives_slowly_where_it_is_allowed_to_take_its_time(stack,
         time.sleep(0.5)
         return Action(0.4, 0.0, 0.0)
 
-    driver = SpeedControl(FunctionDriver(think), SpeedController(30 * 0.44704))
+    driver = SpeedControl(FunctionDriver(think), SpeedController(30 * MPS_PER_MPH))
     env = UdacityEnv(port=0, limit_s=1.5, on_event=lines.append)
     car = simulator(stack.enter_context(Loop(env, driver)))
     car.speed_mph = 5.0

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacdrive.envs.udacity_track.car import MPH, STEP_S, Car
+from nacdrive.common.units import MPH_PER_MPS
+from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.track import TRACKS, load_track
 
 STRAIGHT = 40.0
@@ -33,11 +34,11 @@ def test_reaches_thirty_miles_an_hour_and_no_more(car: Car) -> None:
     speeds = []
     for _ in range(250):
         car.step(0, 1)
-        speeds.append(car.speed * MPH)
+        speeds.append(car.speed * MPH_PER_MPS)
     # The recordings of the real simulator say 30.19 at full throttle.
     assert speeds[-1] == pytest.approx(30.19, abs=0.1) and max(speeds) < 30.5
     # 2000 Nm on wheels of 0.35 m push 1000 kg with 5.7 m/s^2 less the drag.
-    assert 4.5 < speeds[49] / MPH < 5.7
+    assert 4.5 < speeds[49] / MPH_PER_MPS < 5.7
 
 
 def test_brakes_to_a_stop_then_reverses(car: Car) -> None:
@@ -54,8 +55,8 @@ def test_brakes_to_a_stop_then_reverses(car: Car) -> None:
 
 
 def test_brakes_stay_on_when_released_while_crossing_five_miles_an_hour(car: Car) -> None:
-    placed(car, speed=5.5 / MPH)
-    while car.speed * MPH > 5:
+    placed(car, speed=5.5 / MPH_PER_MPS)
+    while car.speed * MPH_PER_MPS > 5:
         car.step(0, -0.2)
     for _ in range(100):
         car.step(0, 1)
