@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Small networks on few cores: more threads than one make every step slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench mutants clean
 
 demo: $(INSTALLED)
 	$(BIN)/nacdrive demo
@@ -24,6 +24,11 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Does a test notice when the code is changed? Hours; stopped by Ctrl-C it goes on with the next call.
+mutants: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[mutants]"
+	$(BIN)/python tools/mutants.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \

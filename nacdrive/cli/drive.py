@@ -17,6 +17,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.rollout.record_config import check_expert
 
 if TYPE_CHECKING:
     from nacdrive.drivers.base import Driver
@@ -60,7 +61,8 @@ class DriveConfig:
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
     driver: str | None = None
-    """Who drives instead of a policy: my_module:MyDriver, or geometric."""
+    """Who drives instead of a policy: ppo (the shipped expert of CarRacing), geometric, an exported PPO policy, or
+    my_module:MyDriver."""
     episodes: int | None = None
     """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a
     simulator connects, else 1."""
@@ -127,6 +129,8 @@ class DriveConfig:
         spec = env_spec(self.env)
         asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None}
         spec.refuse(asked, "drive")
+        if self.driver is not None:
+            check_expert(spec, self.driver, flag="--driver")
         if self.episodes is not None and self.episodes < 1:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed is not None and not 0 <= self.seed < 2**31:
@@ -225,19 +229,19 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
 
 def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
-    """Who drives, and the policy in it where it is one; noise of the wheel and a speed are held around it.
+    """Who drives, and the policy in it where it is one.
 
     Raises:
         UserError: if there is no such policy or driver, or it does not fit the environment.
     """
     from nacdrive.common.paths import find_model
-    from nacdrive.drivers import load_driver
+    from nacdrive.drivers import load_expert
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.models import load_policy
 
     spec = config.spec
     if config.driver is not None:
-        return load_driver(config.driver), None
+        return load_expert(config.driver, device=config.device, discrete_only=False), None
     policy = load_policy(find_model(config.model, spec.task), device=config.device, expect_task=spec.task)
     pace_s = policy.config.gap_s * (policy.config.window > 1) if config.pace is None else config.pace
     own = PolicyDriver(policy, pace_s if spec.realtime else 0.0)
@@ -280,7 +284,7 @@ def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None
     return expert
 
 
-def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
+def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
     """The environment of the episode of ``seed``, seen through a disturbed camera where one is asked for."""
     from nacdrive.rollout import environment
 
@@ -290,8 +294,10 @@ def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> Dri
         options["track"] = spec.track_of(config.track, seed)
     if spec.honours("laps"):
         options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
-    if policy is not None:
-        options |= environment.step_options(spec, policy.policy.repeat)
+    repeat = policy.policy.repeat if policy is not None else environment.action_repeat(spec, driver)
+    options |= environment.step_options(spec, repeat)
+    if getattr(driver, "continuous", False):
+        options |= environment.option_if_known(spec, "continuous")
     return environment.make_env(spec, options, config.noise)
 
 
@@ -315,7 +321,7 @@ def drive_episodes(
         endless = config.episodes is None and page is not None and stays_up(config.hold)
         for episode in count() if endless else range(config.episodes or 1):
             seed = config.first_seed + episode
-            env = make_env(config, policy, seed)
+            env = make_env(config, driver, policy, seed)
             try:
                 if episode == 0:
                     fps = 1 / env.step_s

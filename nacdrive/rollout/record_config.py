@@ -151,7 +151,7 @@ def env_of_task(task: str) -> EnvSpec | None:
     return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
 
 
-def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) -> None:
+def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), flag: str = "--expert") -> None:
     """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and plug-ins pass.
 
     Raises:
@@ -162,7 +162,7 @@ def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = ()) 
     known = {name for other in map(env_spec, ENVIRONMENTS.names()) for name in other.experts}
     if expert in known:
         others = " or ".join((*spec.experts, *also, "my_module:MyExpert"))
-        raise UserError(f"--expert {expert} does not know {spec.name}: give {others}.")
+        raise UserError(f"{flag} {expert} does not know {spec.name}: give {others}.")
     if not Path(expert).suffix and len(Path(expert).parts) == 1:
         raise unknown_name("expert", expert, (*spec.experts, *also))
 

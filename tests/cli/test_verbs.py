@@ -215,3 +215,12 @@ def test_mistakes_in_a_config_are_user_errors() -> None:
         DemoConfig(seed=1)
     config = EvalConfig(model="a/nac_steady.pt", disturbance=CameraNoise(noise=0.1, brightness=0.5))
     assert config.folder == Path("runs/eval-nac_steady-noise-0.1-brightness-0.5")
+
+
+def test_drive_takes_the_expert_as_a_driver(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "drive --driver ppo --episodes 1 --max-frames 60 --headless --expert none"
+    assert call(monkeypatch, line) == 0 and "track 4000000: return" in capsys.readouterr().out
+    assert call(monkeypatch, line + " --env udacity-track") == 2
+    assert "--driver ppo does not know udacity-track: give geometric" in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""Are the tests worth their time? Change one thing in the code at a time and see whether a test notices.
+
+    make mutants                                     # the sample of docs/results/mutants.md, resumed
+    python tools/mutants.py --sample 50 --seed 1     # fifty others
+
+Mutations are cosmic-ray's (https://cosmic-ray.readthedocs.io); the places are drawn at random, so that a run on two
+cores ends. A copy of the tree is changed, never the tree itself. Each mutant is a line of ``runs/mutants.jsonl``; a
+survivor stands there with its diff, and is either a missing test or an equal program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCOPE = {
+    "nacdrive/nac": (
+        "tests/nac/test_against_reference.py tests/nac/test_layer.py tests/nac/test_stream.py tests/nac/test_laws.py "
+        "tests/nac/test_wiring.py tests/nac/test_partition.py tests/nac/test_pruning.py tests/nac/test_robustness.py "
+        "tests/nac/test_theory_attention.py tests/nac/test_theory_dynamics.py tests/nac/test_theory_frozen.py "
+        "tests/models"
+    ),
+    "nacdrive/common/statistics.py": "tests/common/test_statistics.py tests/rollout",
+    "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers",
+    "nacdrive/drivers/safety_stop.py": "tests/drivers",
+    "nacdrive/drivers/speed_control.py": "tests/drivers",
+    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/tasks/test_registry.py",
+    "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
+    "nacdrive/datasets": "tests/datasets tests/tasks/test_splits.py",
+    "nacdrive/training": "tests/training tests/tasks/test_imitation.py",
+}
+"""What is mutated, and the tests that must notice, quick ones first."""
+LEFT_OUT = ("triton_", "downloads.py")
+"""Kernels run in the interpreter for minutes; downloads need the network."""
+TIMEOUT_S = 600.0
+
+
+def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """Where ``path`` can be mutated: position -> (operator, occurrence); annotations, which nobody runs, left out."""
+    import cosmic_ray.plugins
+    from cosmic_ray.ast import ast_nodes, get_ast_from_path
+
+    annotations = [span for node in ast.walk(ast.parse(path.read_text())) for span in annotated(node)]
+    nodes = list(ast_nodes(get_ast_from_path(path)))
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in cosmic_ray.plugins.operator_names():
+        operator = cosmic_ray.plugins.get_operator(name)
+        if operator.arguments():
+            continue
+        positions = (place for node in nodes for place in operator().mutation_positions(node))
+        for occurrence, (start, _) in enumerate(positions):
+            if not any(first <= start <= last for first, last in annotations):
+                found.setdefault(tuple(start), []).append((name, occurrence))
+    return found
+
+
+def annotated(node: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Spans of the annotations that belong to ``node``."""
+    hints = [getattr(node, name, None) for name in ("annotation", "returns")]
+    return [
+        ((h.lineno, h.col_offset), (h.end_lineno or h.lineno, h.end_col_offset or 0))
+        for h in hints
+        if isinstance(h, ast.expr)
+    ]
+
+
+def sample(count: int, seed: int) -> list[tuple[str, str, int]]:
+    """``count`` mutants (file, operator, occurrence): a place at random, then an operator that fits there."""
+    where = [
+        (str(path.relative_to(ROOT)), operators)
+        for scope in SCOPE
+        for path in ([ROOT / scope] if scope.endswith(".py") else sorted((ROOT / scope).rglob("*.py")))
+        if not path.name.startswith(LEFT_OUT)
+        for _, operators in sorted(places(path).items())
+    ]
+    rng = random.Random(seed)
+    chosen = rng.sample(where, min(count, len(where)))
+    return [(path, *rng.choice(operators)) for path, operators in chosen]
+
+
+def tests_for(path: str) -> list[str]:
+    """Tests that must notice a change of ``path``: the file of its own name before the others."""
+    tests = next(tests for scope, tests in SCOPE.items() if path.startswith(scope)).split()
+    own = ROOT / "tests" / Path(path).relative_to("nacdrive").parent / f"test_{Path(path).name}"
+    return ([str(own.relative_to(ROOT))] if own.exists() else []) + tests
+
+
+def judge(tree: Path, path: str, operator: str, occurrence: int) -> dict[str, object]:
+    """Apply one mutation in ``tree``, run the tests, put the file back."""
+    from cosmic_ray.mutating import apply_mutation
+    from cosmic_ray.plugins import get_operator
+
+    file = tree / path
+    before = file.read_text()
+    began = time.monotonic()
+    try:
+        _, mutated = apply_mutation(file, get_operator(operator)(), occurrence)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                [*command, *tests_for(path)], cwd=tree, env=environment, timeout=TIMEOUT_S, capture_output=True
+            )
+            outcome = "survived" if done.returncode == 0 else "killed"
+        except subprocess.TimeoutExpired:
+            outcome = "timeout"
+    finally:
+        file.write_text(before)
+    diff = "".join(difflib.unified_diff(before.splitlines(True), mutated.splitlines(True), path, path, n=0))
+    return {
+        "file": path,
+        "operator": operator,
+        "occurrence": occurrence,
+        "outcome": outcome,
+        "seconds": round(time.monotonic() - began, 1),
+        "diff": diff,
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--sample", type=int, default=200, help="mutants")
+    options.add_argument("--seed", type=int, default=0, help="of the sample")
+    options.add_argument("--out", type=Path, default=ROOT / "runs" / "mutants.jsonl", help="results, added to")
+    given = options.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    done = {(row["file"], row["operator"], row["occurrence"]) for row in known}
+    mutants = sample(given.sample, given.seed)
+    rows = [row for row in known if (row["file"], row["operator"], row["occurrence"]) in set(mutants)]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Path(folder) / "tree"
+        tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+        for name in filter(None, tracked.stdout.split("\0")):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+        for mutant in mutants:
+            if mutant in done:
+                continue
+            row = judge(tree, *mutant)
+            rows.append(row)
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{len(rows)}/{len(mutants)} {row['outcome']:8} {row['seconds']:6} s {mutant[0]}", flush=True)
+            if row["outcome"] == "survived":
+                print(row["diff"], flush=True)
+    killed = sum(row["outcome"] != "survived" for row in rows)
+    print(f"{killed} of {len(rows)} killed ({killed / max(len(rows), 1):.1%})")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
