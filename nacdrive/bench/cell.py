@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -179,6 +180,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "parameters": sum(p.numel() for p in network.parameters()),
         "train_s": round(fitted.progress.seconds, 2),
         "test_s": round(time.perf_counter() - began, 2),
+        "peak_mib": peak_mib(),
         "epochs": fitted.progress.epoch,
         "best_epoch": fitted.progress.best_epoch,
         "fit": plain(config),
@@ -189,6 +191,17 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         scores[cell.task] |= drive(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
+
+
+def peak_mib() -> float | None:
+    """Most memory that this process has had so far, of which a cell has one of its own; None where nobody tells."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Bytes on macOS, kB elsewhere.
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
 
 
 def reference_scores(task: Task, fold: Fold, cell: Cell) -> dict[str, dict[str, dict[str, float]]]:

@@ -83,6 +83,45 @@ class TableConfig:
 
 
 @dataclass(frozen=True)
+class PlanConfig(TableConfig):
+    """Say what a table would cost: cells, core-hours and memory, from what such cells have cost; computes nothing."""
+
+    costs: tuple[Path, ...] = ()
+    """Folders or files of earlier results; those in --out count too. A smoke run of minutes measures every layer."""
+
+
+@dataclass(frozen=True)
+class RunConfig(TableConfig):
+    """Compute a part of a table, and go on with it at the next call; the table so far is written each time."""
+
+    hours: float = 1.0
+    """End after so many hours; cells under way go on from their checkpoints at the next call."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.hours <= 10_000:
+            raise UserError(f"--hours is {self.hours:g}: give a number above 0, and at most 10000.")
+        if not self.overwrite:
+            object.__setattr__(self, "resume", True)
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Compare the layers of one or many runs: paired differences with intervals, ranks, cost against quality."""
+
+    results: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of 'bench table' or 'bench run', or their results.jsonl, of any machines: merged cell by cell."""
+    out: Path = Path("runs/bench-report")
+    """Folder of report.md, .csv, .tex, .html and the figures."""
+    overwrite: bool = False
+    """Replace the report that is there."""
+
+    def __post_init__(self) -> None:
+        if not self.results:
+            raise UserError("name the results to compare, such as runs/bench-sequence-cpu.")
+
+
+@dataclass(frozen=True)
 class RuntimeConfig:
     """Time and peak memory of every layer's forward pass (the paper's appendix D.4)."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from nacdrive.training.log import read_rows
 
 RESULTS = "results.jsonl"
 FREE_TO_CHANGE = (
-    "tasks", "models", "seeds", "references", "workers", "ray", "out", "resume", "overwrite", "device",
+    "tasks", "models", "seeds", "references", "workers", "ray", "out", "resume", "overwrite", "device", "hours",
 )  # fmt: skip
 """Options that a resumed run may have changed; with the others its cells could not stand in one table."""
 # Optimizers import torch._dynamo when the first of them is made, which takes seconds.
@@ -51,9 +54,34 @@ def plan(config: TableConfig) -> Grid:
     Raises:
         UserError: for unknown names, absent data, a folder that holds another run, or tasks that the protocol has not.
     """
-    check_models(config.models)
     check_device(config.device)
     check_ray(config.ray or None)
+    groups = tasks_by_training(config)
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+    made_up = folder / "made-up" if config.budget == "smoke" else None
+    data_dirs = find_data_dirs(all_tasks(groups), config.data, made_up)
+    check_resumable(folder, config, FREE_TO_CHANGE)
+    return Grid(cells_of(config, groups, data_dirs, folder), data_dirs, folder)
+
+
+def preview(config: TableConfig) -> Grid:
+    """The same without claiming or writing anything; data must be there.
+
+    Raises:
+        UserError: as ``plan``.
+    """
+    groups = tasks_by_training(config)
+    data_dirs = find_data_dirs(all_tasks(groups), config.data, None)
+    return Grid(cells_of(config, groups, data_dirs, config.folder), data_dirs, config.folder)
+
+
+def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
+    """The tasks that are asked for, by the task whose models are tested on them.
+
+    Raises:
+        UserError: for unknown tasks or models, and tasks that the protocol has not.
+    """
+    check_models(config.models)
     tasks = list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]
     groups: dict[str, list[str]] = {}
     for name in tasks:
@@ -61,10 +89,16 @@ def plan(config: TableConfig) -> Grid:
         task = load_task(name, config.protocol)
         if not task.metrics_of(name):
             raise UserError(f"{name} has no place under --protocol {config.protocol}: {task.note_of(name)}")
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-    made_up = folder / "made-up" if config.budget == "smoke" else None
-    data_dirs = find_data_dirs([*dict.fromkeys([*groups, *tasks])], config.data, made_up)
-    check_resumable(folder, config, FREE_TO_CHANGE)
+    return groups
+
+
+def all_tasks(groups: dict[str, list[str]]) -> list[str]:
+    """Those that train and those that are tested, each once."""
+    return [*dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])]
+
+
+def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path], folder: Path) -> list[Cell]:
+    """The cells in the order of computing."""
     models = in_order(list(config.models) or names())
     cells = []
     for trained, tested in groups.items():
@@ -90,7 +124,7 @@ def plan(config: TableConfig) -> Grid:
                 cells.append(dataclasses.replace(cell, folder=folder / "cells" / name))
     # Fold by fold, then seed by seed: the table of a run that is stopped half way is whole as far as it goes.
     cells.sort(key=lambda cell: (cell.repeat, cell.fold))
-    return Grid(cells, data_dirs, folder)
+    return cells
 
 
 def check_models(models: Sequence[str]) -> None:
@@ -139,9 +173,16 @@ def finished(folder: Path) -> dict[str, Result]:
 
 
 def compute(
-    grid: Grid, config: TableConfig, on_progress: OnProgress, on_result: Callable[[Cell, Result], None]
+    grid: Grid,
+    config: TableConfig,
+    on_progress: OnProgress,
+    on_result: Callable[[Cell, Result], None],
+    *,
+    until: float = math.inf,
 ) -> dict[str, Result]:
-    """Compute what is missing, keep each result at once; returns the results of all cells of the grid.
+    """Compute what is missing, keep each result at once; returns the results of the cells of the grid that have one.
+
+    At ``until`` (of ``time.monotonic``) cells under way are ended; they keep their checkpoints.
 
     Each cell has a process of its own, and one that is killed takes no other with it. On a Ray cluster the data and
     the run's folder must lie under the same paths on every node.
@@ -160,20 +201,37 @@ def compute(
         compute_cell,
         missing,
         workers=config.workers if config.ray else config.parallel,
-        on_message=on_progress,
+        on_message=or_stop(on_progress, until),
         on_lost=process_failure,
         ray=config.ray or None,
         max_tasks_per_child=1,
         preload=PRELOADED,
         gpus=float(config.device.startswith("cuda")),
     )
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8") as file, suppress(TimeUpError), closing(computed):
         for cell, result in computed:
             results[cell.key] = result
             file.write(json.dumps(result, allow_nan=False) + "\n")
             file.flush()
             on_result(cell, result)
-    return {cell.key: results[cell.key] for cell in grid.cells}
+            if time.monotonic() > until:
+                break
+    return {cell.key: results[cell.key] for cell in grid.cells if cell.key in results}
+
+
+class TimeUpError(Exception):
+    """The time that was given is over."""
+
+
+def or_stop(listener: OnProgress, until: float) -> OnProgress:
+    """``listener``, and an end when the time is over: a cell under way reports twice a second."""
+
+    def listen(cell: Cell, news: dict[str, Any]) -> None:
+        listener(cell, news)
+        if time.monotonic() > until:
+            raise TimeUpError
+
+    return listen
 
 
 def complete(cell: Cell, result: Result | None) -> bool:

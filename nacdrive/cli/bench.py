@@ -1,11 +1,13 @@
-"""``nacdrive bench``: the paper's tables, every model, the same code."""
+"""``nacdrive bench``: tables of every layer on every task, what they cost, and how the layers compare."""
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
-from nacdrive.bench.config import RuntimeConfig, TableConfig
+from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, RuntimeConfig, TableConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +23,12 @@ def table(config: TableConfig) -> int:
     return one_table(config) or (one_table(rest) if rest is not None else 0)
 
 
-def one_table(config: TableConfig) -> int:
+def run(config: RunConfig) -> int:
+    """As much of a table as the hours allow."""
+    return one_table(config, config.hours)
+
+
+def one_table(config: TableConfig, hours: float = math.inf) -> int:
     """Compute the grid, with a line per cell under way and one per cell that is done."""
     from rich.console import Console
 
@@ -38,7 +45,8 @@ def one_table(config: TableConfig) -> int:
         console.print(f"  {line}")
     try:
         with Board(console, len(grid.cells)) as board:
-            results = compute(grid, config, board.under_way, board.done)
+            until = time.monotonic() + 3600 * hours
+            results = compute(grid, config, board.under_way, board.done, until=until)
     except KeyboardInterrupt:
         print(
             f"\nnacdrive: stopped; finished cells are kept in {grid.folder}, those under way in their checkpoints: "
@@ -50,7 +58,34 @@ def one_table(config: TableConfig) -> int:
     found = write_tables(grid.folder, list(results.values()), config, command)
     print(markdown(found, config, command))
     print(f"{grid.folder}/table.md, table.csv, table.tex; every cell in results.jsonl")
+    if len(results) < len(grid.cells):
+        print(f"{len(results)} of {len(grid.cells)} cells have a result: the same command goes on.")
     return 0
+
+
+def plan(config: PlanConfig) -> None:
+    """Print what the table would cost."""
+    from nacdrive.bench.cost import costs, text
+    from nacdrive.bench.grid import RESULTS, complete, finished, preview
+    from nacdrive.bench.report import read_results
+
+    grid = preview(config)
+    have = finished(grid.folder)
+    done = [cell.key for cell in grid.cells if complete(cell, have.get(cell.key))]
+    places = [*config.costs, *([grid.folder] if (grid.folder / RESULTS).is_file() else [])]
+    print(text(costs(grid.cells, done, read_results(places) if places else []), config.parallel))
+
+
+def report(config: ReportConfig) -> None:
+    """Write the report and print its tables."""
+    from nacdrive.bench.report import markdown, write_report
+    from nacdrive.common.files import refuse_existing
+    from nacdrive.common.runs import run_record
+
+    refuse_existing(config.out / "report.md", overwrite=config.overwrite)
+    command = run_record(config)["command"]
+    print(markdown(write_report(config.results, config.out, command), command))
+    print(f"{config.out}/report.html, report.md, report.csv, report.tex")
 
 
 class Board:
@@ -131,4 +166,10 @@ def runtime(config: RuntimeConfig) -> int:
     return 0
 
 
-VERBS = {"table": (TableConfig, table), "runtime": (RuntimeConfig, runtime)}
+VERBS = {
+    "table": (TableConfig, table),
+    "plan": (PlanConfig, plan),
+    "run": (RunConfig, run),
+    "report": (ReportConfig, report),
+    "runtime": (RuntimeConfig, runtime),
+}

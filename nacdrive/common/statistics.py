@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+FEW = 10
+"""Pairs below which a bootstrap is not trusted."""
 SEED = 20_260_101
 """Of the resampling, so that the same returns always give the same interval."""
 
@@ -60,7 +62,9 @@ def fraction(pupil: Sequence[float], expert: Sequence[float]) -> dict[str, Any] 
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """Mean of ``ours - theirs`` over the same tracks, with its 95 % interval; tracks are resampled in pairs.
+    """Mean of ``ours - theirs`` over the same tracks (or folds and seeds), with its 95 % interval.
+
+    Pairs are resampled; below ``FEW`` of them Student's t stands in, for a bootstrap of three is far too sure.
 
     Raises:
         ValueError: if there are not as many of the one as of the other, or none.
@@ -69,8 +73,15 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[st
     if len(a) != len(b) or not len(a):
         raise ValueError(f"{len(a)} values against {len(b)}: they must be of the same tracks")
     differences = a - b
-    interval = bounds(differences[resampled(len(a))].mean(axis=1)) if len(a) > 1 else None
-    return {"value": float(differences.mean()), "interval95": interval}
+    mean, interval = float(differences.mean()), None
+    if len(a) >= FEW:
+        interval = bounds(differences[resampled(len(a))].mean(axis=1))
+    elif len(a) > 1:
+        from scipy.stats import t
+
+        half = float(t.ppf(1 - (1 - LEVEL) / 2, len(a) - 1) * differences.std(ddof=1) / np.sqrt(len(a)))
+        interval = [mean - half, mean + half]
+    return {"value": mean, "interval95": interval}
 
 
 def proportion(successes: int, trials: int) -> list[float]:

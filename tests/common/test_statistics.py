@@ -60,6 +60,8 @@ def test_a_paired_difference_is_surer_than_two_means() -> None:
     assert found["value"] == pytest.approx(5) and found["interval95"] == pytest.approx([5, 5])
     low, high = paired_difference([1.0, 2.0, 6.0], [0.0, 3.0, 2.0])["interval95"]
     assert low < 4 / 3 < high
+    # Three pairs: Student's t with two degrees of freedom.
+    assert high - 4 / 3 == pytest.approx(4.302652729911275 * np.std([1, -1, 4], ddof=1) / np.sqrt(3))
     assert paired_difference([3.0], [1.0]) == {"value": 2.0, "interval95": None}
     with pytest.raises(ValueError, match="same tracks"):
         paired_difference([1.0], [])

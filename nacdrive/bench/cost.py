@@ -1,0 +1,95 @@
+"""What a table will cost, from what its cells have cost before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from nacdrive.bench.cell import REFERENCES, Cell, Result
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of the cells of one task and model."""
+
+    task: str
+    model: str
+    cells: int
+    done: int
+    seconds: float | None
+    """Of those that are missing, on one core; None where no such cell was ever measured."""
+    peak_mib: float | None
+    """Most memory that such a cell has taken."""
+
+
+def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result]) -> list[Cost]:
+    """Cost by task and model, in the order of ``cells``.
+
+    A training costs epochs x sequences of what an epoch of a sequence cost in the measured cell with the most of them
+    (short ones are mostly start), plus its test and drive.
+
+    Args:
+        cells: Of the table.
+        finished: Keys of the cells that need no computing.
+        known: Results of any runs.
+    """
+    measured: dict[tuple[str, str], list[Result]] = {}
+    for row in known:
+        if row["status"] == "done" and row["model"] != REFERENCES:
+            measured.setdefault((row["task"], row["model"]), []).append(row)
+    done = set(finished)
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.model != REFERENCES:
+            groups.setdefault((cell.task, cell.model), []).append(cell)
+    found = []
+    for (task, model), group in groups.items():
+        rows = measured.get((task, model), [])
+        missing = [cell for cell in group if cell.key not in done]
+        each = [estimate(cell, rows) for cell in missing]
+        seconds = None if None in each else sum(value for value in each if value is not None)
+        peaks = [row["peak_mib"] for row in rows if row.get("peak_mib")]
+        found.append(Cost(task, model, len(group), len(group) - len(missing), seconds, max(peaks) if peaks else None))
+    return found
+
+
+def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
+    """Seconds of ``cell`` by ``rows`` of its task and model; None without any."""
+    if not rows:
+        return None
+    same = [row for row in rows if row["record"]["config"]["size"] == plain_size(cell)]
+    if same:
+        return float(median(row["wall_s"] for row in same))
+    row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
+    epochs = cell.size.epochs or row["fit"]["epochs"]
+    sequences = cell.size.max_samples or row["train_sequences"]
+    scale = epochs * sequences / max(row["epochs"] * row["train_sequences"], 1)
+    return float(row["train_s"] * scale + row["wall_s"] - row["train_s"])
+
+
+def plain_size(cell: Cell) -> dict[str, int | None]:
+    """The cell's size as results hold it."""
+    size = cell.size
+    return {"epochs": size.epochs, "max_samples": size.max_samples, "max_tests": size.max_tests, "drive": size.drive}
+
+
+def text(found: Sequence[Cost], workers: int) -> str:
+    """A table for people, and the sum."""
+    lines = [f"{'task':<14}{'model':<22}{'cells':>6}{'done':>6}{'core-hours':>12}{'MiB':>8}"]
+    for cost in found:
+        hours = "unknown" if cost.seconds is None else f"{cost.seconds / 3600:.2f}"
+        memory = "-" if cost.peak_mib is None else f"{cost.peak_mib:.0f}"
+        lines.append(f"{cost.task:<14}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
+    known = sum(cost.seconds or 0.0 for cost in found) / 3600
+    missing = sum(cost.cells - cost.done for cost in found)
+    lines.append(
+        f"{missing} cells to compute: {known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
+    )
+    unknown = sum(cost.cells - cost.done for cost in found if cost.seconds is None)
+    if unknown:
+        lines.append(
+            f"and {unknown} cells of layers that no result tells of: 'nacdrive bench table' (smoke) measures every "
+            "layer in minutes; give its folder with --costs."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,414 @@
+"""Results of one or many runs together: paired differences, ranks, cost against quality, learning curves.
+
+Runs of several machines are merged cell by cell. What is compared was trained on the same folds with the same budget:
+a section of the report is one task under one protocol and one size.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nacdrive.bench import paper
+from nacdrive.bench.cell import REFERENCES, Result
+from nacdrive.bench.grid import RESULTS
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_text
+from nacdrive.common.statistics import paired_difference
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Metric, ProtocolName
+from nacdrive.training.log import read_rows
+from nacdrive.viz.figures import save
+
+SIGNIFICANCE = 0.05
+NOT_SHOWN = "not shown"
+Block = tuple[int, int]
+"""Fold and repeat: what two models that are compared have in common."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Cells that may stand in one table."""
+
+    task: str
+    """Tested task."""
+    trained: str
+    """Task that trained the models."""
+    protocol: ProtocolName
+    size: tuple[tuple[str, Any], ...]
+    """Of the budget: epochs, sequences, tests, drives."""
+    rows: tuple[Result, ...]
+
+    @property
+    def title(self) -> str:
+        """Names it for people."""
+        limits = ", ".join(f"{name} {value}" for name, value in self.size if value)
+        return f"{self.task}, protocol {self.protocol}" + (f" ({limits})" if limits else "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model in a section."""
+
+    model: str
+    trainings: int
+    mean: float
+    spread: float | None
+    """Sample standard deviation over folds and seeds."""
+    behind: dict[str, Any] | None
+    """``paired_difference`` to the best model, positive where the best is better; None for the best itself, or where
+    they have no fold and seed in common."""
+    rank: float | None
+    """Mean rank over the folds and seeds that all models have."""
+    parameters: int | None
+    train_s: float | None
+    """Mean seconds of a training."""
+    cheapest: bool
+    """Whether no model is both better and quicker to train."""
+
+    @property
+    def verdict(self) -> str:
+        """What the difference to the best says, in words."""
+        if self.behind is None:
+            return ""
+        low, high = self.behind["interval95"] or (-math.inf, math.inf)
+        return NOT_SHOWN if low <= 0 <= high else "worse than the best" if low > 0 else "better than the best"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The models of a section by one metric, best first."""
+
+    section: Section
+    metric: Metric
+    lines: tuple[Line, ...]
+    references: Mapping[str, float]
+    """Means of what is no model."""
+    blocks: int
+    """Folds and seeds that all models have: ranks are over these."""
+    friedman_p: float | None
+    """Of the hypothesis that no model differs; None with fewer than three models or blocks."""
+    critical_difference: float | None
+    """Two mean ranks that are closer do not differ (Nemenyi, level 0.05)."""
+
+
+def read_results(places: Sequence[Path]) -> list[Result]:
+    """Results of runs, merged: folders of ``bench table`` or JSON-lines files.
+
+    Of a cell that is there twice, a finished one counts before a failed one, and the later before the earlier.
+
+    Raises:
+        UserError: for a place without results, or a file that holds something else.
+    """
+    merged: dict[str, Result] = {}
+    for place in places:
+        path = place / RESULTS if place.is_dir() else place
+        if not path.is_file():
+            raise UserError(f"{place} holds no {RESULTS}: name folders of 'nacdrive bench table', or such files.")
+        for row in read_rows(path):
+            if not isinstance(row, dict) or not {"key", "status", "record", "asked"} <= set(row):
+                raise UserError(f"{path} holds lines that are no results of 'nacdrive bench table': name another file.")
+            identity = json.dumps([row["key"], settings_of(row)], sort_keys=True)
+            if identity not in merged or row["status"] == "done" or merged[identity]["status"] != "done":
+                merged[identity] = row
+    if not merged:
+        raise UserError(f"there are no results in {', '.join(map(str, places))}: run 'nacdrive bench table' first.")
+    return list(merged.values())
+
+
+def settings_of(row: Result) -> dict[str, Any]:
+    """What two cells must share to be compared: protocol, size, folds, seed of the split."""
+    config = row["record"]["config"]
+    return {name: config[name] for name in ("protocol", "size", "folds", "seed")}
+
+
+def sections(results: Iterable[Result]) -> list[Section]:
+    """Results by what may be compared; made-up data are left out."""
+    found: dict[str, list[Result]] = {}
+    about: dict[str, tuple[str, Result]] = {}
+    for row in results:
+        for task in row["asked"]:
+            if task not in row["made_up"]:
+                key = json.dumps([task, row["task"], settings_of(row)], sort_keys=True)
+                found.setdefault(key, []).append(row)
+                about[key] = task, row
+    return [
+        Section(
+            task,
+            row["task"],
+            settings_of(row)["protocol"],
+            tuple(sorted(settings_of(row)["size"].items())),
+            tuple(found[key]),
+        )
+        for key, (task, row) in about.items()
+    ]
+
+
+def compare(section: Section, metric: Metric) -> Comparison | None:
+    """The models of ``section`` by ``metric``; None where no model has it."""
+    numbers: dict[str, dict[Block, float]] = {}
+    costs: dict[str, list[Result]] = {}
+    references: dict[str, list[float]] = {}
+    for row in section.rows:
+        if row["status"] != "done":
+            continue
+        for name, scores in row.get("references", {}).items():
+            if metric.key in scores.get(section.task, {}):
+                references.setdefault(name, []).append(scores[section.task][metric.key])
+        if row["model"] != REFERENCES and metric.key in row["scores"].get(section.task, {}):
+            block = row["fold"], row.get("repeat", 0)
+            numbers.setdefault(row["model"], {})[block] = row["scores"][section.task][metric.key]
+            costs.setdefault(row["model"], []).append(row)
+    if not numbers:
+        return None
+    sign = 1 if metric.higher else -1
+    means = {model: fmean(values.values()) for model, values in numbers.items()}
+    seconds = {model: fmean(row["train_s"] for row in rows) for model, rows in costs.items()}
+    best = max(means, key=lambda model: sign * means[model])
+    common = sorted(set.intersection(*(set(values) for values in numbers.values())))
+    ranks = mean_ranks({m: [sign * v[block] for block in common] for m, v in numbers.items()}) if common else {}
+    lines = []
+    for model in sorted(means, key=lambda model: -sign * means[model]):
+        shared = sorted(set(numbers[model]) & set(numbers[best]))
+        behind = None
+        if model != best and shared:
+            ours, theirs = ([sign * numbers[name][block] for block in shared] for name in (best, model))
+            behind = paired_difference(ours, theirs)
+        values = list(numbers[model].values())
+        lines.append(
+            Line(
+                model=model,
+                trainings=len(values),
+                mean=means[model],
+                spread=stdev(values) if len(values) > 1 else None,
+                behind=behind,
+                rank=ranks.get(model),
+                parameters=costs[model][0].get("parameters"),
+                train_s=seconds[model],
+                cheapest=not any(
+                    sign * means[other] > sign * means[model] and seconds[other] <= seconds[model] for other in means
+                ),
+            )
+        )
+    p, difference = significance(len(numbers), common, numbers)
+    about = {name: fmean(values) for name, values in references.items()}
+    return Comparison(section, metric, tuple(lines), about, len(common), p, difference)
+
+
+def mean_ranks(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean rank of each model over blocks, 1 for the highest score; ties share their ranks."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(-np.array(list(scores.values())), axis=0).mean(axis=1)
+    return dict(zip(scores, map(float, ranks), strict=True))
+
+
+def significance(
+    models: int, blocks: Sequence[Block], numbers: Mapping[str, Mapping[Block, float]]
+) -> tuple[float | None, float | None]:
+    """Friedman's p and Nemenyi's critical difference of mean ranks (Demsar, 2006)."""
+    if models < 3 or len(blocks) < 3:
+        return None, None
+    from scipy.stats import friedmanchisquare, studentized_range
+
+    p = friedmanchisquare(*([values[block] for block in blocks] for values in numbers.values())).pvalue
+    q = studentized_range.ppf(1 - SIGNIFICANCE, models, np.inf) / math.sqrt(2)
+    difference = float(q * math.sqrt(models * (models + 1) / (6 * len(blocks))))
+    # Ranks that are all tied have no p.
+    return None if math.isnan(p) else float(p), difference
+
+
+HEADER = (
+    "model", "mean", "spread", "behind the best", "95 % interval", "verdict", "mean rank", "trainings", "parameters",
+    "training, s", "cheapest",
+)  # fmt: skip
+
+
+def cells(line: Line, digits: int) -> list[str]:
+    """A line as texts, in the order of ``HEADER``."""
+
+    def number(value: float | None, places: int = digits) -> str:
+        return "-" if value is None else f"{value:.{places}f}"
+
+    behind, interval = line.behind, (line.behind or {}).get("interval95")
+    return [
+        line.model,
+        number(line.mean),
+        number(line.spread),
+        "best" if behind is None and line.trainings else number(behind["value"] if behind else None),
+        f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}" if interval else "-",
+        line.verdict,
+        number(line.rank, 2),
+        str(line.trainings),
+        "-" if line.parameters is None else f"{line.parameters:,}",
+        number(line.train_s, 0),
+        "yes" if line.cheapest else "",
+    ]
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """What a reader of the table must know."""
+    said = [
+        f"{comparison.metric.title}, {'higher' if comparison.metric.higher else 'lower'} is better. Differences are "
+        "paired over folds and seeds that both models have (Student's t below ten pairs, else the bootstrap); an "
+        f"interval that spans zero, or none, is '{NOT_SHOWN}'. *cheapest*: no model is better and trains as quickly."
+    ]
+    if comparison.critical_difference is not None:
+        p = "-" if comparison.friedman_p is None else f"{comparison.friedman_p:.2g}"
+        said.append(
+            f"Ranks over {comparison.blocks} folds and seeds: Friedman's p {p}; two mean ranks within "
+            f"{comparison.critical_difference:.2f} of one another do not differ (Nemenyi, level {SIGNIFICANCE})."
+        )
+    if comparison.references:
+        known = ", ".join(f"{n} {v:.{comparison.metric.digits}f}" for n, v in comparison.references.items())
+        said.append(f"No models: {known}.")
+    return said
+
+
+def markdown(comparisons: Sequence[Comparison], command: str) -> str:
+    """A section per task and metric."""
+    lines = ["# Layers compared", "", f"Command: `{command}`."]
+    for comparison in comparisons:
+        lines += ["", f"## {comparison.section.title}: {comparison.metric.title}", "", *sentences(comparison), ""]
+        lines += ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+        lines += ["| " + " | ".join(cells(line, comparison.metric.digits)) + " |" for line in comparison.lines]
+    return "\n".join(lines) + "\n"
+
+
+def csv_text(comparisons: Sequence[Comparison]) -> str:
+    """One row per task, metric and model."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("task", "protocol", "size", "metric", "model", "trainings", "mean", "std", "behind", "low", "high",
+                     "verdict", "rank", "parameters", "train_s"))  # fmt: skip
+    for comparison in comparisons:
+        section, size = comparison.section, json.dumps(dict(comparison.section.size))
+        for line in comparison.lines:
+            behind = line.behind or {"value": None, "interval95": None}
+            low, high = behind["interval95"] or (None, None)
+            writer.writerow((section.task, section.protocol, size, comparison.metric.key, line.model, line.trainings,
+                             line.mean, line.spread, behind["value"], low, high, line.verdict, line.rank,
+                             line.parameters, line.train_s))  # fmt: skip
+    return text.getvalue()
+
+
+def latex(comparisons: Sequence[Comparison]) -> str:
+    """A table per task and metric: mean, spread, difference to the best with its interval."""
+    lines = ["% needs \\usepackage{booktabs}"]
+    names = paper.names()
+    for comparison in comparisons:
+        digits = comparison.metric.digits
+        lines += [r"\begin{tabular}{lrrrr}", r"\toprule",
+                  r"Model & Mean & Std & Behind the best & 95\% interval \\", r"\midrule"]  # fmt: skip
+        for line in comparison.lines:
+            row = [names.get(line.model, line.model), *cells(line, digits)[1:5]]
+            lines.append(" & ".join(row).replace("_", r"\_").replace("%", r"\%") + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", f"% {comparison.section.title}: {comparison.metric.title}", ""]
+    return "\n".join(lines)
+
+
+STYLE = (
+    "body{font:15px system-ui;margin:2em auto;max-width:75em;padding:0 1em;color-scheme:light dark}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.25em .7em;text-align:right;"
+    "border-bottom:1px solid #8884;font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}"
+    "img{max-width:48%;background:white}"
+)
+
+
+def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[int, Sequence[str]]) -> str:
+    """The same as one page; ``figures`` are files beside it, by the number of the comparison."""
+    parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>Layers compared</title>",
+             '<meta name=viewport content="width=device-width">', f"<style>{STYLE}</style><h1>Layers compared</h1>",
+             f"<p>Command: <code>{html.escape(command)}</code></p>"]  # fmt: skip
+    for k, comparison in enumerate(comparisons):
+        parts.append(f"<h2>{html.escape(f'{comparison.section.title}: {comparison.metric.title}')}</h2>")
+        parts += [
+            f"<p>{html.escape(said).replace('*cheapest*', '<i>cheapest</i>')}</p>" for said in sentences(comparison)
+        ]
+        parts.append("<table><tr>" + "".join(f"<th>{name}</th>" for name in HEADER) + "</tr>")
+        for line in comparison.lines:
+            row = "".join(f"<td>{html.escape(text)}</td>" for text in cells(line, comparison.metric.digits))
+            parts.append(f"<tr>{row}</tr>")
+        parts.append("</table>")
+        parts += [
+            f'<img src="{name}" alt="{name.split("-")[0]} of {comparison.section.task}">' for name in figures.get(k, ())
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def cost_figure(comparison: Comparison) -> Figure:
+    """Quality over seconds of training, a point per model; the line joins those that none beats in both."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axis = figure.add_subplot()
+    for line in comparison.lines:
+        seconds = max(line.train_s or 0.0, 0.01)
+        axis.errorbar(seconds, line.mean, line.spread or 0.0, fmt="o", color="C0" if line.cheapest else "0.6")
+        axis.annotate(line.model, (seconds, line.mean), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    front = sorted((max(line.train_s or 0.0, 0.01), line.mean) for line in comparison.lines if line.cheapest)
+    axis.plot(*zip(*front, strict=True), color="C0", linewidth=1)
+    axis.set(xscale="log", xlabel="training (s)", ylabel=comparison.metric.title, title=comparison.section.title)
+    return figure
+
+
+def curves_figure(section: Section, folders: Sequence[Path]) -> Figure | None:
+    """Loss on the validation part by epoch, a line per model (mean over trainings); None where no log is at hand."""
+    by_model: dict[str, list[list[float]]] = {}
+    for row in section.rows:
+        name = row["key"].replace("/", "-").replace(":", "-")
+        for folder in folders:
+            rows = read_rows(folder / "cells" / name / "metrics.jsonl")
+            losses = [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]
+            if losses:
+                by_model.setdefault(row["model"], []).append(losses)
+    if not by_model:
+        return None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axis = figure.add_subplot()
+    for model, runs in by_model.items():
+        length = min(map(len, runs))
+        axis.plot(range(1, length + 1), np.mean([run[:length] for run in runs], axis=0), label=model)
+    axis.set(xlabel="epoch", ylabel="loss on the validation part", title=section.title)
+    axis.legend(fontsize=7, ncols=2)
+    return figure
+
+
+def write_report(places: Sequence[Path], out: Path, command: str) -> list[Comparison]:
+    """``report.md``, ``.csv``, ``.tex``, ``.html`` and figures of ``places`` into the folder ``out``.
+
+    Raises:
+        UserError: for places without results, or where all data were made up.
+    """
+    comparisons, figures = [], {}
+    for section in sections(read_results(places)):
+        for metric in load_task(section.trained, section.protocol).metrics_of(section.task):
+            if (comparison := compare(section, metric)) is not None:
+                comparisons.append(comparison)
+    if not comparisons:
+        raise UserError("all of these results are of made-up data, or failed: there is nothing to compare.")
+    out.mkdir(parents=True, exist_ok=True)
+    for k, comparison in enumerate(comparisons):
+        section = comparison.section
+        names = [f"cost-{k}.svg"]
+        save(cost_figure(comparison), out / names[0])
+        first = not any(other.section is section for other in comparisons[:k])
+        curves = curves_figure(section, [place for place in places if place.is_dir()]) if first else None
+        if curves is not None:
+            names.append(f"curves-{k}.svg")
+            save(curves, out / names[-1])
+        figures[k] = names
+    write_text(out / "report.md", markdown(comparisons, command))
+    write_text(out / "report.csv", csv_text(comparisons))
+    write_text(out / "report.tex", latex(comparisons))
+    write_text(out / "report.html", html_text(comparisons, command, figures))
+    return comparisons

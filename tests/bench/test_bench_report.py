@@ -1,0 +1,155 @@
+"""What tables say of layers: differences, ranks, cost; and runs that stop and go on."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.bench.config import ReportConfig, RunConfig, TableConfig
+from nacdrive.bench.cost import costs, text
+from nacdrive.bench.grid import compute, plan
+from nacdrive.bench.report import NOT_SHOWN, compare, mean_ranks, read_results, sections, write_report
+from nacdrive.cli.bench import one_table
+from nacdrive.common.errors import UserError
+from nacdrive.tasks import load_task
+
+SIZE = {"epochs": 8, "max_samples": 8000, "max_tests": None, "drive": 0}
+ACCURACY = load_task("emnist").metrics_of("emnist")[0]
+
+
+def row(model: str, score: float, *, fold: int = 0, repeat: int = 0, train_s: float = 10.0, **more: Any) -> Any:
+    key = f"emnist/{model}/{fold}" + (f"/{repeat}" if repeat else "")
+    return {
+        "key": key, "task": "emnist", "model": model, "fold": fold, "repeat": repeat, "asked": ["emnist"],
+        "made_up": [], "status": "done", "scores": {"emnist": {ACCURACY.key: score}}, "parameters": 1000,
+        "train_s": train_s, "wall_s": train_s + 1, "epochs": 8, "train_sequences": 7000, "peak_mib": 300.0,
+        "fit": {"epochs": 8}, "record": {"config": {"protocol": "sequence", "size": SIZE, "folds": 1, "seed": 0}},
+    } | more  # fmt: skip
+
+
+def rows() -> list[Any]:
+    """s4 is best by far, mha and lstm cannot be told apart, rnn is slow and bad."""
+    found = []
+    for repeat, luck in enumerate((-1.0, 0.0, 1.0)):
+        found += [
+            row("s4", 89 + luck / 10, repeat=repeat, train_s=30.0),
+            row("mha", 80 + luck, repeat=repeat, train_s=10.0),
+            row("lstm", 80.2 - luck, repeat=repeat, train_s=20.0),
+            row("rnn", 50 + luck, repeat=repeat, train_s=40.0),
+        ]
+    return found
+
+
+def written(folder: Path, found: list[Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+    return folder
+
+
+def test_layers_are_compared_in_pairs_with_the_best() -> None:
+    (section,) = sections(rows())
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None
+    by = {line.model: line for line in comparison.lines}
+    assert [line.model for line in comparison.lines] == ["s4", "lstm", "mha", "rnn"]
+    assert by["s4"].behind is None and by["s4"].verdict == ""
+    assert by["mha"].behind["value"] == pytest.approx(9) and by["mha"].verdict == "worse than the best"
+    assert [by[m].rank for m in ("s4", "rnn")] == [1, 4] and comparison.blocks == 3
+    assert by["s4"].cheapest and by["mha"].cheapest and not by["rnn"].cheapest
+    assert comparison.friedman_p < 0.05
+    # Demsar (2006), table 5: q is 2.569 for four models; sqrt(4 * 5 / (6 * 3)) times that.
+    assert comparison.critical_difference == pytest.approx(2.569 * (20 / 18) ** 0.5, abs=2e-3)
+
+
+def test_a_difference_that_may_be_chance_is_not_shown() -> None:
+    (section,) = sections([line for line in rows() if line["model"] in ("mha", "lstm")])
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None and comparison.lines[1].verdict == NOT_SHOWN
+    (section,) = sections([row("mha", 80.0), row("lstm", 70.0)])
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None and comparison.lines[1].verdict == NOT_SHOWN, "one training is an anecdote"
+
+
+def test_ties_share_their_ranks() -> None:
+    assert mean_ranks({"a": [2.0, 1.0], "b": [2.0, 3.0], "c": [0.0, 0.0]}) == {"a": 1.75, "b": 1.25, "c": 3.0}
+
+
+def test_runs_of_several_machines_are_one_report(tmp_path: Path) -> None:
+    found = rows()
+    failed = {"key": found[0]["key"], "status": "failed", "kind": "memory", "reason": "x"}
+    here = written(tmp_path / "here", [found[0] | failed, *found[1:5]])
+    there = written(tmp_path / "there", found[:1] + found[5:])
+    merged = read_results([there, here])
+    assert len(merged) == len(found) and all(line["status"] == "done" for line in merged)
+    (comparison,) = [c for c in write_report([here, there], tmp_path / "out", "the command") if c.metric == ACCURACY]
+    said = (tmp_path / "out/report.md").read_text()
+    assert "| s4 | 89.00 |" in said and "the command" in said and "Friedman" in said
+    assert "<td>s4</td><td>89.00</td>" in (tmp_path / "out/report.html").read_text()
+    assert r"S4 & 89.00" in (tmp_path / "out/report.tex").read_text()
+    lines = list(csv.DictReader((tmp_path / "out/report.csv").open()))
+    assert [line["model"] for line in lines] == [line.model for line in comparison.lines]
+    assert (tmp_path / "out/cost-0.svg").read_text().startswith("<?xml")
+
+
+def test_cells_of_another_budget_stand_in_another_table() -> None:
+    small = {"protocol": "sequence", "size": SIZE | {"epochs": 1}, "folds": 1, "seed": 0}
+    found = sections([row("mha", 80.0), row("lstm", 60.0, record={"config": small})])
+    assert [len(section.rows) for section in found] == [1, 1]
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no results\.jsonl"):
+        read_results([tmp_path])
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(UserError, match="no results of 'nacdrive bench table'"):
+        read_results([tmp_path / "other.jsonl"])
+    made_up = written(tmp_path / "smoke", [row("mha", 80.0, made_up=["emnist"])])
+    with pytest.raises(UserError, match="nothing to compare"):
+        write_report([made_up], tmp_path / "out", "")
+    with pytest.raises(UserError, match="name the results"):
+        ReportConfig(())
+    with pytest.raises(UserError, match="--hours is -1"):
+        RunConfig(hours=-1.0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TableConfig:
+    return TableConfig(
+        tasks=("emnist",), models=("lstm", "gru"), most=40, references=False, data=tmp_path, out=tmp_path / "out",
+        workers=1,
+    )  # fmt: skip
+
+
+def test_a_plan_scales_what_was_measured(config: TableConfig) -> None:
+    cells = [
+        dataclasses.replace(cell, size=dataclasses.replace(cell.size, epochs=16, max_samples=14_000))
+        for cell in plan(config).cells
+    ]
+    lstm, gru = costs(cells, [], [row("lstm", 70.0, train_s=10.0)])
+    # Twice the epochs on twice the sequences; a second beside the training.
+    assert lstm.seconds == pytest.approx(41) and lstm.peak_mib == 300 and (lstm.cells, lstm.done) == (1, 0)
+    assert gru.seconds is None
+    said = text([lstm, gru], 2)
+    assert "2 cells to compute: 0.0 core-hours" in said and "and 1 cells of layers that no result tells of" in said
+    assert costs(cells, [cells[0].key], [])[0].seconds == 0
+
+
+def test_a_run_ends_when_its_time_is_over_and_goes_on(config: TableConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = plan(config)
+    told: list[str] = []
+
+    def note(cell: Any, _: Any) -> None:
+        told.append(cell.key)
+
+    results = compute(grid, config, note, note, until=time.monotonic())
+    assert len(results) < 2 and set(told) <= {grid.cells[0].key}
+    again = RunConfig(**{f.name: getattr(config, f.name) for f in dataclasses.fields(config)}, hours=1.0)
+    assert again.resume and one_table(again, again.hours) == 0
+    assert "go on" not in capsys.readouterr().out
+    assert {line["status"] for line in read_results([config.folder])} == {"done"}
