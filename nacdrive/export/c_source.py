@@ -267,7 +267,7 @@ def frame_function(net: NetworkDescription) -> str:
     p = net.preprocessing
     if p.down is None:
         return part("frame.c")
-    yuv = "added(added(colour[c][0] * rgb[0], colour[c][1], rgb[1]), colour[c][2], rgb[2]) + offset[c]"
+    yuv = "colour[c][0] * rgb[0] + colour[c][1] * rgb[1] + colour[c][2] * rgb[2] + offset[c]"
     turned = p.colour is not None
     return fill("frame_resized.c", and_yuv=", turn into YUV" if turned else "", colour=yuv if turned else "rgb[c]")
 

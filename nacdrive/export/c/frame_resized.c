@@ -1,5 +1,5 @@
-/* w * value + sum, rounded once, as the matrix products of torch do it: a pixel that is rounded the other way would
-   be another level of grey. */
+/* w * value + sum, rounded once, as torch resizes: a pixel that is rounded the other way would be another level of
+   grey. For the same reason compile with -std=c99, under which the products of colours are not joined so. */
 static inline float added(float sum, float w, float value) { return (float)((double)sum + (double)w * (double)value); }
 
 /* Crop, resize by area$and_yuv, round to bytes, and turn them into -1 .. 1. */
