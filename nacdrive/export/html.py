@@ -81,10 +81,10 @@ def load_lap(lap: Path, episode: int) -> Episode:
             return from_parquet(lap.read_bytes())
         except NotAnEpisodeError as error:
             raise UserError(f"{lap} {error}: give a folder of recorded episodes, or one episode-*.parquet.") from error
-    if (lap / "evaluation.json").exists() or ((lap / KEPT_DRIVES).is_dir() and not (lap / "recording.json").exists()):
-        if not (lap / KEPT_DRIVES).is_dir():
-            raise UserError(f"{lap} kept no drives: evaluate with videos, and without --no-videos.")
+    if (lap / KEPT_DRIVES).is_dir():
         lap = lap / KEPT_DRIVES
+    elif (lap / "evaluation.json").exists():
+        raise UserError(f"{lap} kept no drives: evaluate with videos, and without --no-videos.")
     recording = Recording.open(lap)
     if not 0 <= episode < len(recording):
         raise UserError(f"there is no episode {episode} in {lap}: it has episodes 0 to {len(recording) - 1}.")
