@@ -32,6 +32,7 @@ VERBS = {
     "drive": "drive with a policy and watch it in a browser",
     "eval": "drive many unseen seeds: metrics, report, videos",
     "replay": "watch recorded episodes again, beside a policy or another run",
+    "share": "a lap and the network in one page, to send around: what if?",
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
     "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge: look after recorded episodes",

@@ -1,0 +1,20 @@
+/* A GRU over the remembered frames, begun anew at each; D_MODEL numbers into y. */
+static int sequence(policy_state *state, const float *x, float t, float *y)
+{
+    (void)t;
+    linear(x, FEATURES, &input_weight[0][0], input_bias, 3 * D_MODEL, state->input[state->next]);
+    state->next = (state->next + 1) % POLICY_WINDOW;
+    if (state->count < POLICY_WINDOW) state->count++;
+    for (int i = 0; i < D_MODEL; i++) y[i] = 0.0f;
+    for (int step = 0; step < state->count; step++) {
+        const float *u = state->input[(state->next - state->count + step + POLICY_WINDOW) % POLICY_WINDOW];
+        float v[3 * D_MODEL];
+        linear(y, D_MODEL, &recurrent_weight[0][0], recurrent_bias, 3 * D_MODEL, v);
+        for (int i = 0; i < D_MODEL; i++) {
+            float reset = sigmoid_of(u[i] + v[i]), kept = sigmoid_of(u[D_MODEL + i] + v[D_MODEL + i]);
+            float fresh = tanh_of(u[2 * D_MODEL + i] + reset * v[2 * D_MODEL + i]);
+            y[i] = (1.0f - kept) * fresh + kept * y[i];
+        }
+    }
+    return POLICY_OK;
+}

@@ -1,0 +1,471 @@
+"""``export_c``: a policy as one C99 file and a header that need nothing but libm, and a program to try them.
+
+The functions are the files of ``c/``, joined as a network needs them; sizes and weights are written before them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive import __version__
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path, write_text
+from nacdrive.export.network_description import (
+    CfCStep,
+    DenseStep,
+    Linear,
+    NACStep,
+    NetworkDescription,
+    RecurrentStep,
+    describe,
+    without_idle_neurons,
+)
+from nacdrive.models import load_policy
+
+PARTS = Path(__file__).parent / "c"
+BLOCKS = (12, 20, 24, 32)
+"""Channels that are computed together. Shorter loops compilers unroll before they vectorise, and then do not."""
+PAIR_BLOCK = 24
+"""Command neurons that are computed together."""
+ROW = 110
+"""Longest line of numbers."""
+
+
+def export_c(model: Path, out: Path) -> list[Path]:
+    """Write a policy as C.
+
+    Args:
+        model: its ``.pt`` file.
+        out: the ``.c`` file, or a folder for it; the header and the program to try it are written beside it.
+
+    Returns:
+        The files: ``NAME.c``, ``NAME.h`` and ``NAME_try.c``.
+
+    Raises:
+        UserError: if the model is no policy that drives, its sequence layer has no C, or ``out`` cannot be written.
+    """
+    target = out if out.suffix == ".c" else out / f"{model.stem}.c"
+    name = identifier(target.stem)
+    source = c_source(describe(load_policy(model)), name, f"{model.name}", hashlib.sha256(model.read_bytes()).hexdigest(), include=target.stem)
+    files = [target, target.with_suffix(".h"), target.with_name(f"{target.stem}_try.c")]
+    for path, text in zip(files, (source.code, source.header, source.program), strict=True):
+        write_text(path, text)
+    return files
+
+
+def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], t_s: Iterable[float]) -> None:
+    """Frames [height, width, 3] and their times as the program beside the C reads them."""
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        for frame, t in zip(frames, t_s, strict=True):
+            file.write(np.float64(t).tobytes() + np.ascontiguousarray(frame, dtype=np.uint8).tobytes())
+
+
+@dataclass(frozen=True)
+class CSource:
+    """The three files as text."""
+
+    code: str
+    header: str
+    program: str
+
+
+def identifier(name: str) -> str:
+    """``name`` as C takes it.
+
+    Raises:
+        UserError: if nothing of it is left.
+    """
+    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+    if not found:
+        raise UserError(f"'{name}' has no letter that C could call functions by: give --out a file such as policy.c.")
+    return f"policy_{found}" if found[0].isdigit() else found
+
+
+def c_source(net: NetworkDescription, name: str, source: str, sha256: str, include: str | None = None) -> CSource:
+    """The C of a network whose functions begin with ``name``; ``source`` and ``sha256`` say what it was made from."""
+    parts = _Sequence.of(net)
+    scratch = scratch_size(net)
+    header = fill(
+        "policy.h",
+        title=f"{net.name}: drives '{net.task}', sequence layer {net.model}",
+        about=wrapped(meaning(net)),
+        version=__version__,
+        source=source,
+        sha256=sha256,
+        height=net.preprocessing.height,
+        width=net.preprocessing.width,
+        outputs=len(net.labels),
+        actions=len(net.actions),
+        window=parts.window,
+        gap_s=number(net.gap_s),
+        or_goes_back=" or goes back" if parts.checks_order else "",
+        held="" if len(net.labels) != 1 else "; always 0, the speed is held by others",
+        outputs_meaning="score of each action" if len(net.actions) else "as the network gives them, not limited",
+        memory="\n".join(parts.memory) or "    char unused;",
+        scratch=scratch,
+        state_kb=round((2 * scratch * 4 + parts.memory_floats * 4) / 1000),
+    )
+    code = "\n".join(
+        [
+            f'/* {net.name}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew than edit. */',
+            "",
+            f'#include "{include or name}.h"',
+            "",
+            "#include <math.h>",
+            "#include <string.h>",
+            "",
+            *constants(net, parts),
+            "",
+            labels(net),
+            *frame_arrays(net),
+            *convolution_arrays(net),
+            *parts.arrays,
+            array("hidden_weight", net.hidden.weight.T),
+            array("hidden_bias", net.hidden.bias),
+            array("output_weight", net.output.weight.T),
+            array("output_bias", net.output.bias),
+            *([array("actions", net.actions)] if len(net.actions) else []),
+            "",
+            part("functions.c"),
+            frame_function(net),
+            *convolution_functions(net),
+            parts.code,
+            step_function(net),
+        ]
+    )
+    program = part("try.c").replace('"policy.h"', f'"{include or name}.h"')
+    return CSource(named(code, name), named(header, name), named(program, name))
+
+
+def meaning(net: NetworkDescription) -> str:
+    """What goes in and what comes out, in words."""
+    p = net.preprocessing
+    given = f"A frame is {p.height} x {p.width} RGB bytes. "
+    if len(net.actions):
+        return given + f"It chooses among {len(net.actions)} actions: {', '.join(net.labels)}."
+    more = " and the pedal" if len(net.labels) > 1 else "; throttle and brake are held by others"
+    return given + f"It gives the steering, -1 full left .. 1 full right{more}."
+
+
+def wrapped(text: str, width: int = 112) -> str:
+    """``text`` in lines of a comment."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + len(word) >= width:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return "\n   ".join([*lines, line])
+
+
+def part(file: str) -> str:
+    """A piece of C as it stands in ``c/``."""
+    return (PARTS / file).read_text(encoding="utf-8")
+
+
+def fill(file: str, **values: object) -> str:
+    """A piece of C with its ``$names`` filled in."""
+    return Template(part(file)).substitute(values)
+
+
+def named(text: str, name: str) -> str:
+    """``text`` with the names that it shows to others made the policy's own."""
+    return re.sub(r"\bpolicy_(?=[a-z])", f"{name}_", text).replace("POLICY_", f"{name.upper()}_")
+
+
+def number(value: float) -> str:
+    """A float32 in C, as short as reads back as itself."""
+    text = str(np.float32(value))
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def array(name: str, values: NDArray[np.floating] | NDArray[np.integer]) -> str:
+    """A constant array of the shape of ``values``."""
+    kind = "int" if np.issubdtype(values.dtype, np.integer) else "float"
+    shape = "".join(f"[{n}]" for n in values.shape)
+    if not np.isfinite(values).all():
+        raise UserError(f"the model's weights hold numbers that are not finite ({name}): train or copy it anew.")
+    lines: list[str] = []
+
+    def nested(part: NDArray[np.floating] | NDArray[np.integer]) -> None:
+        if part.ndim > 1:
+            for i, inner in enumerate(part):
+                lines.append("{" if i == 0 else ",{")
+                nested(inner)
+                lines.append("}")
+            return
+        written = [str(v) if kind == "int" else ("0" if v == 0 else number(v)) for v in part]
+        line = ""
+        for item in written:
+            if len(line) + len(item) > ROW:
+                lines.append(line)
+                line = ""
+            line += f"{item},"
+        lines.append(line)
+
+    nested(values)
+    # Braces of their own lines are many: they share one with what they hold.
+    text = re.sub(r"\n?(,?)\{\n", r"\n\1{", "\n".join(lines)).replace("\n}", "}")
+    return f"static const {kind} {name}{shape} = {{{text.strip()}}};"
+
+
+def define(name: str, value: object) -> str:
+    """A constant."""
+    return f"#define {name} {value}"
+
+
+def constants(net: NetworkDescription, parts: _Sequence) -> list[str]:
+    """Sizes and choices."""
+    p = net.preprocessing
+    return [
+        define("ROWS", p.rows),
+        define("COLUMNS", p.columns),
+        define("ACTIVATION(x)", f"{net.activation}_of(x)"),
+        define("FEATURES", net.features),
+        define("D_MODEL", net.hidden.weight.shape[1]),
+        define("HIDDEN", len(net.hidden.bias)),
+        *parts.constants,
+    ]
+
+
+def labels(net: NetworkDescription) -> str:
+    """Names of the outputs."""
+    quoted = ", ".join('"' + re.sub(r'["\\\r\n]', "", label) + '"' for label in net.labels)
+    return f"const char *const policy_labels[POLICY_OUTPUTS] = {{{quoted}}};"
+
+
+def frame_arrays(net: NetworkDescription) -> list[str]:
+    """What resizing is made with."""
+    p = net.preprocessing
+    if p.down is None or p.across is None:
+        return []
+    found = [
+        define("FIRST_ROW", p.first_row),
+        define("KEPT_ROWS", int(p.down.first.max()) + p.down.weight.shape[1]),
+        define("DOWN_TAPS", p.down.weight.shape[1]),
+        define("ACROSS_TAPS", p.across.weight.shape[1]),
+        array("down_first", p.down.first),
+        array("down_weight", p.down.weight),
+        array("across_first", p.across.first),
+        array("across_weight", p.across.weight),
+    ]
+    if p.colour is not None and p.offset is not None:
+        found += [array("colour", p.colour.T), array("offset", p.offset)]
+    return found
+
+
+def frame_function(net: NetworkDescription) -> str:
+    """From bytes to numbers."""
+    p = net.preprocessing
+    if p.down is None:
+        return part("frame.c")
+    yuv = "colour[c][0] * rgb[0] + colour[c][1] * rgb[1] + colour[c][2] * rgb[2] + offset[c]"
+    turned = p.colour is not None
+    return fill("frame_resized.c", and_yuv=", turn into YUV" if turned else "", colour=yuv if turned else "rgb[c]")
+
+
+def block_of(channels: int) -> int:
+    """How many channels are computed together: the largest block that wastes least."""
+    return min(BLOCKS, key=lambda block: (-(-channels // block) * block, -block))
+
+
+def convolution_arrays(net: NetworkDescription) -> list[str]:
+    """Weights as ``convolution.c`` wants them."""
+    found = []
+    for i, layer in enumerate(net.convolutions, 1):
+        out, channels, kernel, _ = layer.weight.shape
+        block = block_of(out)
+        blocks = -(-out // block)
+        weight = np.zeros((blocks * block, kernel, kernel, channels), np.float32)
+        weight[:out] = layer.weight.transpose(0, 2, 3, 1)
+        bias = np.zeros(blocks * block, np.float32)
+        bias[:out] = layer.bias
+        arranged = weight.reshape(blocks, block, kernel * kernel * channels).transpose(0, 2, 1).reshape(-1)
+        found += [array(f"weight_{i}", arranged), array(f"bias_{i}", bias)]
+    return found
+
+
+def convolution_functions(net: NetworkDescription) -> list[str]:
+    """One function per convolution, its sizes written out."""
+    found, shapes = [], net.shapes()
+    for i, layer in enumerate(net.convolutions, 1):
+        (channels_in, rows_in, columns_in), (channels, rows, columns) = shapes[i - 1], shapes[i]
+        block = block_of(channels)
+        text = fill(
+            "convolution.c",
+            channels_in=channels_in, rows_in=rows_in, columns_in=columns_in, channels=channels, rows=rows,
+            columns=columns, kernel=layer.weight.shape[2], stride=layer.stride, block=block,
+            blocks=-(-channels // block),
+        )  # fmt: skip
+        found.append(text.replace("_LAYER", f"_{i}"))
+    return found
+
+
+def scratch_size(net: NetworkDescription) -> int:
+    """Floats that the larger of what a layer reads and writes takes."""
+    p = net.preprocessing
+    sizes = [int(np.prod(shape)) for shape in net.shapes()]
+    if p.down is not None:
+        sizes.append((int(p.down.first.max()) + p.down.weight.shape[1]) * p.columns * 3)
+    return max(sizes)
+
+
+def step_function(net: NetworkDescription) -> str:
+    """``reset`` and ``step``."""
+    masked, rows = "", net.preprocessing.masked_rows
+    if rows is not None:
+        first, last = rows
+        masked = (
+            f"    /* Rows {first} to {last - 1} are not for the network to see. */\n"
+            f"    for (int i = {first} * COLUMNS * 3; i < {last} * COLUMNS * 3; i++) a[i] = 0.0f;\n"
+        )
+    calls = [
+        f"    convolution_{i}({'a, b' if i % 2 else 'b, a'});" for i, _ in enumerate(net.convolutions, 1)
+    ]
+    decide = "decide_choice.c" if len(net.actions) else "decide_continuous.c"
+    return fill(
+        "step.c",
+        masked=masked,
+        convolutions="\n".join(calls),
+        features="b" if len(net.convolutions) % 2 else "a",
+        decide=part(decide).rstrip("\n"),
+    )
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """The C of a sequence layer."""
+
+    constants: list[str]
+    arrays: list[str]
+    code: str
+    memory: list[str]
+    """Fields of the state."""
+    memory_floats: int
+    window: int
+    checks_order: bool = False
+
+    @staticmethod
+    def of(net: NetworkDescription) -> _Sequence:
+        """That of ``net``."""
+        step = net.sequence
+        if isinstance(step, NACStep):
+            return _nac(net, without_idle_neurons(step))
+        if isinstance(step, DenseStep):
+            return _Sequence([], linear_arrays(net, "dense", step.layer), part("dense.c"), [], 0, 1)
+        arrays = linear_arrays(net, "input", step.input)
+        arrays.append(array("recurrent_weight", step.recurrent.T))
+        width, window = len(step.input.bias), step.window
+        memory = [f"    float input[POLICY_WINDOW][{width}]; /* the frames' share of the gates */"]
+        if isinstance(step, CfCStep):
+            arrays += [array("heads_weight", step.heads.weight.T), array("heads_bias", step.heads.bias)]
+            sizes = [define("BACKBONE", width), define("TIME_SCALE", number(step.gap_s))]
+            memory.append("    float t[POLICY_WINDOW]; /* when they were taken, seconds */")
+            return _Sequence(sizes, arrays, part("cfc.c"), memory, window * (width + 1), window)
+        assert isinstance(step, RecurrentStep)
+        if step.kind == "gru":
+            arrays.append(array("recurrent_bias", step.recurrent_bias))
+        return _Sequence([], arrays, part(f"{step.kind}.c"), memory, window * width, window)
+
+
+def by_pixels(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[F, outputs] of a weight [outputs, F] whose features are flattened by channels, for pixels of all channels."""
+    channels, rows, columns = net.feature_shape()
+    return weight.reshape(-1, channels, rows, columns).transpose(2, 3, 1, 0).reshape(-1, len(weight))
+
+
+def linear_arrays(net: NetworkDescription, name: str, layer: Linear) -> list[str]:
+    """A linear layer on the features."""
+    return [array(f"{name}_weight", by_pixels(net, layer.weight)), array(f"{name}_bias", layer.bias)]
+
+
+def padded(x: NDArray[np.float32], axis: int, multiple: int) -> NDArray[np.float32]:
+    """``x`` with zeros behind it along ``axis``."""
+    missing = -x.shape[axis] % multiple
+    widths = [(0, missing if i == axis % x.ndim else 0) for i in range(x.ndim)]
+    return np.pad(x, widths)
+
+
+def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
+    inters = 8 if step.inter is not None else PAIR_BLOCK
+    first_query, first_key = padded(step.first_query, 2, inters), padded(step.first_key, 2, inters)
+    motor = padded(step.motor, 1, PAIR_BLOCK)
+    inter, command = first_query.shape[2], motor.shape[1]
+    heads, depth, window = step.heads, step.head_dim, step.window
+    gates = np.concatenate([by_pixels(net, gate.weight) for gate in (step.query, step.key, step.value)], axis=1)
+    phi = {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]
+    sizes = [
+        define("HEADS", heads),
+        define("D_HEAD", depth),
+        define("INTER", inter),
+        define("COMMAND", command),
+        define("TOPK", step.topk),
+        define("UNFOLDS", step.unfolds),
+        define("EPS", number(step.eps)),
+        define("TIME_SCALE", number(step.time_scale)),
+        define("CHECKS_ORDER", int(step.time_input == "gap")),
+        define("CIRCUIT(x)", f"{step.activation}_of(x)"),
+        define("PHI(x)", phi),
+    ]
+    arrays = [
+        array("sensory_weight", gates),
+        array("sensory_bias", np.concatenate([step.query.bias, step.key.bias, step.value.bias])),
+        array("first_query", first_query),
+        array("first_key", first_key),
+        array("first_bias", padded(step.first_bias, 1, inters)),
+        array("motor_weight", motor),
+        array("motor_bias", step.motor_bias),
+        array("time_query", step.time_query),
+        array("time_key", step.time_key),
+        array("time_bias", step.time_bias),
+        array("logit_scale", step.logit_scale),
+        array("out_weight", step.out.weight.T),
+        array("out_bias", step.out.bias),
+    ]
+    inter_part, command_part = "    float(*s)[COMMAND] = z;\n", ""
+    if step.inter is not None and step.inter_bias is not None:
+        blocks = command // PAIR_BLOCK
+        weight = padded(padded(step.inter, 1, inters), 2, PAIR_BLOCK)
+        arranged = weight.reshape(heads, inter, blocks, PAIR_BLOCK).transpose(0, 2, 1, 3)
+        arrays += [array("inter_weight", arranged), array("inter_bias", padded(step.inter_bias, 1, PAIR_BLOCK))]
+        inter_part = part("nac_inter.c")
+    if step.command is not None and step.command.any():
+        sources, targets = np.nonzero((step.command != 0).any(axis=0))
+        sizes.append(define("EDGES", len(sources)))
+        arrays += [
+            array("command_from", sources),
+            array("command_to", targets),
+            array("command_weight", step.command[:, sources, targets]),
+        ]
+        command_part = part("nac_command.c")
+    if step.euler_step_s is not None:
+        h = number(step.euler_step_s)
+    else:
+        h = f"t / {number(step.euler_steps)}"
+    settle = fill("nac_euler.c", steps=step.euler_steps, h=h) if step.mode == "euler" else part(f"nac_{step.mode}.c")
+    tau = {
+        "gap": "gap",
+        "absolute": "t / TIME_SCALE",
+        "elapsed": "(t - state->t[slot]) / TIME_SCALE",
+    }[step.time_input]
+    quadrature = "time[i]" if step.time_quadrature else number(step.delta_t)
+    code = fill("nac.c", inter_part=inter_part, command_part=command_part, tau=tau, quadrature=quadrature)
+    width = heads * depth
+    memory = [
+        f"    float key[POLICY_WINDOW][{width}];",
+        f"    float value[POLICY_WINDOW][{width}];",
+        f"    float first[POLICY_WINDOW][{heads * inter}]; /* the keys' share of the circuit's first layer */",
+        f"    float time[POLICY_WINDOW][{2 * heads}]; /* and of the time gate: slope, offset */",
+        "    float t[POLICY_WINDOW]; /* when the frames were taken, seconds */",
+        "    float last_t;",
+    ]
+    floats = window * (2 * width + heads * (inter + 2) + 1)
+    return _Sequence(sizes, arrays, f"{settle}\n{code}", memory, floats, window, step.time_input == "gap")

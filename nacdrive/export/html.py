@@ -1,0 +1,201 @@
+"""``export_html``: one page with a recorded lap and the network that looks at it, in one file that fetches nothing.
+
+The page's parts are the files of ``page/``; the network, the lap and the live page's colours are written into it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass, fields
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive import __version__
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_text
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
+from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.recording import Recording
+from nacdrive.envs.registry import spec_of_source
+from nacdrive.export.network_description import (
+    CfCStep,
+    DenseStep,
+    NACStep,
+    NetworkDescription,
+    RecurrentStep,
+    describe,
+)
+from nacdrive.models import load_policy
+
+PARTS = Path(__file__).parent / "page"
+SCRIPTS = ("network.js", "lap.js", "edits.js", "player.js")
+SECONDS = 60.0
+"""How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
+KEPT_DRIVES = "drives"
+"""Where an evaluation keeps its filmed drives."""
+KINDS = {NACStep: "nac", CfCStep: "cfc", DenseStep: "dense"}
+
+
+def export_html(model: Path, lap: Path, out: Path, *, episode: int = 0, seconds: float = SECONDS) -> Path:
+    """Write the page.
+
+    Args:
+        model: the policy's ``.pt`` file.
+        lap: a folder of recorded episodes, an evaluation that kept its drives, or one ``episode-*.parquet``.
+        out: the ``.html`` file, or a folder for it.
+        episode: which of the episodes, from 0.
+        seconds: how much of it, from its start.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: if the model is no policy that drives or has no JavaScript, the lap is none that it can look at, or
+            ``out`` cannot be written.
+    """
+    target = out if out.suffix in (".html", ".htm") else out / f"{model.stem}.html"
+    policy = load_policy(model)
+    net = describe(policy)
+    record = lap_record(net, load_lap(lap, episode), seconds)
+    write_text(target, page(net, record))
+    return target
+
+
+def load_lap(lap: Path, episode: int) -> Episode:
+    """The episode of a folder, of an evaluation or of a file.
+
+    Raises:
+        UserError: if there is no such episode.
+    """
+    if lap.is_file():
+        try:
+            return from_parquet(lap.read_bytes())
+        except NotAnEpisodeError as error:
+            raise UserError(f"{lap} {error}: give a folder of recorded episodes, or one episode-*.parquet.") from error
+    if (lap / KEPT_DRIVES).is_dir():
+        lap = lap / KEPT_DRIVES
+    elif (lap / "evaluation.json").exists():
+        raise UserError(f"{lap} kept no drives: evaluate with videos, and without --no-videos.")
+    recording = Recording.open(lap)
+    if not 0 <= episode < len(recording):
+        raise UserError(f"there is no episode {episode} in {lap}: it has episodes 0 to {len(recording) - 1}.")
+    return recording.load(episode)
+
+
+def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dict[str, Any]:
+    """The first ``seconds`` of an episode as the page reads it: plain JSON.
+
+    Raises:
+        UserError: if the episode's frames are none of those that the network was trained on.
+    """
+    shape = (net.preprocessing.height, net.preprocessing.width, 3)
+    try:
+        found = decode_image(episode.frames[0]).shape
+    except ValueError as error:
+        raise UserError(f"the lap's first frame cannot be read ({error}): record it anew.") from error
+    spec = spec_of_source(episode.source)
+    if found != shape or (spec is not None and spec.task != net.task):
+        raise UserError(
+            f"{net.name} was trained for '{net.task}' on frames of {shape[0]} x {shape[1]}, this lap is of "
+            f"'{episode.source}' with frames of {found[0]} x {found[1]}: give another lap or another model."
+        )
+    steps = max(2, int(np.searchsorted(episode.t_s, episode.t_s[0] + seconds)))
+    cut = slice(0, steps)
+
+    def column(values: Any) -> list[float | None]:
+        return [round(float(v), 5) if math.isfinite(v) else None for v in values[cut]]
+
+    record: dict[str, Any] = {
+        "where": f"{spec.title if spec is not None else episode.source}, track {episode.seed}",
+        "driver": episode.driver,
+        "t_s": [float(t) for t in episode.t_s[cut]],
+        "frames": [base64.b64encode(frame).decode("ascii") for frame in episode.frames[cut]],
+        "steering": column(episode.steering),
+        "throttle": column(episode.throttle),
+        "brake": column(episode.brake),
+        "choice": [int(c) for c in episode.choice[cut]],
+        "speed_mps": column(episode.speed_mps),
+    }
+    # Recordings of older versions hold no places.
+    places = [getattr(episode, name, None) for name in ("x_m", "y_m")]
+    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places):
+        record |= {"x_m": column(places[0]), "y_m": column(places[1])}
+    return record
+
+
+@dataclass
+class Block:
+    """Arrays one behind the other in float32 numbers; each is told by where it begins, and its shape."""
+
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.parts: list[NDArray[np.float32]] = []
+
+    def add(self, x: NDArray[np.floating]) -> dict[str, Any]:
+        """Its place."""
+        place = {"at": self.size, "shape": list(x.shape)}
+        self.parts.append(np.ascontiguousarray(x, dtype=np.float32).ravel())
+        self.size += x.size
+        return place
+
+    def base64(self) -> str:
+        """All of it, little-endian."""
+        return base64.b64encode(np.concatenate(self.parts).astype("<f4").tobytes()).decode("ascii")
+
+
+def plain(value: Any, block: Block) -> Any:
+    """A description as plain JSON, its float arrays put into ``block``."""
+    if isinstance(value, np.ndarray):
+        return block.add(value) if np.issubdtype(value.dtype, np.floating) else value.tolist()
+    if isinstance(value, tuple):
+        return [plain(item, block) for item in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    found = {item.name: plain(getattr(value, item.name), block) for item in fields(value)}
+    kind = value.kind if isinstance(value, RecurrentStep) else KINDS.get(type(value))
+    return found if kind is None else {**found, "kind": kind}
+
+
+def network_json(net: NetworkDescription) -> tuple[dict[str, Any], str]:
+    """A network as ``network.js`` takes it: its description, and its numbers in base64."""
+    block = Block()
+    description: dict[str, Any] = plain(net, block)
+    # Few, and read as they are.
+    description["actions"] = net.actions.astype(float).round(6).tolist()
+    return description, block.base64()
+
+
+def in_script(value: Any) -> str:
+    """JSON that no HTML parser takes for an end of its element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def script(name: str) -> str:
+    """A part of the page's program as it stands in ``page/``."""
+    return (PARTS / name).read_text(encoding="utf-8")
+
+
+def page(net: NetworkDescription, record: dict[str, Any]) -> str:
+    """The whole page."""
+    description, weights = network_json(net)
+    tokens = (shipped("www") / "css" / "tokens.css").read_text(encoding="utf-8")
+    return Template(script("page.html")).substitute(
+        version=__version__,
+        title=escape(f"{net.name}: {record['where']}"),
+        heading="nacdrive",
+        style=f"{tokens}\n{script('page.css')}",
+        description=in_script(description),
+        record=in_script(record),
+        weights=weights,
+        scripts="\n".join(f"<script>\n{script(name)}</script>" for name in SCRIPTS),
+    )

@@ -1,0 +1,510 @@
+"""A policy's network as plain numbers and arrays, from which every export that is no torch is written.
+
+Shapes: H heads of D channels, I inter and C command neurons, F features of the convolutions, d outputs of the sequence
+layer, U units of a recurrence. All arrays are float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nacdrive.common.errors import UserError
+from nacdrive.envs.registry import env_spec
+from nacdrive.layers.base import SequenceLayer
+from nacdrive.layers.cfc import CfCLayer
+from nacdrive.layers.dense import DenseLayer
+from nacdrive.layers.nac import NACLayer
+from nacdrive.layers.rnn import GRULayer, LSTMLayer
+from nacdrive.models.policy import Policy
+from nacdrive.nac import NAC, Euler
+from nacdrive.nac.topk import AUTO_EXACT_UP_TO
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = W x + b."""
+
+    weight: Array
+    """[outputs, inputs]"""
+    bias: Array
+    """[outputs]"""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution without padding."""
+
+    weight: Array
+    """[out channels, in channels, kernel, kernel]"""
+    bias: Array
+    """[out channels]"""
+    stride: int
+    """Of rows and of columns."""
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Each new row (or column) is a weighted sum of neighbouring old ones."""
+
+    first: NDArray[np.int32]
+    """[new] index of the first old one."""
+    weight: Array
+    """[new, taps] weights of that and those behind it."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From the camera's uint8 frame to the numbers -1 .. 1 that the convolutions see."""
+
+    height: int
+    """Rows of a frame."""
+    width: int
+    """Columns of a frame."""
+    first_row: int
+    """First row that is kept; the rows are those that ``down`` reaches."""
+    rows: int
+    """Rows that the convolutions see."""
+    columns: int
+    """Columns that they see."""
+    masked_rows: tuple[int, int] | None
+    """Rows [from, to) of what they see that are set to 0; None for none."""
+    down: Taps | None = None
+    """New rows from old ones; None where a frame is neither cropped, resized nor turned into YUV."""
+    across: Taps | None = None
+    """New columns from old ones; None as above."""
+    colour: Array | None = None
+    """[old channel, new channel]; None where colours stay as they are."""
+    offset: Array | None = None
+    """[new channel] added behind ``colour``; None as above."""
+
+
+@dataclass(frozen=True)
+class NACStep:
+    """A Neuronal Attention Circuit over the last ``window`` frames, one frame at a time (paper, Eqns. 13-19)."""
+
+    window: int
+    """Frames that a decision may depend on."""
+    heads: int
+    """H"""
+    topk: int
+    """Keys that a query is paired with, at most."""
+    mode: str
+    """``exact``, ``euler`` or ``steady``."""
+    euler_steps: int
+    """Of ``euler``."""
+    euler_step_s: float | None
+    """Fixed step of ``euler``; None divides the pair's time by ``euler_steps``."""
+    phi: str
+    """Bound of the content gate: ``sigmoid``, ``tanh`` or ``none``."""
+    time_quadrature: bool
+    """Whether values are weighted by the pair's time; by ``delta_t`` if not."""
+    delta_t: float
+    """The constant weight of values."""
+    eps: float
+    """Lower bound of omega."""
+    activation: str
+    """Of inter and command neurons: ``tanh``, ``sigmoid``, ``silu`` or ``linear``."""
+    unfolds: int
+    """Updates of the command neurons."""
+    time_input: str
+    """Tau of the time gate: ``gap``, ``absolute`` or ``elapsed``."""
+    time_scale: float
+    """Seconds that count as one unit of time."""
+    query: Linear
+    """[d, F] sensory gate of the queries."""
+    key: Linear
+    """[d, F] of the keys."""
+    value: Linear
+    """[d, F] of the values."""
+    first_query: Array
+    """[H, D, I] first layer of the pair backbone, from the query."""
+    first_key: Array
+    """[H, D, I] the same, from the key."""
+    first_bias: Array
+    """[H, I]"""
+    inter: Array | None
+    """[H, I, C] inter to command neurons; None in a circuit whose first layer are the command neurons (I = C)."""
+    inter_bias: Array | None
+    """[H, C]; None as above."""
+    command: Array | None
+    """[H, C, C] recurrent synapses of the command neurons; None without any."""
+    motor: Array
+    """[H, C, 2] to phi and omega."""
+    motor_bias: Array
+    """[H, 2]"""
+    time_query: Array
+    """[H, D, 2] slope and offset of the time gate, from the query."""
+    time_key: Array
+    """[H, D, 2] the same, from the key."""
+    time_bias: Array
+    """[H, 2]"""
+    logit_scale: Array
+    """[H] factor of the logits."""
+    out: Linear
+    """[d, d] behind the heads."""
+
+    @property
+    def head_dim(self) -> int:
+        """D"""
+        return int(self.first_query.shape[1])
+
+
+@dataclass(frozen=True)
+class RecurrentStep:
+    """A GRU or LSTM, begun anew for every window of frames."""
+
+    kind: str
+    """``gru`` or ``lstm``."""
+    window: int
+    """Frames that a decision may depend on."""
+    input: Linear
+    """[gates d, F]; gates r, z, n of a GRU, i, f, g, o of an LSTM. An LSTM's recurrent bias is added to this one."""
+    recurrent: Array
+    """[gates d, d]"""
+    recurrent_bias: Array
+    """[gates d]; of an LSTM zeros."""
+
+
+@dataclass(frozen=True)
+class CfCStep:
+    """A closed-form continuous-time network, begun anew for every window of frames."""
+
+    window: int
+    """Frames that a decision may depend on."""
+    gap_s: float
+    """Seconds that count as one unit of time."""
+    input: Linear
+    """[U, F] of the backbone, its slope included."""
+    recurrent: Array
+    """[U, d] the same, from the state."""
+    heads: Linear
+    """[4 d, U] from the backbone's tanh, its scale included: f, k, a, b."""
+
+
+@dataclass(frozen=True)
+class DenseStep:
+    """A dense layer with ELU on the present frame alone."""
+
+    layer: Linear
+    """[d, F]"""
+
+
+Sequence = NACStep | RecurrentStep | CfCStep | DenseStep
+
+
+@dataclass(frozen=True)
+class NetworkDescription:
+    """All that a policy computes from a frame and its time to an action."""
+
+    name: str
+    """The policy's name, such as ``nac_steady``."""
+    task: str
+    """Task that it was trained for."""
+    model: str
+    """Registered name of its sequence layer."""
+    gap_s: float
+    """Typical time between two decisions, in seconds."""
+    preprocessing: Preprocessing
+    """What happens to a frame first."""
+    activation: str
+    """Of convolutions and of the head: ``relu`` or ``elu``."""
+    convolutions: tuple[Convolution, ...]
+    """In their order."""
+    sequence: Sequence
+    """The sequence layer."""
+    hidden: Linear
+    """[dense, d] of the head; ``activation`` follows."""
+    output: Linear
+    """[outputs, dense] scores of the actions; or steering, and perhaps throttle minus brake."""
+    actions: Array
+    """[outputs, 3] steering, throttle and brake of each choice; [0, 3] where control is continuous."""
+    labels: tuple[str, ...]
+    """Names of the outputs."""
+
+    @property
+    def features(self) -> int:
+        """F, outputs of the last convolution."""
+        return int(np.prod(self.feature_shape()))
+
+    def feature_shape(self) -> tuple[int, int, int]:
+        """Channels, rows and columns behind the last convolution; features are flattened in that order."""
+        return self.shapes()[-1]
+
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """Channels, rows and columns before the first convolution and behind each."""
+        found = [(3, self.preprocessing.rows, self.preprocessing.columns)]
+        for layer in self.convolutions:
+            out, _, kernel, _ = layer.weight.shape
+            _, rows, columns = found[-1]
+            found.append((out, (rows - kernel) // layer.stride + 1, (columns - kernel) // layer.stride + 1))
+        return found
+
+    def weights(self) -> int:
+        """How many numbers it holds."""
+        return sum(array.size for array in _arrays(self))
+
+
+def describe(policy: Policy) -> NetworkDescription:
+    """What ``policy`` computes.
+
+    Raises:
+        UserError: if its sequence layer, or an option of it, is one that is not exported so.
+    """
+    config, network = policy.config, policy.network
+    if not config.continuous:
+        actions = np.array(config.actions, dtype=np.float32)
+    else:
+        actions = np.zeros((0, 3), dtype=np.float32)
+    head = [layer for layer in network.head if isinstance(layer, nn.Linear)]
+    return NetworkDescription(
+        name=policy.name,
+        task=config.task,
+        model=config.model,
+        gap_s=config.gap_s,
+        preprocessing=_preprocessing(policy),
+        activation=config.activation,
+        convolutions=tuple(
+            Convolution(_array(layer.weight), _bias(layer), int(layer.stride[0]))
+            for layer in network.vision
+            if isinstance(layer, nn.Conv2d)
+        ),
+        sequence=_sequence(policy),
+        hidden=_linear(head[0]),
+        output=_linear(head[1]),
+        actions=actions,
+        labels=_labels(policy),
+    )
+
+
+def without_idle_neurons(step: NACStep) -> NACStep:
+    """The same circuit without the neurons from which no synapse leads on to phi or omega; the result is the same."""
+    needed = (step.motor != 0).any(axis=(0, 2))
+    loops = None if step.command is None or step.unfolds == 1 else (step.command != 0).any(axis=0)
+    for _ in range(step.unfolds - 1 if loops is not None else 0):
+        assert loops is not None
+        needed = needed | loops[:, needed].any(axis=1)
+    if not needed.any():
+        needed = needed.copy()
+        needed[0] = True  # arrays without entries are no C
+    command = None if loops is None or step.command is None else step.command[:, needed][:, :, needed]
+    step = replace(step, command=command, motor=step.motor[:, needed])
+    if step.inter is None or step.inter_bias is None:
+        return replace(
+            step,
+            first_query=step.first_query[..., needed],
+            first_key=step.first_key[..., needed],
+            first_bias=step.first_bias[:, needed],
+        )
+    inter = step.inter[..., needed]
+    used = (inter != 0).any(axis=(0, 2))
+    if not used.any():
+        used[0] = True
+    return replace(
+        step,
+        first_query=step.first_query[..., used],
+        first_key=step.first_key[..., used],
+        first_bias=step.first_bias[:, used],
+        inter=inter[:, used],
+        inter_bias=step.inter_bias[:, needed],
+    )
+
+
+def _arrays(value: Any) -> list[NDArray[Any]]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, tuple):
+        return [array for item in value for array in _arrays(item)]
+    if hasattr(value, "__dataclass_fields__"):
+        return [array for item in fields(value) for array in _arrays(getattr(value, item.name))]
+    return []
+
+
+def _array(x: Tensor) -> Array:
+    return np.ascontiguousarray(x.detach().float().cpu().numpy())
+
+
+def _bias(layer: nn.Linear | nn.Conv2d) -> Array:
+    return np.zeros(len(layer.weight), np.float32) if layer.bias is None else _array(layer.bias)
+
+
+def _linear(layer: nn.Linear) -> Linear:
+    return Linear(_array(layer.weight), _bias(layer))
+
+
+def _labels(policy: Policy) -> tuple[str, ...]:
+    config = policy.config
+    if config.continuous:
+        return ("steering", "pedal")[: config.outputs]
+    try:
+        names = env_spec(config.task).actions
+    except UserError:
+        names = ()
+    if len(names) == len(config.actions):
+        return tuple(names)
+    return tuple(f"steering {s:g}, throttle {t:g}, brake {b:g}" for s, t, b in config.actions)
+
+
+def _preprocessing(policy: Policy) -> Preprocessing:
+    config, preprocess = policy.config, policy.network.preprocess
+    rows, columns = config.input_size
+    plain = Preprocessing(config.height, config.width, 0, rows, columns, config.masked_rows)
+    if preprocess is None:
+        return plain
+    changed = replace(
+        plain,
+        first_row=preprocess.first,
+        down=_taps(_array(preprocess.down)),
+        across=_taps(_array(preprocess.across).T),
+    )
+    if not config.yuv:
+        return changed
+    return replace(changed, colour=_array(preprocess.colour), offset=_array(preprocess.offset))
+
+
+def _taps(matrix: Array) -> Taps:
+    """``matrix`` [new, old], in which each row has few entries, all beside one another."""
+    starts = [np.flatnonzero(row)[0] for row in matrix]
+    width = max(int(np.flatnonzero(row)[-1]) + 1 - int(start) for row, start in zip(matrix, starts, strict=True))
+    first = np.array([min(int(start), matrix.shape[1] - width) for start in starts], dtype=np.int32)
+    weight = np.stack([row[start : start + width] for row, start in zip(matrix, first, strict=True)])
+    return Taps(first, np.ascontiguousarray(weight))
+
+
+def _sequence(policy: Policy) -> Sequence:
+    layer = policy.network.sequence
+    for kind, build in BUILDERS.items():
+        if isinstance(layer, kind):
+            return build(layer, policy)
+    raise UserError(
+        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC (nac-*), gru, lstm, "
+        "cfc and dense."
+    )
+
+
+def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
+    assert isinstance(layer, NACLayer)
+    nac, window = layer.nac, layer.window
+    topk = window if nac.topk is None else min(nac.topk, window)
+    _refuse_options(policy, nac, topk, window)
+    net, dynamics, heads = nac.backbone, nac.options.dynamics, nac.num_heads
+    depth = nac.head_dim
+
+    def each(x: Tensor) -> Array:
+        """One copy per head."""
+        return _array(x.expand(heads, *x.shape[1:]))
+
+    def gate(synapses: Any) -> Linear:
+        return Linear(np.ascontiguousarray(_array(synapses.effective()[0]).T), _array(synapses.bias[0]))
+
+    first, time = each(net.sensory.effective()), each(nac.time_gate.weight)
+    inter, command = net.inter, net.command
+    scale = np.ones(heads, np.float32) if nac.logit_scale is None else _array(nac.logit_scale.expand(heads))
+    assert net.sensory.bias is not None and net.motor.bias is not None
+    return NACStep(
+        window=window,
+        heads=heads,
+        topk=topk,
+        mode=type(dynamics).__name__.lower(),
+        euler_steps=dynamics.steps if isinstance(dynamics, Euler) else 0,
+        euler_step_s=dynamics.step if isinstance(dynamics, Euler) else None,
+        phi=nac.options.phi,
+        time_quadrature=nac.options.quadrature == "time",
+        delta_t=nac.options.delta_t,
+        eps=nac.options.eps,
+        activation=net.activation,
+        unfolds=net.unfolds if command is not None else 1,
+        time_input=nac.time_input,
+        time_scale=float(nac.time_scale),
+        query=gate(nac.q_gate),
+        key=gate(nac.k_gate),
+        value=gate(nac.v_gate),
+        first_query=np.ascontiguousarray(first[:, :depth]),
+        first_key=np.ascontiguousarray(first[:, depth:]),
+        first_bias=each(net.sensory.bias),
+        inter=None if inter is None else each(inter.effective()),
+        inter_bias=None if inter is None or inter.bias is None else each(inter.bias),
+        command=None if command is None or net.unfolds == 1 else each(command.effective()),
+        motor=each(net.motor.effective()),
+        motor_bias=each(net.motor.bias),
+        time_query=np.ascontiguousarray(time[:, :depth]),
+        time_key=np.ascontiguousarray(time[:, depth:]),
+        time_bias=each(nac.time_gate.bias),
+        logit_scale=scale,
+        out=_linear(nac.out_proj),
+    )
+
+
+def _refuse_options(policy: Policy, nac: NAC, topk: int, window: int) -> None:
+    dynamics = nac.options.dynamics
+    unknown = {
+        "time_features": nac.time_frequencies is not None,
+        "input_norm": nac.input_norm is not None,
+        "an adaptive Euler step": isinstance(dynamics, Euler) and dynamics.adaptive,
+        "the square-root partition of Top-K": topk < window
+        and (nac.selection == "sqrt" or (nac.selection == "auto" and window > AUTO_EXACT_UP_TO)),
+    }
+    for name, present in unknown.items():
+        if present:
+            raise UserError(f"{policy.name} uses {name}, which has no export to C or HTML: give another model.")
+
+
+def _gru(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
+    assert isinstance(layer, GRULayer)
+    gru = layer.gru
+    return RecurrentStep(
+        "gru",
+        layer.window,
+        Linear(_array(gru.weight_ih_l0), _array(gru.bias_ih_l0)),
+        _array(gru.weight_hh_l0),
+        _array(gru.bias_hh_l0),
+    )
+
+
+def _lstm(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
+    assert isinstance(layer, LSTMLayer)
+    lstm = layer.lstm
+    bias = _array(lstm.bias_ih_l0 + lstm.bias_hh_l0)
+    return RecurrentStep(
+        "lstm",
+        layer.window,
+        Linear(_array(lstm.weight_ih_l0), bias),
+        _array(lstm.weight_hh_l0),
+        np.zeros_like(bias),
+    )
+
+
+def _cfc(layer: SequenceLayer, policy: Policy) -> CfCStep:
+    assert isinstance(layer, CfCLayer)
+    with torch.no_grad():
+        return CfCStep(
+            layer.window,
+            layer.gap_s,
+            Linear(_array(0.666 * layer.input.weight), _array(0.666 * layer.input.bias)),
+            _array(0.666 * layer.recurrent),
+            Linear(_array(1.7159 * layer.heads.weight), _array(layer.heads.bias)),
+        )
+
+
+def _dense(layer: SequenceLayer, policy: Policy) -> DenseStep:
+    assert isinstance(layer, DenseLayer)
+    linear = layer.dense[0]
+    assert isinstance(linear, nn.Linear)
+    return DenseStep(_linear(linear))
+
+
+BUILDERS: dict[type[SequenceLayer], Callable[[SequenceLayer, Policy], Sequence]] = {
+    NACLayer: _nac,
+    GRULayer: _gru,
+    LSTMLayer: _lstm,
+    CfCLayer: _cfc,
+    DenseLayer: _dense,
+}

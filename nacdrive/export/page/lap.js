@@ -1,0 +1,122 @@
+// The recorded lap: its frames as pixels, and what the network decides at any of them, also under edits.
+"use strict";
+
+const KEPT_PICTURES = 48; // decoded frames kept at a time
+const KEPT_EDITED = 64; // tokens of edited frames kept at a time
+
+// A map that forgets what was asked for longest ago.
+class Cache extends Map {
+  constructor(limit) {
+    super();
+    this.limit = limit;
+  }
+
+  keep(key, value) {
+    this.set(key, value);
+    if (this.size > this.limit) this.delete(this.keys().next().value);
+    return value;
+  }
+}
+
+class Lap {
+  constructor(record, network) {
+    Object.assign(this, record);
+    this.network = network;
+    this.length = record.t_s.length;
+    const { height, width } = network.description.preprocessing;
+    this.size = { height, width };
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [width, height];
+    // In the processor's memory: a graphics card may give other bytes back than were drawn.
+    this.pen = canvas.getContext("2d", { willReadFrequently: true });
+    this.pictures = new Cache(KEPT_PICTURES);
+    this.tokens = new Array(this.length).fill(null);
+    this.plain = new Array(this.length).fill(null); // decisions without edits
+    this.edited = new Cache(KEPT_EDITED);
+  }
+
+  // Bytes [height][width][3] of frame i.
+  async pixels(i) {
+    const known = this.pictures.get(i);
+    if (known) return known;
+    const image = new Image();
+    image.src = `data:image/${this.frames[i].startsWith("/9j/") ? "jpeg" : "png"};base64,${this.frames[i]}`;
+    await image.decode();
+    const { width, height } = this.size;
+    this.pen.drawImage(image, 0, 0);
+    const rgba = this.pen.getImageData(0, 0, width, height).data;
+    const rgb = new Uint8Array(width * height * 3);
+    for (let p = 0, q = 0; q < rgb.length; p += 4, q += 3) {
+      rgb[q] = rgba[p];
+      rgb[q + 1] = rgba[p + 1];
+      rgb[q + 2] = rgba[p + 2];
+    }
+    return this.pictures.keep(i, rgb);
+  }
+
+  async token(i, picture) {
+    if (!picture) return (this.tokens[i] ??= this.network.token(await this.pixels(i)));
+    const key = `${i} ${picture.key}`;
+    return this.edited.get(key) ?? this.edited.keep(key, this.network.token(editPicture(await this.pixels(i), this.size, picture)));
+  }
+
+  // What the network decides at frame i. edits: {picture, network} of `compile`, or null.
+  async decide(i, edits = null) {
+    if (!edits && this.plain[i]) return this.plain[i];
+    const first = Math.max(0, i - this.network.window + 1);
+    const tokens = [];
+    for (let j = first; j <= i; j++) {
+      const touched = edits?.picture && (j === i || edits.picture.everyFrame);
+      tokens.push(await this.token(j, touched ? edits.picture : null));
+    }
+    const before = i > 0 ? this.t_s[i - 1] : null;
+    const found = this.network.decide(tokens, this.t_s.slice(first, i + 1), before, edits?.network ?? NO_EDITS);
+    if (!edits) this.plain[i] = found;
+    return found;
+  }
+
+  // What was driven at frame i.
+  driven(i) {
+    return { steering: this.steering[i], throttle: this.throttle[i], brake: this.brake[i], choice: this.choice[i] };
+  }
+
+  // How far to the right a decision leans: the mean steering of all choices, weighed by how sure it is of each.
+  lean(decision) {
+    if (!decision.shares) return decision.steering;
+    return decision.shares.reduce((sum, share, k) => sum + share * this.network.actions[k][0], 0);
+  }
+}
+
+// Whether two decisions are the same, as far as a driver would call them so.
+function alike(a, b) {
+  return a.choice >= 0 && b.choice >= 0 ? a.choice === b.choice : Math.abs(a.steering - b.steering) < 0.1;
+}
+
+// A frame with what is to be changed in the picture: blurred, then dimmed, then painted over.
+function editPicture(rgb, { height, width }, { paints, light, blur }) {
+  let out = blur > 0 ? blurred(blurred(rgb, width, height, blur, 3, width * 3), height, width, blur, width * 3, 3) : rgb.slice();
+  if (light !== 1) out = out.map((v) => Math.min(255, Math.round(v * light)));
+  for (const { x, y, w, h } of paints) {
+    const [left, right] = [Math.floor(x * width), Math.ceil((x + w) * width)];
+    for (let row = Math.floor(y * height); row < Math.min(height, Math.ceil((y + h) * height)); row++) {
+      out.fill(128, (row * width + left) * 3, (row * width + Math.min(width, right)) * 3);
+    }
+  }
+  return out;
+}
+
+// The mean over 2 radius + 1 pixels along lines of `length` pixels that are `step` apart in memory.
+function blurred(rgb, length, lines, radius, step, between) {
+  const out = new Uint8Array(rgb.length);
+  for (let line = 0; line < lines; line++) {
+    for (let c = 0; c < 3; c++) {
+      const start = line * between + c;
+      for (let i = 0; i < length; i++) {
+        let sum = 0;
+        for (let d = -radius; d <= radius; d++) sum += rgb[start + Math.min(length - 1, Math.max(0, i + d)) * step];
+        out[start + i * step] = Math.round(sum / (2 * radius + 1));
+      }
+    }
+  }
+  return out;
+}

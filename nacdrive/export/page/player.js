@@ -1,0 +1,632 @@
+// The page: plays the lap, shows the decision, takes in edits.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const json = (id) => JSON.parse($(id).textContent);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const put = (element, text) => element.textContent !== text && (element.textContent = text);
+
+const GUTTER = 38; // pixels beside the lap's lines, for words
+
+// Time for the browser to draw and to answer between two pieces of work.
+const breathe = () => new Promise((done) => setTimeout(done, 0));
+
+class Player {
+  constructor(lap) {
+    this.lap = lap;
+    this.network = lap.network;
+    this.circuit = Boolean(this.network.sequence.heads);
+    this.edits = new Edits(() => this.changed());
+    this.at = 0;
+    this.playing = false;
+    this.painting = false;
+    this.asked = 0; // what was asked for last: an answer that comes late is thrown away
+    this.map = null;
+    this.build();
+    this.bind();
+    this.restore();
+    this.changed();
+    this.fillIn();
+  }
+
+  // ---------------------------------------------------------------- what is shown
+
+  build() {
+    const { lap, network } = this;
+    const { preprocessing: p } = network.description;
+    for (const id of ["frame", "overlay"]) [$(id).width, $(id).height] = [p.width, p.height];
+    document.querySelector(".picture").classList.toggle("wide", p.width > 1.5 * p.height);
+    const seen = p.down ? `, of which the network gets ${p.columns} × ${p.rows}${p.colour ? " YUV" : ""}` : "";
+    put($("sees-note"), `the camera, ${p.width} × ${p.height}${seen}`);
+    put($("about"), `${network.description.name} (${network.description.model}) looks at a lap that ${lap.driver} drove`);
+    put($("key-driven"), `driven by ${lap.driver}`);
+    put($("key-line"), `driven by ${lap.driver}`);
+    $("seek").max = lap.length - 1;
+    $("film").replaceChildren();
+    this.buildBars();
+    this.buildCircuit();
+    $("film-h").hidden = $("film").hidden = network.window < 2;
+    const feelsTime = this.circuit || network.description.sequence.kind === "cfc";
+    $("time-edits").hidden = !feelsTime;
+    for (const e of document.querySelectorAll("[data-circuit]")) e.hidden = !this.circuit;
+    $("map").hidden = !lap.x_m;
+  }
+
+  buildBars() {
+    const rows = this.network.actions.length ? this.network.labels : ["steering"];
+    this.bars = rows.map((label) => {
+      const bar = document.createElement("div");
+      bar.className = "bar";
+      bar.innerHTML = '<span></span><div class="track"><i class="fill"></i><i class="plain" hidden></i><i class="diamond" hidden></i></div><output></output>';
+      bar.firstChild.textContent = label;
+      if (!this.network.actions.length) bar.children[1].classList.add("centre");
+      return bar;
+    });
+    $("bars").replaceChildren(...this.bars);
+  }
+
+  buildCircuit() {
+    const s = this.network.sequence;
+    $("heads-part").hidden = $("of-head").hidden = !this.circuit;
+    const option = (value, text) => new Option(text, value);
+    if (!this.circuit) {
+      put($("network-legend"), "The layer");
+      $("group").replaceChildren(option("unit", "unit"));
+    } else {
+      $("group").replaceChildren(...["sensory", "inter", "command", "motor"].map((g) => option(g, `${g} neurons`)));
+      $("group").value = "inter";
+      $("of").replaceChildren(option("", "every head"), ...Array.from({ length: s.heads }, (_, h) => option(h, `head ${h + 1}`)));
+      $("heads").replaceChildren(...Array.from({ length: s.heads }, (_, h) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.innerHTML = "<span></span><i></i>";
+        button.firstChild.textContent = h + 1;
+        button.setAttribute("aria-label", `Mute head ${h + 1}`);
+        button.addEventListener("click", () => this.edits.toggle({ kind: "head", head: h }));
+        return button;
+      }));
+    }
+    this.listNeurons();
+  }
+
+  listNeurons() {
+    const s = this.network.sequence;
+    const group = $("group").value;
+    const size = { sensory: 2 * s.depth, inter: s.inters, command: s.commands, motor: 2, unit: s.width }[group];
+    const name = (i) => (group === "motor" ? GREEK[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
+    const all = group === "unit" ? [] : [new Option("all of them", "")];
+    $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), i)));
+  }
+
+  // ---------------------------------------------------------------- a moment
+
+  async show(i) {
+    this.at = Math.min(this.lap.length - 1, Math.max(0, i));
+    const asked = ++this.asked;
+    const at = this.at;
+    const edits = this.edits.compile();
+    const plain = await this.lap.decide(at);
+    const now = edits ? await this.lap.decide(at, edits) : plain;
+    const pixels = await this.lap.pixels(at);
+    if (asked !== this.asked) return;
+    this.now = { at, plain, now, edits };
+    this.drawFrame(edits?.picture ? editPicture(pixels, this.lap.size, edits.picture) : pixels);
+    this.showDecision();
+    this.showMoment();
+    this.drawStrip();
+    await this.showFilm(asked);
+    if (this.playing || asked !== this.asked) return;
+    this.remember();
+    await this.weighHeads(asked);
+  }
+
+  drawFrame(rgb) {
+    const pen = $("frame").getContext("2d");
+    pen.putImageData(this.imageOf(rgb), 0, 0);
+    const p = this.network.description.preprocessing;
+    if (!p.down) return;
+    // What is cropped away never reaches the network.
+    const last = p.first_row + Math.max(...p.down.first) + p.down.weight.shape[1];
+    pen.fillStyle = "rgb(8 12 16 / 55%)";
+    pen.fillRect(0, 0, p.width, p.first_row);
+    pen.fillRect(0, last, p.width, p.height - last);
+  }
+
+  imageOf(rgb) {
+    const { width, height } = this.lap.size;
+    const image = new ImageData(width, height);
+    for (let p = 0, q = 0; q < rgb.length; p += 4, q += 3) {
+      image.data[p] = rgb[q];
+      image.data[p + 1] = rgb[q + 1];
+      image.data[p + 2] = rgb[q + 2];
+      image.data[p + 3] = 255;
+    }
+    return image;
+  }
+
+  showDecision() {
+    const { at, plain, now, edits } = this.now;
+    const driven = this.lap.driven(at);
+    const word = verb(now);
+    put($("verb"), word[0].toUpperCase() + word.slice(1) + (now.shares ? ` (${percent(now.shares[now.choice])})` : ""));
+    const same = alike(now, driven);
+    const drove = now.shares ? this.network.labels[driven.choice] ?? verb(driven) : side(driven.steering);
+    put($("beside"), same ? `as ${this.lap.driver} did: ${drove}` : `where ${this.lap.driver} did otherwise: ${drove}`);
+    $("beside").dataset.alike = same ? "yes" : "no";
+    document.querySelector(".does").classList.toggle("edited", Boolean(edits));
+    $("key-plain").hidden = !edits;
+    this.bars.forEach((bar, k) => this.showBar(bar, k, now, edits ? plain : null, driven));
+    $("effect").setAttribute("aria-live", this.playing ? "off" : "polite");
+    const said = effect(this.edits.list, plain, now, this.lap);
+    put($("effect"), said);
+    // On a phone the sentence stands above the player too: the bars are out of sight while something is edited.
+    put($("said"), said);
+    $("said").hidden = !said;
+  }
+
+  showBar(bar, k, now, plain, driven) {
+    const [, track, output] = bar.children;
+    const [fill, before, diamond] = track.children;
+    const place = (v) => `${now.shares ? 100 * v : 50 + 50 * v}%`;
+    const value = now.shares ? now.shares[k] : now.steering;
+    fill.style.transform = `scaleX(${value})`;
+    before.hidden = !plain;
+    if (plain) before.style.left = place(plain.shares ? plain.shares[k] : plain.steering);
+    diamond.hidden = now.shares ? driven.choice !== k : false;
+    diamond.style.left = now.shares ? "100%" : place(Math.min(1, Math.max(-1, driven.steering)));
+    bar.dataset.chosen = !now.shares || now.choice === k ? "yes" : "no";
+    put(output, now.shares ? percent(value) : side(value));
+  }
+
+  showMoment() {
+    const { at } = this.now;
+    if (Number($("seek").value) !== at) $("seek").value = at;
+    const t = this.lap.t_s[at];
+    put($("clock"), `${t.toFixed(1)} s`);
+    $("seek").setAttribute("aria-valuetext", `${t.toFixed(1)} seconds, frame ${at + 1} of ${this.lap.length}`);
+    $("back").disabled = at === 0;
+    $("forward").disabled = at === this.lap.length - 1;
+  }
+
+  // The remembered frames, the newest first, with the mean weight of all heads.
+  async showFilm(asked) {
+    const { at, now } = this.now;
+    const ages = Array.from({ length: Math.min(this.network.window, at + 1) }, (_, age) => age);
+    if (this.network.window < 2) return;
+    const film = $("film");
+    while (film.children.length > ages.length) film.lastChild.remove();
+    while (film.children.length < ages.length) film.append(this.filmButton(film.children.length));
+    for (const age of ages) {
+      const pixels = await this.lap.pixels(at - age);
+      if (asked !== this.asked) return;
+      const button = film.children[age];
+      const touched = this.now.edits?.picture && (age === 0 || this.now.edits.picture.everyFrame);
+      button.firstChild.getContext("2d").putImageData(this.imageOf(touched ? editPicture(pixels, this.lap.size, this.now.edits.picture) : pixels), 0, 0);
+      const share = now.heads ? now.heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / now.heads.length : 0;
+      button.children[1].hidden = !now.heads;
+      button.children[1].firstChild.style.transform = `scaleX(${share})`;
+      const hidden = this.edits.has({ kind: "hide", age });
+      button.setAttribute("aria-pressed", hidden ? "true" : "false");
+      const when = age ? `${(this.lap.t_s[at] - this.lap.t_s[at - age]).toFixed(2)} s ago` : "now";
+      put(button.children[2], when);
+      put(button.children[3], hidden ? "hidden" : now.heads ? percent(share) : "");
+      button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
+    }
+  }
+
+  filmButton(age) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.disabled = age === 0;
+    button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
+    [button.firstChild.width, button.firstChild.height] = [this.lap.size.width, this.lap.size.height];
+    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", age }));
+    return button;
+  }
+
+  // What muting each head alone would change in this decision: a bar in its button.
+  async weighHeads(asked) {
+    if (!this.circuit) return;
+    const { at, now } = this.now;
+    const change = (a, b) => (a.shares ? a.shares.reduce((sum, s, k) => sum + Math.abs(s - b.shares[k]), 0) / 2 : Math.abs(a.steering - b.steering));
+    const changes = [];
+    for (let head = 0; head < this.network.sequence.heads; head++) {
+      if (asked !== this.asked) return;
+      const muted = this.edits.has({ kind: "head", head });
+      const list = muted ? this.edits.list : [...this.edits.list, { kind: "head", head }];
+      changes.push(muted ? 0 : change(now, await this.lap.decide(at, this.edits.compile(list))));
+      if (head % 4 === 3) await breathe();
+    }
+    if (asked !== this.asked) return;
+    const most = Math.max(...changes, 0.02);
+    changes.forEach((c, head) => {
+      const button = $("heads").children[head];
+      button.children[1].style.transform = `scaleX(${c / most})`;
+      button.title = `muting head ${head + 1} alone would change the decision by ${now.shares ? percent(c) : c.toFixed(3)}`;
+    });
+  }
+
+  // ---------------------------------------------------------------- the lap
+
+  // Decides all frames in the background, so that the line and the agreement are whole.
+  async fillIn() {
+    for (let i = 0; i < this.lap.length; i++) {
+      if (this.lap.plain[i]) continue;
+      await this.lap.decide(i);
+      await breathe();
+      if (i % 20 === 0) this.drawStrip();
+    }
+    this.summarise();
+    this.drawStrip();
+  }
+
+  summarise() {
+    const { lap } = this;
+    const same = lap.plain.filter((d, i) => d && alike(d, lap.driven(i))).length;
+    const how = this.network.actions.length ? "decides as driven" : "steers within 0.1 of what was driven";
+    put($("lap-note"), `${lap.where}, ${lap.length} frames, ${(lap.t_s[lap.length - 1] - lap.t_s[0]).toFixed(1)} s; the network ${how} in ${percent(same / lap.length)}`);
+  }
+
+  async tryAll() {
+    const edits = this.edits.compile();
+    if (!edits) return put($("try-said"), "Nothing is edited.");
+    const text = this.edits.text();
+    $("try-all").disabled = true;
+    const found = [];
+    for (let i = 0; i < this.lap.length; i++) {
+      found.push(await this.lap.decide(i, edits));
+      if (i % 8 === 0) put($("try-said"), `frame ${i + 1} of ${this.lap.length} …`);
+      if (i % 4 === 0) await breathe();
+      if (text !== this.edits.text()) break; // it is another question by now
+    }
+    $("try-all").disabled = false;
+    if (text !== this.edits.text()) return put($("try-said"), "");
+    this.tried = found;
+    const n = this.lap.length;
+    const other = found.filter((d, i) => !alike(d, this.lap.plain[i])).length;
+    const agree = (list) => percent(list.filter((d, i) => alike(d, this.lap.driven(i))).length / n);
+    const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
+    put($("try-said"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
+    this.drawStrip();
+  }
+
+  sized(canvas) {
+    const scale = window.devicePixelRatio || 1;
+    const { clientWidth: w, clientHeight: h } = canvas;
+    if (canvas.width !== Math.round(w * scale) || canvas.height !== Math.round(h * scale)) [canvas.width, canvas.height] = [w * scale, h * scale];
+    const pen = canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, w, h);
+    return [pen, w, h];
+  }
+
+  drawStrip() {
+    const { lap } = this;
+    const [pen, w, h] = this.sized($("strip"));
+    if (!w) return;
+    const [first, span] = [lap.t_s[0], lap.t_s[lap.length - 1] - lap.t_s[0] || 1];
+    const x = (i) => GUTTER + ((lap.t_s[i] - first) / span) * (w - GUTTER - 6);
+    const top = 20;
+    const y = (v) => top + (h - top - 22) * (0.5 + 0.5 * Math.min(1, Math.max(-1, v / this.reach)));
+    pen.font = "12px system-ui, sans-serif";
+    pen.fillStyle = colour("dim");
+    pen.fillText("left", 0, y(-this.reach) + 9);
+    pen.fillText("right", 0, y(this.reach));
+    pen.fillText("0 s", GUTTER, h - 4);
+    pen.textAlign = "right";
+    pen.fillText(`${span.toFixed(0)} s`, w - 6, h - 4);
+    pen.textAlign = "left";
+    pen.fillStyle = colour("line");
+    pen.fillRect(GUTTER, y(0), w - GUTTER - 6, 1);
+    const line = (value, name, width, dash = []) => {
+      pen.strokeStyle = colour(name);
+      pen.lineWidth = width;
+      pen.setLineDash(dash);
+      pen.lineJoin = "round";
+      pen.beginPath();
+      let drawing = false;
+      for (let i = 0; i < lap.length; i++) {
+        const v = value(i);
+        if (v === null) drawing = false;
+        else drawing ? pen.lineTo(x(i), y(v)) : pen.moveTo(x(i), y(v));
+        drawing = v !== null;
+      }
+      pen.stroke();
+      pen.setLineDash([]);
+    };
+    line((i) => lap.steering[i], "expert", 1.4, [4, 3]);
+    line((i) => (lap.plain[i] ? lap.lean(lap.plain[i]) : null), "policy", 1.8);
+    if (this.tried) line((i) => lap.lean(this.tried[i]), "edited", 1.8);
+    pen.fillStyle = colour("alert");
+    const judged = this.tried ?? lap.plain;
+    for (let i = 0; i < lap.length; i++) if (judged[i] && !alike(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
+    pen.fillStyle = colour("ink");
+    pen.fillRect(x(this.at) - 1, 0, 2, h);
+    $("key-edited").hidden = !this.tried;
+    this.drawMap();
+  }
+
+  // Round the largest steering up, so that a straight road is no noise and a bend is not cut off.
+  get reach() {
+    return (this.largest ??= Math.max(0.2, ...this.lap.steering.map(Math.abs)));
+  }
+
+  drawMap() {
+    const { lap } = this;
+    if (!lap.x_m) return;
+    const [pen, w, h] = this.sized($("map"));
+    const known = (v) => v !== null;
+    const [xs, ys] = [lap.x_m.filter(known), lap.y_m.filter(known)];
+    const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const scale = Math.min(w - 16, h - 16) / Math.max(right - left, high - low, 1);
+    const at = (i) => [w / 2 + (lap.x_m[i] - (left + right) / 2) * scale, h / 2 - (lap.y_m[i] - (low + high) / 2) * scale];
+    const judged = this.tried ?? lap.plain;
+    for (let i = 1; i < lap.length; i++) {
+      if (lap.x_m[i] === null || lap.x_m[i - 1] === null) continue;
+      const differs = judged[i] && !alike(judged[i], lap.driven(i));
+      pen.strokeStyle = colour(differs ? "alert" : "policy");
+      pen.lineWidth = differs ? 4 : 2;
+      pen.beginPath();
+      pen.moveTo(...at(i - 1));
+      pen.lineTo(...at(i));
+      pen.stroke();
+    }
+    if (lap.x_m[this.at] === null) return;
+    pen.fillStyle = colour("ink");
+    pen.beginPath();
+    pen.arc(...at(this.at), 5, 0, 2 * Math.PI);
+    pen.fill();
+  }
+
+  // ---------------------------------------------------------------- edits
+
+  changed() {
+    this.tried = null;
+    put($("try-said"), "");
+    this.clearOverlay();
+    for (const kind of ["light", "blur", "delay"]) {
+      const value = this.edits.value(kind);
+      $(kind).value = value;
+      const said = { light: `${Math.round(100 * value)} %`, blur: value ? `${value} px` : "none", delay: `${Math.round(1000 * value)} ms` }[kind];
+      put($(kind).nextElementSibling, said);
+    }
+    const rows = this.edits.list.map((edit, k) => {
+      const row = document.createElement("li");
+      row.innerHTML = '<span></span><button type="button">✕</button>';
+      row.firstChild.textContent = words(edit, this.lap);
+      row.lastChild.setAttribute("aria-label", `Undo: ${words(edit, this.lap)}`);
+      row.lastChild.addEventListener("click", () => this.edits.remove(k));
+      return row;
+    });
+    $("edits").replaceChildren(...rows);
+    $("undo").disabled = $("clear").disabled = $("try-all").disabled = !rows.length;
+    if (this.circuit) [...$("heads").children].forEach((b, head) => b.setAttribute("aria-pressed", this.edits.has({ kind: "head", head })));
+    this.show(this.at);
+  }
+
+  mute() {
+    const index = $("neuron").value === "" ? null : Number($("neuron").value);
+    const group = $("group").value;
+    if (group === "unit") return this.edits.toggle({ kind: "unit", index });
+    const head = $("of").value === "" ? null : Number($("of").value);
+    this.edits.toggle({ kind: "neuron", group, index, head });
+  }
+
+  setPainting(on) {
+    this.painting = on;
+    $("paint").setAttribute("aria-pressed", on);
+    document.querySelector(".picture").classList.toggle("painting", on);
+    if (on) this.pause();
+  }
+
+  bindPainting() {
+    const overlay = $("overlay");
+    let from = null;
+    const place = (event) => {
+      const box = overlay.getBoundingClientRect();
+      const within = (v) => Math.min(1, Math.max(0, v));
+      return [within((event.clientX - box.x) / box.width), within((event.clientY - box.y) / box.height)];
+    };
+    const rectangle = ([a, b], [c, d]) => ({ x: Math.min(a, c), y: Math.min(b, d), w: Math.abs(a - c), h: Math.abs(b - d) });
+    overlay.addEventListener("pointerdown", (event) => {
+      if (!this.painting) return;
+      from = place(event);
+      overlay.setPointerCapture(event.pointerId);
+      event.preventDefault();
+    });
+    overlay.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const { x, y, w, h } = rectangle(from, place(event));
+      const pen = overlay.getContext("2d");
+      pen.clearRect(0, 0, overlay.width, overlay.height);
+      pen.fillStyle = "rgb(128 128 128 / 85%)";
+      pen.fillRect(x * overlay.width, y * overlay.height, w * overlay.width, h * overlay.height);
+    });
+    const end = (event) => {
+      if (!from) return;
+      const { x, y, w, h } = rectangle(from, place(event));
+      from = null;
+      this.clearOverlay();
+      const rounded = (v) => Math.round(v * 1000) / 1000;
+      if (event.type === "pointerup" && w * h > 0.0005) this.edits.toggle({ kind: "paint", x: rounded(x), y: rounded(y), w: rounded(w), h: rounded(h) });
+    };
+    overlay.addEventListener("pointerup", end);
+    overlay.addEventListener("pointercancel", end);
+  }
+
+  clearOverlay() {
+    const overlay = $("overlay");
+    overlay.getContext("2d").clearRect(0, 0, overlay.width, overlay.height);
+  }
+
+  // How much a grey square at each of 12 x 12 places changes the decision at this frame, laid over the picture.
+  async occlusion() {
+    this.pause();
+    await this.show(this.at);
+    const asked = this.asked;
+    const { at, now } = this.now;
+    const n = 12;
+    const p = this.network.description.preprocessing;
+    const change = (d) => (now.shares ? now.shares[now.choice] - d.shares[now.choice] : Math.abs(now.steering - d.steering));
+    const found = [];
+    $("occlusion").disabled = true;
+    for (let cell = 0; cell < n * n; cell++) {
+      const paint = { kind: "paint", x: (cell % n) / n, y: Math.floor(cell / n) / n, w: 1 / n, h: 1 / n };
+      const edits = this.edits.compile([...this.edits.list, paint]);
+      edits.picture.everyFrame = false;
+      found.push(change(await this.lap.decide(at, edits)));
+      if (cell % 6 === 5) await breathe();
+      if (asked !== this.asked) break;
+    }
+    $("occlusion").disabled = false;
+    if (asked !== this.asked) return;
+    const most = Math.max(...found.map(Math.abs), 0.01);
+    const pen = $("overlay").getContext("2d");
+    this.clearOverlay();
+    found.forEach((c, cell) => {
+      // For the decision and against it are two colours; of steering there is only more or less.
+      pen.fillStyle = `rgb(${c >= 0 ? "213 94 0" : "0 114 178"} / ${(0.75 * Math.abs(c)) / most})`;
+      pen.fillRect(((cell % n) * p.width) / n, (Math.floor(cell / n) * p.height) / n, p.width / n, p.height / n);
+    });
+    const strongest = now.shares ? `takes up to ${percent(Math.max(0, ...found))} off "${this.network.labels[now.choice]}"` : `changes the steering by up to ${most.toFixed(2)}`;
+    put($("try-said"), `One grey square of 1/12 of the picture ${strongest}${now.shares ? " (orange); under blue squares it would be surer" : " (orange)"}.`);
+  }
+
+  // ---------------------------------------------------------------- playing
+
+  pause() {
+    if (!this.playing) return;
+    this.playing = false;
+    this.markPlaying();
+    this.show(this.at);
+  }
+
+  markPlaying() {
+    put($("play"), this.playing ? "❚❚" : "▶");
+    $("play").setAttribute("aria-label", this.playing ? "Hold" : "Play");
+  }
+
+  async play() {
+    if (this.playing) return this.pause();
+    this.playing = true;
+    this.setPainting(false);
+    this.markPlaying();
+    if (this.at === this.lap.length - 1) this.at = 0;
+    let due = performance.now();
+    while (this.playing && this.at < this.lap.length - 1) {
+      const gap = this.lap.t_s[this.at + 1] - this.lap.t_s[this.at];
+      due += (1000 * gap) / Number($("speed").value);
+      await this.show(this.at + 1);
+      const rest = due - performance.now();
+      if (rest < -500) due = performance.now(); // a slow machine plays slowly, and leaves no frame out
+      await new Promise((done) => setTimeout(done, Math.max(0, rest)));
+    }
+    if (this.playing) this.pause();
+  }
+
+  step(by) {
+    this.pause();
+    this.show(this.at + by);
+  }
+
+  nextDifference() {
+    this.pause();
+    const { lap } = this;
+    const judged = this.tried ?? lap.plain;
+    for (let k = 1; k <= lap.length; k++) {
+      const i = (this.at + k) % lap.length;
+      if (judged[i] && !alike(judged[i], lap.driven(i))) return this.show(i);
+    }
+  }
+
+  setTheme(theme) {
+    document.documentElement.dataset.theme = theme;
+    this.drawStrip();
+  }
+
+  bind() {
+    const on = (id, what, act) => $(id).addEventListener(what, act);
+    on("play", "click", () => this.play());
+    on("back", "click", () => this.step(-1));
+    on("forward", "click", () => this.step(1));
+    on("next-difference", "click", () => this.nextDifference());
+    on("seek", "input", () => { this.playing = false; this.markPlaying(); this.show(Number($("seek").value)); });
+    on("theme", "click", () => this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+    on("help", "click", () => $("words").showModal());
+    on("paint", "click", () => this.setPainting(!this.painting));
+    on("region", "change", () => {
+      const [x, y, w, h] = $("region").value.split(",").map(Number);
+      $("region").value = "";
+      if (w) this.edits.toggle({ kind: "paint", x, y, w, h });
+    });
+    for (const kind of ["light", "blur", "delay"]) on(kind, "input", () => this.edits.set(kind, Number($(kind).value)));
+    on("every-frame", "change", () => { this.edits.everyFrame = $("every-frame").checked; this.changed(); });
+    on("occlusion", "click", () => this.occlusion());
+    on("group", "change", () => this.listNeurons());
+    on("mute", "click", () => this.mute());
+    on("undo", "click", () => this.edits.undo());
+    on("clear", "click", () => this.edits.clear());
+    on("try-all", "click", () => { this.pause(); this.tryAll(); });
+    on("strip", "pointerdown", (event) => {
+      const box = $("strip").getBoundingClientRect();
+      const t = this.lap.t_s[0] + ((event.clientX - box.x - GUTTER) / (box.width - GUTTER - 6)) * (this.lap.t_s[this.lap.length - 1] - this.lap.t_s[0]);
+      const i = this.lap.t_s.findIndex((s) => s >= t);
+      this.step((i < 0 ? this.lap.length - 1 : i) - this.at);
+    });
+    this.bindPainting();
+    window.addEventListener("resize", () => this.drawStrip());
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("words").open) return;
+    const tag = event.target.tagName;
+    if (tag === "SELECT" || (tag === "INPUT" && event.key.startsWith("Arrow"))) return;
+    const acts = {
+      " ": () => this.play(),
+      ArrowLeft: () => this.step(event.shiftKey ? -10 : -1),
+      ArrowRight: () => this.step(event.shiftKey ? 10 : 1),
+      Home: () => this.step(-this.lap.length),
+      End: () => this.step(this.lap.length),
+      n: () => this.nextDifference(),
+      p: () => this.setPainting(!this.painting),
+      Escape: () => this.setPainting(false),
+      o: () => this.occlusion(),
+      u: () => this.edits.undo(),
+      t: () => $("theme").click(),
+      "?": () => $("help").click(),
+    };
+    // On a button the space bar presses it.
+    if (!(event.key in acts) || (event.key === " " && tag === "BUTTON") || (event.key === " " && tag === "INPUT" && event.target.type === "checkbox")) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+
+  // Where there is something to see at once: the first frame, two seconds on, at which the driver steers.
+  firstBend() {
+    const { lap } = this;
+    const i = lap.t_s.findIndex((t, k) => t >= lap.t_s[0] + 2 && Math.abs(lap.steering[k]) > 0.5 * this.reach);
+    return Math.max(0, i);
+  }
+
+  // The moment and the edits stand in the address, so that a link brings them back.
+  remember() {
+    const edits = this.edits.text();
+    const said = `#${new URLSearchParams({ i: this.at, ...(edits ? { edits } : {}) })}`;
+    if (location.hash !== said) history.replaceState(null, "", said);
+  }
+
+  restore() {
+    const held = new URLSearchParams(location.hash.slice(1));
+    const i = Number(held.get("i"));
+    if (held.has("i") && Number.isInteger(i) && i >= 0 && i < this.lap.length) this.at = i;
+    else this.at = this.firstBend();
+    if (held.get("edits")) this.edits.restore(held.get("edits"), this.network);
+  }
+}
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
+const network = new Network(json("description"), floatsOf($("weights").textContent.trim()));
+const player = new Player(new Lap(json("record"), network));
+dark.addEventListener("change", () => player.setTheme(dark.matches ? "dark" : "light"));
