@@ -52,7 +52,7 @@ class Pooling(nn.Module):
         """``[B, T, d_model]`` to ``[B, H, T]``; zeros for the mean."""
         if self.query is None:
             return x.new_zeros(x.shape[0], 1, x.shape[1])
-        heads = x.unflatten(-1, (self.heads, -1))
+        heads = x.view(*x.shape[:2], self.heads, -1)
         return torch.einsum("bthd,hd->bht", heads, self.query / math.sqrt(heads.shape[-1]))
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -92,4 +92,5 @@ class Pooling(nn.Module):
 
     def _sum(self, weights: Tensor, x: Tensor) -> Tensor:
         """Weights ``[B, H, Tq, T]`` of values ``[B, T, d_model]``: ``[B, Tq, d_model]``."""
-        return (weights @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
+        values = x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        return (weights @ values).transpose(1, 2).flatten(2)
