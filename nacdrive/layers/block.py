@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer
+from nacdrive.layers.pooling import Pooled, Pooling
 from nacdrive.layers.registry import build
 from nacdrive.nac.validation import require
 
@@ -37,6 +39,13 @@ class SequenceBlock(nn.Module):
         """``[B, T, d_model]`` to the same."""
         return self._rest(x, self.layer(self.norm(x), t, padding))
 
+    def last(self, x: Tensor, t: Tensor | None, padding: Tensor | None) -> Tensor:
+        """``[B, d_model]``: ``forward`` at the last step that is no padding."""
+        position = torch.arange(x.shape[1], device=x.device)
+        end = position[-1:] if padding is None else torch.where(padding, -1, position).amax(1).clamp(min=0)
+        there = x.gather(1, end.expand(len(x)).view(-1, 1, 1).expand(-1, 1, x.shape[2]))[:, 0]
+        return self._rest(there, self.layer.last(self.norm(x), t, padding))
+
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         """One step ``[B, d_model]``."""
         y, state = self.layer.step(self.norm(x), t, state)
@@ -48,10 +57,19 @@ class SequenceBlock(nn.Module):
         return added
 
 
-class StackLayer(SequenceLayer):
-    """``depth`` blocks around layers of one kind, behind a linear map to ``d_model``; a norm stands at the end.
+class StackState(NamedTuple):
+    """What a stack remembers: how many steps it has seen, the states of its layers, and that of its pooling."""
 
-    The layers share the window among them, so that the stack's output depends on no more steps than a single layer's.
+    seen: int
+    layers: tuple[Any, ...]
+    pooled: Pooled
+
+
+class StackLayer(SequenceLayer):
+    """``depth`` blocks around layers of one kind, behind a linear map to ``d_model``; a norm and a pooling at the end.
+
+    The layers (and a pooling over steps) share the window among them, so that the stack's output depends on no more
+    steps than a single layer's.
 
     Args:
         in_features, d_model, num_heads, window, gap_s: see ``SequenceLayer``; ``window`` is that of the whole stack.
@@ -60,6 +78,9 @@ class StackLayer(SequenceLayer):
         depth: number of blocks.
         expansion: hidden width of the feed-forward parts over ``d_model``; 0 leaves them out.
         dropout: of what each part adds, in training.
+        pooling: ``last``, ``mean`` or ``attention``: see ``Pooling``.
+        time_features: frequencies f, learned, of the sin(f t) and cos(f t) that are appended to the inputs, t in units
+            of ``gap_s``: the same sense of time for every kind of layer. 0 for none.
     """
 
     def __init__(
@@ -74,51 +95,86 @@ class StackLayer(SequenceLayer):
         depth: int = 2,
         expansion: float = 2.0,
         dropout: float = 0.0,
+        pooling: str = "last",
+        time_features: int = 0,
     ) -> None:
         super().__init__(in_features, d_model, num_heads, window, gap_s)
         require(depth >= 1, "depth", depth, "1 block or more")
         require(expansion >= 0, "expansion", expansion, "0 or more")
         require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
-        self.embedding = nn.Linear(in_features, d_model)
+        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+        self.embedding = nn.Linear(in_features + 2 * time_features, d_model)
+        # As in NAC: from one radian a typical gap to a thousandth of it.
+        self.frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
         options = {"gap_s": gap_s, **(layer_options or {})}
-        share = self._share(window, depth)
+        self.parts = depth + (pooling != "last")
+        share = self._share(window)
         self.blocks = nn.ModuleList(
             SequenceBlock(build(layer, d_model, num_heads, share, **options), expansion, dropout) for _ in range(depth)
         )
         self.norm = nn.LayerNorm(d_model)
-        self.time_sense = self._blocks()[0].layer.time_sense
+        self.pooling = Pooling(pooling, d_model, num_heads, share)
+        self.time_sense = "clock" if time_features else self._blocks()[0].layer.time_sense
 
     def _blocks(self) -> list[SequenceBlock]:
         return cast(list[SequenceBlock], list(self.blocks))
 
-    @staticmethod
-    def _share(window: int, depth: int) -> int:
-        """Window of each layer: an output then depends on ``depth * (share - 1) + 1`` steps."""
-        return (window - 1) // depth + 1
+    def _share(self, window: int) -> int:
+        """Window of each part: an output then depends on ``parts * (share - 1) + 1`` steps."""
+        return (window - 1) // self.parts + 1
+
+    def _embed(self, x: Tensor, t: Tensor | None, padding: Tensor | None, seen: int = 0) -> Tensor:
+        """``[B, T, in_features]`` to ``[B, T, d_model]``; without ``t`` the real steps are one gap apart."""
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
+        if self.frequencies is not None:
+            if t is None:
+                real = torch.ones_like(x[..., 0]) if padding is None else (~padding).to(x.dtype)
+                gaps = real.cumsum(1) + (seen - 1)
+            else:
+                gaps = (t if padding is None else t.masked_fill(padding, 0.0)) / self.gap_s
+            phase = gaps.unsqueeze(-1) * self.frequencies
+            x = torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
+        y: Tensor = self.embedding(x)
+        return y
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``."""
-        if padding is not None:
-            x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
-        x = self.embedding(x)
+        x = self._embed(x, t, padding)
         for block in self._blocks():
             x = block(x, t, padding)
-        y: Tensor = self.norm(x)
+        y: Tensor = self.pooling(self.norm(x), padding)
         return y
 
-    def init_state(self, batch_size: int, window: int | None = None) -> tuple[Any, ...]:
-        """States of all layers."""
-        share = self._share(window or self.window, len(self.blocks))
-        return tuple(block.layer.init_state(batch_size, share) for block in self._blocks())
+    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.last``; without a pooling over steps the last block computes its last step alone."""
+        x = self._embed(x, t, padding)
+        *before, final = self._blocks()
+        for block in before:
+            x = block(x, t, padding)
+        y: Tensor
+        if self.pooling.idle:
+            y = self.norm(final.last(x, t, padding))
+        else:
+            y = self.pooling.last(self.norm(final(x, t, padding)), padding)
+        return y
 
-    def step(self, x: Tensor, t: Tensor | None, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
+    def init_state(self, batch_size: int, window: int | None = None) -> StackState:
+        """States of all parts."""
+        share = self._share(window or self.window)
+        states = tuple(block.layer.init_state(batch_size, share) for block in self._blocks())
+        return StackState(0, states, Pooled(share))
+
+    def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
         """See ``SequenceLayer.step``."""
-        x = self.embedding(x)
+        now = None if t is None else t.unsqueeze(1)
+        x = self._embed(x.unsqueeze(1), now, None, state.seen)[:, 0]
         states = []
-        for block, before in zip(self._blocks(), state, strict=True):
+        for block, before in zip(self._blocks(), state.layers, strict=True):
             x, after = block.step(x, t, before)
             states.append(after)
-        return self.norm(x), tuple(states)
+        y, pooled = self.pooling.step(self.norm(x), state.pooled)
+        return y, StackState(state.seen + 1, tuple(states), pooled)
 
     def optimizer_options(self) -> dict[str, dict[str, float]]:
         """Those of the layers, by their names in the stack."""
@@ -130,7 +186,7 @@ class StackLayer(SequenceLayer):
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
         """Those of the last layer, fed with what reaches it."""
-        x = self.embedding(x)
+        x = self._embed(x, t, None)
         for block in self._blocks()[:-1]:
             x = block(x, t, None)
         last = self._blocks()[-1]

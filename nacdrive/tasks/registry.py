@@ -23,6 +23,11 @@ TASKS: Registry[type[Task]] = Registry(
         "udacity": "nacdrive.tasks.udacity:Udacity",
         "pronostia": "nacdrive.tasks.bearings:Bearings",
         "imitation": "nacdrive.tasks.imitation:Imitation",
+        "synthetic-decay": "nacdrive.tasks.synthetic:Decay",
+        "synthetic-since": "nacdrive.tasks.synthetic:Since",
+        "synthetic-recall": "nacdrive.tasks.synthetic:Recall",
+        "synthetic-recall-decay": "nacdrive.tasks.synthetic:RecallDecay",
+        "synthetic-xor": "nacdrive.tasks.synthetic:XOR",
     },
 )
 EVALUATED_WITH = {"xjtu-sy": "pronostia", "hust": "pronostia"}

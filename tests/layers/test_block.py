@@ -6,6 +6,7 @@ import torch
 from nacdrive import layers
 from nacdrive.layers import contract
 from nacdrive.layers.contract import D, F, H, sequence
+from nacdrive.layers.pooling import Pooling
 
 
 def stack_of(window=12, **options):
@@ -18,6 +19,85 @@ def test_a_stack_of_any_layer_keeps_the_contract(kind):
     from nacdrive.layers.block import StackLayer
 
     contract.check(StackLayer, layer=kind, depth=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "mean"},
+        {"pooling": "attention"},
+        {"pooling": "attention", "time_features": 3, "layer": "nac-lag"},
+        {"time_features": 3},
+    ],
+    ids=str,
+)
+def test_a_stack_with_pooling_or_time_features_keeps_the_contract(options):
+    from nacdrive.layers.block import StackLayer
+
+    contract.check(StackLayer, **{"layer": "mha", "depth": 2, **options})
+
+
+@pytest.mark.parametrize("kind", ["mean", "attention"])
+def test_pooling_is_its_equation_over_the_steps_that_are_no_padding(kind):
+    torch.manual_seed(0)
+    pooling, x = Pooling(kind, D, H, window=5), torch.randn(2, 9, D)
+    if kind == "attention":
+        torch.nn.init.normal_(pooling.query, std=3.0)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[0, 6:] = True
+    padding[1, 2] = True
+    y = pooling(x, padding)
+    for b, i in ((0, 5), (1, 8), (1, 3), (0, 0)):
+        seen = [j for j in range(max(0, i - 4), i + 1) if not padding[b, j]]
+        for h in range(H):
+            part = x[b, seen, h * D // H : (h + 1) * D // H]
+            score = part @ pooling.query[h] / (D // H) ** 0.5 if kind == "attention" else torch.zeros(len(seen))
+            wanted = (score.softmax(0).unsqueeze(1) * part).sum(0)
+            torch.testing.assert_close(y[b, i, h * D // H : (h + 1) * D // H], wanted)
+    torch.testing.assert_close(pooling.last(x, padding), torch.stack([y[0, 5], y[1, 8]]))
+
+
+def test_the_mean_of_a_long_window_weighs_the_first_step_as_the_last():
+    pooling, x = Pooling("mean", D, H, window=50), torch.randn(1, 9, D)
+    torch.testing.assert_close(pooling.last(x), x.mean(1))
+
+
+def test_a_pooling_that_there_is_not_is_named():
+    with pytest.raises(ValueError, match="pooling='max'; allowed is one of last, mean, attention"):
+        stack_of(pooling="max")
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+def test_networks_for_series_and_for_driving_take_a_stack(pooling):
+    from nacdrive.models.config import PolicyConfig
+    from nacdrive.models.driving import DrivingNetwork
+    from nacdrive.models.policy import Policy
+    from nacdrive.tasks import load_task
+
+    options = {"layer": "mha", "pooling": pooling, "depth": 1}
+    task = load_task("synthetic-recall")
+    samples = task.part("train", 0, 3)
+    network = task.network("stack", samples, **options).eval()
+    x, t = samples[0].fields["x"][None].expand(2, -1, -1), samples[0].fields["t"][None].expand(2, -1)
+    padding = torch.zeros(2, x.shape[1] + 3, dtype=torch.bool)
+    padding[:, x.shape[1] :] = True
+    longer = torch.cat([x, x[:, :3]], 1), torch.cat([t, t[:, -3:]], 1)
+    torch.testing.assert_close(network(*longer, padding), network(x, t, padding[:, : x.shape[1]]))
+
+    config = PolicyConfig("carracing", "stack", ((0.0, 1.0, 0.0), (1.0, 0.0, 0.0)), window=4, options=options)
+    torch.manual_seed(0)
+    driving = DrivingNetwork(config).eval()
+    frames = torch.randint(0, 256, (1, 6, 96, 96, 3), dtype=torch.uint8)
+    times = torch.arange(6) * config.gap_s
+    policy = Policy(driving, "stack")
+    policy.reset()
+    scores = []
+    for frame, now in zip(frames[0], times.tolist(), strict=True):
+        policy.step(frame.numpy(), now)
+        scores.append(policy.last_decision().scores)
+    with torch.inference_mode():
+        wanted = driving(frames, times[None])[0]
+    torch.testing.assert_close(torch.stack([torch.as_tensor(s) for s in scores]), wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_a_stack_is_its_equations_written_out():
