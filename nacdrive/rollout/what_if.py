@@ -28,8 +28,8 @@ from nacdrive.rollout.rollout import rollout
 CELLS = 12
 GHOST_S = 10.0
 POINTS_AT_ONCE = 5
-SAME_PIXELS = 6.0
-"""Mean difference in grey levels up to which two pictures are one: a JPEG and what it was made of."""
+JPEG_LEVELS = 6.0
+"""Mean difference in grey levels between a picture and what is left of it in a JPEG, at most."""
 
 
 NOT_THE_SAME = (
@@ -53,6 +53,8 @@ class Simulation:
     """What stands around the policy in it, such as a speed control."""
     load_expert: Callable[[], Driver | None] | None = None
     """Who rides along, for the line that the expert drives."""
+    pictures_apart: float = 0.0
+    """Mean difference in grey levels up to which two pictures are one; ``JPEG_LEVELS`` where frames were kept so."""
 
 
 @dataclass(frozen=True)
@@ -228,9 +230,10 @@ class WhatIf:
             env.close()
 
     def _same_picture(self, tick: Tick, moment: Moment) -> None:
+        assert self.simulation is not None
         shown = moment.frames[-1]
         apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
-        if apart > SAME_PIXELS or abs(tick.t_s - moment.times[-1]) > 1e-3:
+        if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[-1]) > 1e-3:
             raise UserError(NOT_THE_SAME)
 
 

@@ -148,8 +148,8 @@ class StreamState:
         with self._changed:
             return self._changed.wait_for(lambda: (self._viewers > 0) == wanted, timeout_s)
 
-    def publish(self, tick: Tick) -> None:
-        """Make ``tick`` the newest; returns at once, whatever the viewers do."""
+    def publish(self, tick: Tick) -> int:
+        """Make ``tick`` the newest, and return its number; at once, whatever the viewers do."""
         with self._changed:
             clock = self._clock(tick)
             if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
@@ -165,6 +165,7 @@ class StreamState:
             for text in tick.events:
                 self._event(text, tick, clock)
             self._changed.notify_all()
+            return self._seq
 
     def set_status(self, status: str) -> None:
         """Show ``status`` on every page; an empty one gives way to the state of the stream."""
