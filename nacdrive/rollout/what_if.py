@@ -186,19 +186,25 @@ class WhatIf:
         self._unedited = {(moment.key, seconds): lines["unedited"]}
         yield {"effect": effect(lines["edited"], lines["unedited"])}
 
-    def lap(self, seed: int, who: str, past: Sequence[Action] = ()) -> Iterator[dict[str, Any]]:
-        """The line of an episode: of ``who`` "expert", or "driven" by the actions ``past``; points as they come."""
+    def lap(self, moment: Moment, who: str) -> Iterator[dict[str, Any]]:
+        """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come.
+
+        Raises:
+            UserError: if the world cannot be made again, or what was driven does not come to the moment's pictures.
+        """
         if self.simulation is None:
             raise UserError("this world cannot be driven once more.")
         expert = self.simulation.load_expert() if self.simulation.load_expert is not None else None
         if who == "expert" and expert is None:
             raise UserError("no expert knows this track.")
-        driver = expert if who == "expert" else Rerun(past)
+        driver = expert if who == "expert" else Rerun(moment.past)
         assert driver is not None
-        env = self.simulation.make_env(seed)
+        env = self.simulation.make_env(moment.seed)
         points: list[dict[str, Any]] = []
         try:
-            for tick in rollout(env, driver, seed):
+            for tick in rollout(env, driver, moment.seed):
+                if who == "driven" and tick.step == len(moment.past) - 1:
+                    self._same_picture(tick, moment, -2)
                 points.append(point(tick))
                 if len(points) >= POINTS_AT_ONCE:
                     yield {"points": points}
@@ -229,11 +235,11 @@ class WhatIf:
         finally:
             env.close()
 
-    def _same_picture(self, tick: Tick, moment: Moment) -> None:
+    def _same_picture(self, tick: Tick, moment: Moment, place: int = -1) -> None:
         assert self.simulation is not None
-        shown = moment.frames[-1]
+        shown = moment.frames[place]
         apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
-        if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[-1]) > 1e-3:
+        if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[place]) > 1e-3:
             raise UserError(NOT_THE_SAME)
 
 

@@ -33,6 +33,7 @@ COLUMNS = (
     "policy_throttle",
     "policy_brake",
     "policy_choice",
+    "sure",
     "reward",
     "episode_return",
     "speed_mps",
@@ -249,6 +250,7 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         *decision(tick.expert),
         int(tick.human),
         *decision(tick.policy),
+        sureness(tick.policy or tick.action),
         finite(tick.reward),
         finite(tick.episode_return),
         finite(tick.speed_mps),
@@ -270,6 +272,14 @@ def decision(action: Action | None) -> tuple[float | None, float | None, float |
     if action is None:
         return (None, None, None, None)
     return finite(action.steering), finite(action.throttle), finite(action.brake), action.choice
+
+
+def sureness(action: Action) -> float | None:
+    """Probability of the likeliest choice, the softmax of the scores; None where there are none."""
+    if action.logits is None or not len(action.logits):
+        return None
+    top = float(max(action.logits))
+    return finite(1.0 / sum(math.exp(min(0.0, float(score) - top)) for score in action.logits))
 
 
 def finite(value: float | None) -> float | None:

@@ -190,7 +190,7 @@ def started(what_if: WhatIf, question: Question) -> Iterator[dict[str, Any]]:
     """A drive that is asked for."""
     if question.ask == "ghost":
         return what_if.ghost(question.moment, question.edits, question.seconds)
-    return what_if.lap(question.moment.seed, question.who, question.moment.past)
+    return what_if.lap(question.moment, question.who)
 
 
 def step(drive: Iterator[dict[str, Any]]) -> dict[str, Any]:

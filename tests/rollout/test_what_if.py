@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.what_if import Moment, WhatIf, effect
@@ -91,9 +90,12 @@ def test_a_drive_that_was_another_one_gets_no_ghost(ticks: Sequence[Tick], asked
 
 
 def test_the_driven_line_is_found_again_from_the_actions(ticks: Sequence[Tick], asked: WhatIf) -> None:
-    past: list[Action] = [tick.action for tick in ticks[:9]]
-    points = [p for answer in asked.lap(SEED, "driven", past) for p in answer["points"]]
+    points = [p for answer in asked.lap(moment_at(9, ticks), "driven") for p in answer["points"]]
     assert [p["x_m"] for p in points] == [tick.x_m for tick in ticks[:9]]
+    moment = moment_at(9, ticks)
+    other = Moment(moment.frames, moment.times, SEED + 1, moment.past)
+    with pytest.raises(UserError, match="does not come to the same picture"):
+        list(asked.lap(other, "driven"))
 
 
 def test_the_effect_is_what_the_two_lines_say() -> None:

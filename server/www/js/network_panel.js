@@ -19,6 +19,8 @@ export class NetworkPanel {
     this.gates = new Gates($("gates"));
     // What stands there where a driver has no circuit.
     this.without = "This driver has no neuronal attention circuit.";
+    this.edits = [];
+    this.onHead = null;
     this.clear();
   }
 
@@ -113,6 +115,28 @@ export class NetworkPanel {
     return best === neurons.keys - 1 ? `attends most to this frame (${share} %)` : `attends most to the frame of ${age.toFixed(2)} s ago (${share} %)`;
   }
 
+  // edits: of what if; what is muted or hidden is crossed out.
+  setEdits(edits) {
+    this.edits = edits;
+    const muted = new Map();
+    for (const { kind, head, group, neuron } of edits) {
+      if (kind !== "mute" || !group || (head !== null && head !== this.head)) continue;
+      if (neuron === null) muted.set(group, null);
+      else if (muted.get(group) !== null) muted.set(group, (muted.get(group) ?? new Set()).add(neuron));
+    }
+    this.circuit.setMuted(muted);
+    this.attention.hidden = new Set(edits.filter(({ kind }) => kind === "hide").map(({ back }) => back));
+    this.attention.surface.touch();
+    const heads = new Set(edits.filter(({ kind, group }) => kind === "mute" && !group).map(({ head }) => head));
+    this.buttons.forEach((button, i) => { button.dataset.muted = heads.has(i) ? "yes" : "no"; });
+  }
+
+  // A head that is chosen before there are any.
+  want(head) {
+    this.head = head;
+    this.chosen = true;
+  }
+
   makeButtons(count) {
     const label = document.createElement("span");
     label.textContent = "head";
@@ -137,5 +161,7 @@ export class NetworkPanel {
     this.head = head;
     this.said = -Infinity;
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === head)));
+    this.setEdits(this.edits);
+    this.onHead?.(head);
   }
 }
