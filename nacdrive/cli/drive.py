@@ -208,12 +208,15 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         page = None
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page
+            from nacdrive.common.paths import find_model
+            from nacdrive.viz.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
             what["choices"] = spec.actions if spec.realtime else action_names(spec)
             if policy is not None:
+                what["tuning"] = read_tuning(find_model(config.model, spec.task))
                 what["what_if"] = what_if_of(config, policy, expert is not None)
             page = open_page(watching, config.host, config.page, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:

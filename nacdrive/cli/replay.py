@@ -115,6 +115,7 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     from nacdrive.models import load_policy
     from nacdrive.viz import retrace
     from nacdrive.viz.recorded import driven_actions
+    from nacdrive.viz.tuning import read_tuning
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, task), expect_task=task)
@@ -126,6 +127,7 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
         choices,
         policy=policy.name,
         expert=expert,
+        tuning=read_tuning(find_model(config.model, task)),
         what_if=what_if_of(folder, config, policy),
         driven=lambda i: driven_actions(recording.load(i)),
         **network_view(policy),

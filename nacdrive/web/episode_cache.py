@@ -49,6 +49,8 @@ class ReplaySource:
     """Name of the expert that gave the labels; where it drove too, it is not compared with itself."""
     network_input: Mapping[str, Any] | None = None
     """What the policy gets of a frame, as for ``LiveServer``."""
+    tuning: Sequence[Mapping[str, Any]] = ()
+    """Which heads tell left from right, as for ``LiveServer``."""
     what_if: WhatIfSource | None = None
     """Whom to ask what would be if."""
     driven: Callable[[int], Sequence[Action]] | None = None
@@ -104,6 +106,7 @@ class EpisodeCache:
                 "expert": run.expert,
                 "network_input": dict(run.network_input) if run.network_input is not None else None,
                 "what_if": run.what_if.describe() if run.what_if is not None else None,
+                "tuning": [dict(head) for head in run.tuning],
                 "episodes": [
                     {"seed": label.seed, "steps": label.steps, "return": label.episode_return, "driver": label.driver}
                     for label in run.labels

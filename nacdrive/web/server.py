@@ -40,6 +40,7 @@ class LiveServer(HttpServer):
         network_input: What the network gets of a ``frame`` of [rows, columns]: ``rows`` [from, to) that are kept,
             ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
             None if not known.
+        tuning: Which heads tell left from right, as of ``viz.tuning``; without, the page measures it on the drive.
         what_if: Whom to ask what would be if; None where there is no policy.
     """
 
@@ -54,6 +55,7 @@ class LiveServer(HttpServer):
         control: HumanControl | None = None,
         network_input: Mapping[str, Any] | None = None,
         what_if: WhatIfSource | None = None,
+        tuning: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._state = StreamState()
         self._moments = MomentMemory(what_if.window) if what_if is not None else None
@@ -70,6 +72,7 @@ class LiveServer(HttpServer):
             "control": control is not None,
             "network_input": dict(network_input) if network_input is not None else None,
             "what_if": what_if.describe() if what_if is not None else None,
+            "tuning": [dict(head) for head in tuning],
         }
         access = AccessControl(host, announce)
         super().__init__(host, port, live_app(self._state, access, hello, control, self._desk), access)

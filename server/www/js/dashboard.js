@@ -38,13 +38,13 @@ export class Dashboard {
     onTheme(() => this.repaint());
   }
 
-  describe({ title, circuit, choices, columns, network_input: input }, capacity = CAPACITY) {
+  describe({ title, circuit, choices, columns, network_input: input, tuning }, capacity = CAPACITY) {
     put($("title"), title);
     document.title = `${title} · nacdrive`;
     this.columns = columns;
     this.input = input ?? null;
     this.decision.setChoices(choices ?? []);
-    this.network.setWiring(circuit);
+    this.network.setWiring(circuit, tuning ?? []);
     this.frame.describe(this.input);
     this.map.clear();
     this.log.clear();

@@ -18,6 +18,8 @@ export class NetworkPanel {
     this.attention = new Attention($("attention"));
     this.gates = new Gates($("gates"));
     // What stands there where a driver has no circuit.
+    // Which heads tell most, where that was measured beforehand.
+    this.table = [];
     this.without = "This driver has no neuronal attention circuit.";
     this.edits = [];
     this.onHead = null;
@@ -30,13 +32,15 @@ export class NetworkPanel {
     this.neurons = null;
     this.film = null;
     this.row = null;
-    this.tuning = new HeadTuning();
+    this.tuning = new HeadTuning(this.table);
     this.mean = null;
     this.said = -Infinity;
     this.buttons = [];
   }
 
-  setWiring(wiring) {
+  // tuning: of HeadTuning, [] where it is not known.
+  setWiring(wiring, tuning = []) {
+    this.table = tuning;
     this.clear();
     this.circuit.setWiring(wiring);
     this.attention.clear();
@@ -101,8 +105,9 @@ export class NetworkPanel {
     const { name, left, right, strength } = found;
     const value = neurons.summary(name, this.head)?.mean;
     if (value === undefined || strength < 0.6) return `head ${this.head + 1} does not tell left from right`;
-    const side = Math.abs(value - left) < Math.abs(value - right) ? "left" : "right";
-    return `head ${this.head + 1}: ${SYMBOLS[name]} is ${value.toFixed(2)}, as when it steers ${side} (left ${left.toFixed(2)}, right ${right.toFixed(2)})`;
+    const usual = Object.entries({ left, straight: found.straight, right }).filter(([, v]) => Number.isFinite(v));
+    const [side] = usual.reduce((best, one) => (Math.abs(value - one[1]) < Math.abs(value - best[1]) ? one : best));
+    return `head ${this.head + 1} says ${side}: ${SYMBOLS[name]} is ${value.toFixed(2)} (${usual.map(([word, v]) => `${word} ${v.toFixed(2)}`).join(", ")})`;
   }
 
   // Where the attention of all heads lay over the last second.
@@ -133,8 +138,8 @@ export class NetworkPanel {
 
   // A head that is chosen before there are any.
   want(head) {
-    this.head = head;
     this.chosen = true;
+    this.mark(Math.max(0, this.buttons.length ? Math.min(head, this.buttons.length - 1) : head));
   }
 
   makeButtons(count) {

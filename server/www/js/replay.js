@@ -118,7 +118,7 @@ export async function startReplay(dashboard) {
 
   async function pick(run, episode) {
     const ticket = ++asked;
-    const { circuit, choices, network_input, name, policy, expert, episodes } = runs[run];
+    const { circuit, choices, network_input, tuning, name, policy, expert, episodes } = runs[run];
     head.play(false);
     dashboard.state("waiting", "Reading the episode …");
     dashboard.curtain(policy ? "The policy looks at the recorded frames …" : "Reading the episode …");
@@ -133,7 +133,7 @@ export async function startReplay(dashboard) {
     // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
     const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
     dashboard.network.without = "Replay with --model to see what a policy's neurons do here.";
-    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input }, 1);
+    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input, tuning }, 1);
     dashboard.decision.describe({ driver: policy ? driver : null, expert: !policy && expert && driver === expert ? expert : null });
     put($("legend-a"), policy ? `${policy} (looks on)` : driver);
     $("legend-driver").hidden = !policy;

@@ -15,9 +15,9 @@ export class TrackMap {
     this.bySpeed = false;
     // Asked for the expert's line of the track that is shown; null where nobody can be asked.
     this.onExpert = null;
-    this.paint = button("by speed", () => this.toggleSpeed(), { title: "Colour the line by speed instead of by disagreement with the expert" });
+    this.paint = button("speed", () => this.toggleSpeed(), { title: "Colour the line by speed instead of by disagreement with the expert" });
     this.paint.setAttribute("aria-pressed", "false");
-    this.ask = button("expert's line", () => this.onExpert?.(), { title: "Let the expert drive this track in another process, and lay its line beneath" });
+    this.ask = button("expert", () => this.onExpert?.(), { title: "Let the expert drive this track in another process, and lay its line beneath" });
     this.ask.setAttribute("aria-pressed", "false");
     this.ask.hidden = true;
     $("map-tools").append(this.paint, this.ask);
