@@ -12,7 +12,7 @@ from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import env_spec
 from nacdrive.models import Policy
 from nacdrive.models.config import PolicyConfig
-from nacdrive.rollout.rollout import rollout
+from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.rollout.what_if import Simulation, WhatIf
 from nacdrive.web.what_if_process import WhatIfSource
 
@@ -44,6 +44,7 @@ SOURCE = WhatIfSource(load, window=4, ghost=True)
 
 @cache
 def drive() -> tuple[Tick, ...]:
-    """The policy's drive from start to end."""
+    """The policy's drive from start to end, with its neurons."""
     torch.set_num_threads(1)
-    return tuple(rollout(make_env(), PolicyDriver(small_policy()), SEED))
+    driver = PolicyDriver(small_policy())
+    return tuple(rollout(make_env(), driver, SEED, probes=Probes(driver.neurons, 1)))
