@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
-    from nacdrive.web import LiveServer
+    from nacdrive.rollout.what_if import WhatIf
+    from nacdrive.web import LiveServer, WhatIfSource
     from nacdrive.web.stream import DriveResult
 
 PORT = 4567
@@ -211,11 +212,16 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         page = None
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page
+            from nacdrive.common.paths import find_model
+            from nacdrive.viz.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
             what["choices"] = spec.actions if spec.realtime else action_names(spec)
+            if policy is not None:
+                what["tuning"] = read_tuning(find_model(config.model, spec.task))
+                what["what_if"] = what_if_of(config, policy, expert is not None)
             page = open_page(watching, config.host, config.page, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
@@ -264,6 +270,33 @@ def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: Human
         driver = SteeringNoise(driver, config.steering_noise, env.step_s, np.random.default_rng(config.first_seed))
     driver = SafetyStop(driver)
     return HumanOverride(driver, control) if control is not None else driver
+
+
+def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatIfSource:
+    """Whom the page asks what would be if: the same policy, in the same world, in another process."""
+    from functools import partial
+
+    from nacdrive.web import WhatIfSource
+
+    again = replace(config, steering_noise=None, allow_control=False)
+    ghost = not config.spec.realtime
+    return WhatIfSource(partial(load_what_if, again), policy.policy.config.window, ghost, expert and ghost)
+
+
+def load_what_if(config: DriveConfig) -> WhatIf:
+    """Called in the process that answers."""
+    from nacdrive.rollout.what_if import Simulation, WhatIf
+
+    _, policy = driver_of(config)
+    assert policy is not None
+    simulation = None
+    if not config.spec.realtime:
+        simulation = Simulation(
+            lambda seed: make_env(config, policy, seed),
+            lambda driver, env: wrapped(config, driver, env, None),
+            lambda: expert_of(config, policy),
+        )
+    return WhatIf(policy.policy, simulation)
 
 
 def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
+    from nacdrive.drivers.base import Driver
+    from nacdrive.envs.base import DrivingEnv
+    from nacdrive.models.policy import Policy
+    from nacdrive.rollout.what_if import WhatIf
+    from nacdrive.web import WhatIfSource
     from nacdrive.web.episode_cache import ReplaySource
 
 
@@ -109,6 +114,8 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     from nacdrive.common.paths import find_model
     from nacdrive.models import load_policy
     from nacdrive.viz import retrace
+    from nacdrive.viz.recorded import driven_actions
+    from nacdrive.viz.tuning import read_tuning
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, task), expect_task=task)
@@ -120,5 +127,61 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
         choices,
         policy=policy.name,
         expert=expert,
+        tuning=read_tuning(find_model(config.model, task)),
+        what_if=what_if_of(folder, config, policy),
+        driven=lambda i: driven_actions(recording.load(i)),
         **network_view(policy),
     )
+
+
+def what_if_of(folder: Path, config: ReplayConfig, policy: Policy) -> WhatIfSource:
+    """Whom the page asks what would be if at a recorded moment, in another process."""
+    from functools import partial
+
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.envs.registry import spec_of_source
+    from nacdrive.web import WhatIfSource
+
+    meta = Recording.open(kept_in(folder)).meta
+    spec = spec_of_source(str(meta["source"]))
+    # An episode recorded frame by frame says nothing of the rate at which its driver decided.
+    again = spec is not None and not spec.realtime and not meta.get("recipe", {}).get("every_frame")
+    load = partial(load_what_if, folder, str(config.model))
+    return WhatIfSource(load, policy.config.window, again, again and spec is not None and spec.expert is not None)
+
+
+def load_what_if(folder: Path, model: str) -> WhatIf:
+    """Called in the process that answers: the policy, and the world of the recording as far as it is told."""
+    from nacdrive.common.paths import find_model
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.drivers import load_expert
+    from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+    from nacdrive.envs.registry import spec_of_source
+    from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
+    from nacdrive.models import load_policy
+    from nacdrive.rollout.what_if import JPEG_LEVELS, Simulation, WhatIf
+
+    recording = Recording.open(kept_in(folder))
+    spec = spec_of_source(str(recording.meta["source"]))
+    task = spec.task if spec is not None else str(recording.meta["source"])
+    policy = load_policy(find_model(model, task), expect_task=task)
+    if spec is None or spec.realtime:
+        return WhatIf(policy)
+    recipe = recording.meta.get("recipe", {})
+    places = {info.seed: i for i, info in enumerate(recording.episodes)}
+
+    def make_env(seed: int) -> DrivingEnv:
+        options: dict[str, Any] = {"renderer": recipe.get("renderer"), "track": None}
+        if spec.frames_per_second is not None:
+            options["repeat"] = round(spec.frames_per_second / recording.meta["fps"])
+        if spec.honours("track"):
+            options["track"] = recording.load(places[seed]).meta.get("track") or spec.track_of(None, seed)
+        return spec.make(options)
+
+    def wrap(driver: Driver, env: DrivingEnv) -> Driver:
+        return driver if spec.speed_mph is None else SpeedControl(driver, SpeedController(spec.speed_mph * MPS_PER_MPH))
+
+    expert = str(recording.meta.get("expert") or spec.expert)
+    known = expert in spec.experts
+    apart = JPEG_LEVELS if spec.image_format == "jpeg" else 0.0
+    return WhatIf(policy, Simulation(make_env, wrap, (lambda: load_expert(expert)) if known else None, apart))

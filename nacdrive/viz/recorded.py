@@ -64,6 +64,11 @@ def driven(episode: Episode, i: int) -> Action:
     )
 
 
+def driven_actions(episode: Episode) -> list[Action]:
+    """All that was done."""
+    return [driven(episode, i) for i in range(len(episode))]
+
+
 def expert(episode: Episode, i: int) -> Action | None:
     """What the expert would have done at frame ``i``; None where nobody was asked."""
     if episode.expert_steering is not None:

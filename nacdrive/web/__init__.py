@@ -2,5 +2,6 @@
 
 from nacdrive.web.server import LiveServer
 from nacdrive.web.stream import DriveResult
+from nacdrive.web.what_if_process import WhatIfSource
 
-__all__ = ["DriveResult", "LiveServer"]
+__all__ = ["DriveResult", "LiveServer", "WhatIfSource"]

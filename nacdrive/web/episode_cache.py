@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
+from nacdrive.web.what_if_process import WhatIfSource
 
 KEPT_EPISODES = 6
 
@@ -47,6 +49,12 @@ class ReplaySource:
     """Name of the expert that gave the labels; where it drove too, it is not compared with itself."""
     network_input: Mapping[str, Any] | None = None
     """What the policy gets of a frame, as for ``LiveServer``."""
+    tuning: Sequence[Mapping[str, Any]] = ()
+    """Which heads tell left from right, as for ``LiveServer``."""
+    what_if: WhatIfSource | None = None
+    """Whom to ask what would be if."""
+    driven: Callable[[int], Sequence[Action]] | None = None
+    """What was done in an episode, where ``load`` gives what a policy that looks on would have done."""
 
     def caption(self, episode: int) -> str:
         """Who drove and who only looks on, for a film; empty where the policy that is shown drove."""
@@ -60,6 +68,7 @@ class EpisodeCache:
         self.runs = list(runs)
         self._lock = Lock()
         self._kept: OrderedDict[tuple[int, int], Sequence[Tick]] = OrderedDict()
+        self._driven: tuple[tuple[int, int], Sequence[Action]] | None = None
 
     def has(self, run: int, episode: int) -> bool:
         """Whether there is such an episode."""
@@ -76,6 +85,16 @@ class EpisodeCache:
             self._kept.move_to_end(key)
             return self._kept[key]
 
+    def driven(self, run: int, episode: int) -> Sequence[Action]:
+        """All actions that were driven in an episode."""
+        driven = self.runs[run].driven
+        if driven is None:
+            return [tick.action for tick in self.ticks(run, episode)]
+        with self._lock:
+            if self._driven is None or self._driven[0] != (run, episode):
+                self._driven = (run, episode), driven(episode)
+            return self._driven[1]
+
     def listing(self) -> list[dict[str, Any]]:
         """The runs and their episodes as plain JSON."""
         return [
@@ -86,6 +105,8 @@ class EpisodeCache:
                 "policy": run.policy,
                 "expert": run.expert,
                 "network_input": dict(run.network_input) if run.network_input is not None else None,
+                "what_if": run.what_if.describe() if run.what_if is not None else None,
+                "tuning": [dict(head) for head in run.tuning],
                 "episodes": [
                     {"seed": label.seed, "steps": label.steps, "return": label.episode_return, "driver": label.driver}
                     for label in run.labels

@@ -7,20 +7,24 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
-from flask import Flask, Response, request, send_from_directory
+from flask import Flask, Response, abort, request, send_from_directory
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from nacdrive.common.net import QuietHandler, listen
 from nacdrive.common.paths import shipped
 from nacdrive.web.auth import HEADERS, AccessControl
+from nacdrive.web.what_if_socket import WhatIfDesk
 
 WILDCARDS = ("0.0.0.0", "::", "")
 ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
 
 
-def base_app(access: AccessControl, mode: str) -> Flask:
-    """An application that serves the page's files to whom ``access`` lets in; ``mode`` tells the page what it shows."""
+def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None) -> Flask:
+    """An application that serves the page's files to whom ``access`` lets in.
+
+    ``mode`` tells the page what it shows; at the ``desk``, if there is one, viewers may ask what would be if.
+    """
     app = Flask("nacdrive.web", static_folder=None)
     www = shipped("www")
 
@@ -49,7 +53,29 @@ def base_app(access: AccessControl, mode: str) -> Flask:
     def what() -> dict[str, str]:
         return {"mode": mode}
 
+    @app.route("/what-if", websocket=True)
+    def what_if() -> Response:
+        require_origin()
+        if desk is None:
+            abort(403, "There is no policy here that could be asked.")
+        desk.serve(request.environ)
+        return UpgradedResponse()
+
     return app
+
+
+def require_origin() -> None:
+    """Refuse a socket that no browser's page opens: an origin that is there has been compared already."""
+    if request.headers.get("Origin") is None:
+        abort(403, "This connection is for the page only.")
+
+
+class UpgradedResponse(Response):
+    """The answer to a request whose connection has become a WebSocket."""
+
+    def __call__(self, *_: Any) -> Any:
+        """Tell werkzeug that there is nothing left to answer on."""
+        raise ConnectionError
 
 
 def machine_address() -> str:

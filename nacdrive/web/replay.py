@@ -10,12 +10,16 @@ from typing import Any
 from flask import Flask, Response, abort, request, send_file
 
 from nacdrive.drivers.tick import Tick
+from nacdrive.rollout.what_if import Moment
 from nacdrive.viz.video import video
 from nacdrive.web.auth import AccessControl
 from nacdrive.web.episode_cache import EpisodeCache, ReplaySource
 from nacdrive.web.http_server import HttpServer, base_app
+from nacdrive.web.moments import FindMoment, moment_of
 from nacdrive.web.protocol import message, pack
 from nacdrive.web.stream import COLUMNS, row
+from nacdrive.web.what_if_process import WhatIfProcess
+from nacdrive.web.what_if_socket import WhatIfDesk
 
 LARGEST_CHUNK = 100
 
@@ -31,13 +35,37 @@ class ReplayServer(HttpServer):
         title: str = "replay",
         announce: Callable[[str], None] = print,
     ) -> None:
-        access = AccessControl(host, announce)
-        super().__init__(host, port, replay_app(EpisodeCache(runs), access, title), access)
+        access, cache = AccessControl(host, announce), EpisodeCache(runs)
+        asked = {
+            number: (moments_of(cache, number, run.what_if.window), WhatIfProcess(run.what_if))
+            for number, run in enumerate(runs)
+            if run.what_if is not None
+        }
+        self._desk = WhatIfDesk(asked) if asked else None
+        super().__init__(host, port, replay_app(cache, access, title, self._desk), access)
+
+    def stop(self) -> None:
+        """Free the port."""
+        if self._desk is not None:
+            self._desk.close()
+        super().stop()
 
 
-def replay_app(cache: EpisodeCache, access: AccessControl, title: str) -> Flask:
+def moments_of(cache: EpisodeCache, run: int, window: int) -> FindMoment:
+    """Finds the moments ``{"run", "episode", "seq"}`` of a run."""
+
+    def find(name: dict[str, int]) -> Moment | None:
+        episode = name.get("episode", 0)
+        if not cache.has(run, episode):
+            return None
+        return moment_of(cache.ticks(run, episode), cache.driven(run, episode), name["seq"], window)
+
+    return find
+
+
+def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: WhatIfDesk | None = None) -> Flask:
     """The Flask application of a replay."""
-    app = base_app(access, "replay")
+    app = base_app(access, "replay", desk)
 
     def ticks(run: int, episode: int) -> Sequence[Tick]:
         if not cache.has(run, episode):

@@ -11,9 +11,12 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.web.auth import AccessControl
 from nacdrive.web.control_socket import serve_controller
-from nacdrive.web.http_server import HttpServer, base_app
+from nacdrive.web.http_server import HttpServer, UpgradedResponse, base_app, require_origin
+from nacdrive.web.moments import MomentMemory
 from nacdrive.web.stream import DriveResult, StreamState
 from nacdrive.web.stream_socket import Encoder, serve_viewer
+from nacdrive.web.what_if_process import WhatIfProcess, WhatIfSource
+from nacdrive.web.what_if_socket import WhatIfDesk
 
 GOODBYE_S = 1.0
 """So long the end of a run waits for the viewers to be told of it."""
@@ -37,6 +40,8 @@ class LiveServer(HttpServer):
         network_input: What the network gets of a ``frame`` of [rows, columns]: ``rows`` [from, to) that are kept,
             ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
             None if not known.
+        tuning: Which heads tell left from right, as of ``viz.tuning``; without, the page measures it on the drive.
+        what_if: Whom to ask what would be if; None where there is no policy.
     """
 
     def __init__(
@@ -49,8 +54,14 @@ class LiveServer(HttpServer):
         announce: Callable[[str], None] = print,
         control: HumanControl | None = None,
         network_input: Mapping[str, Any] | None = None,
+        what_if: WhatIfSource | None = None,
+        tuning: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._state = StreamState()
+        self._moments = MomentMemory(what_if.window) if what_if is not None else None
+        self._desk: WhatIfDesk | None = None
+        if what_if is not None and self._moments is not None:
+            self._desk = WhatIfDesk({0: (self._moments.find, WhatIfProcess(what_if))})
         if control is not None:
             self._state.set_control(control.state)
             control.on_change = lambda: self._state.set_control(control.state)
@@ -60,9 +71,11 @@ class LiveServer(HttpServer):
             "choices": list(choices),
             "control": control is not None,
             "network_input": dict(network_input) if network_input is not None else None,
+            "what_if": what_if.describe() if what_if is not None else None,
+            "tuning": [dict(head) for head in tuning],
         }
         access = AccessControl(host, announce)
-        super().__init__(host, port, live_app(self._state, access, hello, control), access)
+        super().__init__(host, port, live_app(self._state, access, hello, control, self._desk), access)
 
     @property
     def viewers(self) -> int:
@@ -75,7 +88,9 @@ class LiveServer(HttpServer):
 
     def publish(self, tick: Tick) -> None:
         """Show ``tick``; returns at once, and the newest Tick wins."""
-        self._state.publish(tick)
+        seq = self._state.publish(tick)
+        if self._moments is not None:
+            self._moments.add(tick, seq)
 
     def status(self, text: str) -> None:
         """Show a sentence in place of the stream's state ('Waiting for the simulator ...'); '' takes it back."""
@@ -88,16 +103,22 @@ class LiveServer(HttpServer):
     def stop(self) -> None:
         """Say goodbye to the viewers and free the port."""
         self._state.close()
+        if self._desk is not None:
+            self._desk.close()
         if self._server is not None:
             self._state.wait_for_viewers(False, GOODBYE_S)
         super().stop()
 
 
 def live_app(
-    state: StreamState, access: AccessControl, hello: dict[str, Any], control: HumanControl | None = None
+    state: StreamState,
+    access: AccessControl,
+    hello: dict[str, Any],
+    control: HumanControl | None = None,
+    desk: WhatIfDesk | None = None,
 ) -> Flask:
     """The application of a running drive: page and stream, and a way in for commands where there is a ``control``."""
-    app = base_app(access, "live")
+    app = base_app(access, "live", desk)
     encoder = Encoder()
 
     @app.route("/stream", websocket=True)
@@ -116,17 +137,3 @@ def live_app(
         return UpgradedResponse()
 
     return app
-
-
-def require_origin() -> None:
-    """Refuse a socket that no browser's page opens: an origin that is there has been compared already."""
-    if request.headers.get("Origin") is None:
-        abort(403, "This connection is for the page only.")
-
-
-class UpgradedResponse(Response):
-    """The answer to a request whose connection has become a WebSocket."""
-
-    def __call__(self, *_: Any) -> Any:
-        """Tell werkzeug that there is nothing left to answer on."""
-        raise ConnectionError

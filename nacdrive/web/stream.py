@@ -33,6 +33,7 @@ COLUMNS = (
     "policy_throttle",
     "policy_brake",
     "policy_choice",
+    "sure",
     "reward",
     "episode_return",
     "speed_mps",
@@ -148,8 +149,8 @@ class StreamState:
         with self._changed:
             return self._changed.wait_for(lambda: (self._viewers > 0) == wanted, timeout_s)
 
-    def publish(self, tick: Tick) -> None:
-        """Make ``tick`` the newest; returns at once, whatever the viewers do."""
+    def publish(self, tick: Tick) -> int:
+        """Make ``tick`` the newest, and return its number; at once, whatever the viewers do."""
         with self._changed:
             clock = self._clock(tick)
             if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
@@ -165,6 +166,7 @@ class StreamState:
             for text in tick.events:
                 self._event(text, tick, clock)
             self._changed.notify_all()
+            return self._seq
 
     def set_status(self, status: str) -> None:
         """Show ``status`` on every page; an empty one gives way to the state of the stream."""
@@ -248,6 +250,7 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         *decision(tick.expert),
         int(tick.human),
         *decision(tick.policy),
+        sureness(tick.policy or tick.action),
         finite(tick.reward),
         finite(tick.episode_return),
         finite(tick.speed_mps),
@@ -269,6 +272,14 @@ def decision(action: Action | None) -> tuple[float | None, float | None, float |
     if action is None:
         return (None, None, None, None)
     return finite(action.steering), finite(action.throttle), finite(action.brake), action.choice
+
+
+def sureness(action: Action) -> float | None:
+    """Probability of the likeliest choice, the softmax of the scores; None where there are none."""
+    if action.logits is None or not len(action.logits):
+        return None
+    top = float(max(action.logits))
+    return finite(1.0 / sum(math.exp(min(0.0, float(score) - top)) for score in action.logits))
 
 
 def finite(value: float | None) -> float | None:

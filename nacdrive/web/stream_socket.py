@@ -61,13 +61,13 @@ def serve_viewer(environ: dict[str, Any], state: StreamState, encoder: Encoder, 
         return
 
 
-def accept(environ: dict[str, Any]) -> Server:
-    """Answer a browser's wish for a WebSocket."""
+def accept(environ: dict[str, Any], largest: int = LARGEST_ANSWER) -> Server:
+    """Answer a browser's wish for a WebSocket; no message of it may be ``largest`` bytes long or longer."""
     # Without the browser's offer to compress: JPEG does not shrink, and deflate would cost the driver's core.
     environ = {key: value for key, value in environ.items() if key != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
     # Room for all that is ever in flight, so that a send never stops half-way and a ping never lands inside it.
     environ["werkzeug.socket"].setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
-    return Server.accept(environ, ping_interval=PING_S, max_message_size=LARGEST_ANSWER, thread_class=background_thread)
+    return Server.accept(environ, ping_interval=PING_S, max_message_size=largest, thread_class=background_thread)
 
 
 def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:

@@ -509,7 +509,7 @@ def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(op
             server.publish(make_tick(step, saliency=False, **telling(step)))
             page.wait_for_timeout(25)
         until(page, "document.querySelector('#heads [aria-pressed=true]')?.textContent === '3'")
-        until(page, "document.getElementById('why-note').textContent.startsWith('head 3: ω is ')")
+        until(page, "document.getElementById('why-note').textContent.startsWith('head 3 says ')")
         said = text(page, "#why-note")
         assert "left 4.00, right 0.50" in said
         page.click("#heads [aria-label='head 1']")

@@ -14,6 +14,8 @@ export class Attention {
     this.neurons = null;
     this.film = null;
     this.head = 0;
+    // Frames that are hidden under what if: how many decisions ago.
+    this.hidden = new Set();
     this.surface.touch();
   }
 
@@ -80,6 +82,20 @@ export class Attention {
       else {
         c.fillStyle = colours.sunk;
         c.fillRect(x, top + 2, wide, strip - 2);
+      }
+      if (this.hidden.has(keys - 1 - key)) {
+        c.fillStyle = colours.card;
+        c.globalAlpha = 0.75;
+        c.fillRect(x, top + 2, wide, strip - 2);
+        c.globalAlpha = 1;
+        c.strokeStyle = colours.alert;
+        c.lineWidth = 2;
+        c.beginPath();
+        c.moveTo(x, top + 2);
+        c.lineTo(x + wide, top + strip);
+        c.moveTo(x + wide, top + 2);
+        c.lineTo(x, top + strip);
+        c.stroke();
       }
     }
   }

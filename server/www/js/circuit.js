@@ -15,6 +15,18 @@ export class Circuit {
     this.wiring = null;
     this.neurons = null;
     this.head = 0;
+    // Muted of the head that is shown: {group: Set of places, or null for all of it}.
+    this.muted = new Map();
+    this.onPick = null;
+    canvas.addEventListener("click", (press) => {
+      const found = this.nearest(press);
+      if (found && this.onPick) this.onPick(found);
+    });
+    canvas.addEventListener("pointermove", (move) => {
+      const found = this.nearest(move);
+      const text = found ? this.describe(found) : "";
+      if (canvas.title !== text) canvas.title = text;
+    });
     onTheme(() => this.place());
   }
 
@@ -29,6 +41,38 @@ export class Circuit {
     this.neurons = neurons;
     this.head = head;
     this.surface.touch();
+  }
+
+  setMuted(muted) {
+    this.muted = muted;
+    this.surface.touch();
+  }
+
+  // The neuron under the pointer; null where there is none.
+  nearest(pointer) {
+    if (!this.spots) return null;
+    const box = this.surface.canvas.getBoundingClientRect();
+    const [x, y] = [pointer.clientX - box.left, pointer.clientY - box.top];
+    let best = null;
+    for (const group of LAYERS) {
+      this.spots[group].forEach((spot, neuron) => {
+        const far = Math.hypot(spot[0] - x, spot[1] - y);
+        if (far < Math.max(8, 1.6 * this.spots[group].size) && (!best || far < best.far)) best = { group, neuron, far };
+      });
+    }
+    return best && { group: best.group, neuron: best.neuron };
+  }
+
+  describe({ group, neuron }) {
+    const value = this.neurons?.group(group, this.head)?.[neuron];
+    const name = group === "motor" ? ["φ (target)", "ω (rate)"][neuron] : group === "sensory" ? `${neuron < this.spots.sensory.length / 2 ? "query" : "key"}, sensory neuron ${neuron + 1}` : `${group} neuron ${neuron + 1}`;
+    const off = this.isMuted(group, neuron) ? ", muted" : "";
+    return `${name} of head ${this.head + 1}${Number.isFinite(value) ? `: ${value.toFixed(2)}` : ""}${off}`;
+  }
+
+  isMuted(group, neuron) {
+    const some = this.muted.get(group);
+    return some === null || Boolean(some?.has(neuron));
   }
 
   place() {
@@ -148,6 +192,7 @@ export class Circuit {
       c.beginPath();
       c.arc(x, y, size, 0, 2 * Math.PI);
       c.fill();
+      if (this.isMuted(name, i)) this.cross(c, x, y, size, u);
     });
     c.fillStyle = colours.dim;
     c.font = font(0.82);
@@ -155,6 +200,17 @@ export class Circuit {
     c.textBaseline = "alphabetic";
     const centre = spots.reduce((sum, spot) => sum + spot[0], 0) / spots.length;
     c.fillText(name === "motor" ? "motor" : `${spots.length} ${name}`, centre, 0.95 * u);
+  }
+
+  cross(c, x, y, size, u) {
+    c.strokeStyle = colours.alert;
+    c.lineWidth = 0.16 * u;
+    c.beginPath();
+    c.moveTo(x - size, y - size);
+    c.lineTo(x + size, y + size);
+    c.moveTo(x + size, y - size);
+    c.lineTo(x - size, y + size);
+    c.stroke();
   }
 
   // What the colours mean.

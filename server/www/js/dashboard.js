@@ -4,6 +4,7 @@ import { DecisionPanel } from "./decision_panel.js";
 import { $, known, put } from "./dom.js";
 import { EventLog, weight } from "./event_log.js";
 import { FrameView } from "./frame_view.js";
+import { JumpList } from "./jump_list.js";
 import { NetworkPanel } from "./network_panel.js";
 import { Neurons } from "./neurons.js";
 import { RingBuffer } from "./ring_buffer.js";
@@ -26,6 +27,7 @@ export class Dashboard {
     this.strips = new StripCharts($("strips"));
     this.map = new TrackMap($("map"));
     this.log = new EventLog($("events"), $("log-note"));
+    this.jumps = new JumpList();
     this.ring = null;
     this.marks = [];
     this.asked = 0;
@@ -36,16 +38,17 @@ export class Dashboard {
     onTheme(() => this.repaint());
   }
 
-  describe({ title, circuit, choices, columns, network_input: input }, capacity = CAPACITY) {
+  describe({ title, circuit, choices, columns, network_input: input, tuning }, capacity = CAPACITY) {
     put($("title"), title);
     document.title = `${title} · nacdrive`;
     this.columns = columns;
     this.input = input ?? null;
     this.decision.setChoices(choices ?? []);
-    this.network.setWiring(circuit);
+    this.network.setWiring(circuit, tuning ?? []);
     this.frame.describe(this.input);
     this.map.clear();
     this.log.clear();
+    this.jumps.clear();
     this.marks = [];
     this.described++;
     this.shown = ++this.asked;
@@ -69,6 +72,7 @@ export class Dashboard {
 
   push(row) {
     this.ring.push(row);
+    this.jumps.observe(this.ring);
     const last = this.ring.length - 1;
     if ($("legend-person").hidden && this.ring.at(last, "person")) $("legend-person").hidden = false;
     if ($("legend-expert").hidden && known(this.ring.at(last, "expert_steering"))) $("legend-expert").hidden = false;
@@ -80,6 +84,7 @@ export class Dashboard {
 
   event(event) {
     this.log.add(event);
+    this.jumps.event(event);
     this.marks.push({ clock_s: event.clock_s, weight: weight(event.text) });
     if (this.marks.length > MARKED) this.marks.shift();
   }

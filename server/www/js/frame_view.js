@@ -22,6 +22,9 @@ export class FrameView {
     this.overlay = false;
     // Whether only what reaches the network is drawn, in its own resolution.
     this.onlyInput = false;
+    // Where the picture stands on the canvas: [x, y, width, height].
+    this.box = null;
+    this.look = "none";
     this.describe(null);
   }
 
@@ -68,6 +71,12 @@ export class FrameView {
     return `Grad-CAM, last convolution, ${age > 0.001 ? `of ${age.toFixed(2)} s ago (small: now)` : "of this frame"}; a hint, no proof`;
   }
 
+  // edits: of the kinds dim and blur; the picture is shown as the network gets it under them.
+  setLook(edits) {
+    this.look = edits.map((edit) => (edit.kind === "dim" ? ["brightness", edit.factor, ""] : ["blur", edit.sigma, "px"]));
+    this.surface.touch();
+  }
+
   setOverlay(on) {
     this.overlay = on;
     if (!on) this.looked = null;
@@ -103,8 +112,12 @@ export class FrameView {
     const scale = Math.min(width / main.width, height / main.height);
     const [w, h] = [main.width * scale, main.height * scale];
     const box = [(width - w) / 2, (height - h) / 2, w, h];
+    this.box = box;
     c.imageSmoothingEnabled = main !== this.frame ? false : this.frame.width > 320;
+    // A blur is so many pixels of the camera, which may be larger or smaller here.
+    if (this.look !== "none" && this.look.length) c.filter = this.look.map(([name, v, unit]) => `${name}(${unit ? v * (w / main.width) : v}${unit})`).join(" ");
     c.drawImage(main, ...box);
+    c.filter = "none";
     if (main === this.frame) this.dimUnseen(c, ...box);
     if (this.looked && main === this.looked.picture) this.legend(c, width, height, box);
   }

@@ -1,4 +1,4 @@
-// Which head tells left from right, measured on the decisions of this drive: the area under the ROC curve (Mann and
+// Which head tells left from right: as measured beforehand and kept beside the model, or else on this drive: the area under the ROC curve (Mann and
 // Whitney 1947) of each gate between left and right turns, as `nacdrive explain neurons` computes it.
 
 export const SYMBOLS = { phi: "φ", omega: "ω", t: "t", logits: "logit" };
@@ -11,14 +11,19 @@ const EVERY = 20;
 const BETTER = 0.05;
 
 export class HeadTuning {
-  constructor() {
+  // table: of recorded laps, [{head, name, left, straight, right, strength}]; empty where none is known.
+  constructor(table = []) {
+    this.known = table.length > 0;
     this.turns = { left: [], right: [] };
     this.seen = 0;
     this.found = [];
     this.best = null;
+    for (const one of table) this.found[one.head] = one;
+    if (this.known) this.best = strongest(this.found);
   }
 
   observe(neurons, steering) {
+    if (this.known) return;
     const side = steering < -TURN ? "left" : steering > TURN ? "right" : null;
     if (!side || !neurons.has("phi")) return;
     const values = NAMES.filter((name) => neurons.has(name)).map((name) => [name, Array.from({ length: neurons.heads }, (_, head) => neurons.summary(name, head)?.mean ?? NaN)]);
@@ -39,7 +44,7 @@ export class HeadTuning {
       });
       return all.filter(Boolean).reduce((best, one) => (!best || one.strength > best.strength ? one : best), null);
     });
-    const first = this.found.filter(Boolean).reduce((best, one) => (!best || one.strength > best.strength ? one : best), null);
+    const first = strongest(this.found);
     const held = this.best && this.found[this.best.head];
     this.best = held && first && first.strength < held.strength + BETTER ? held : first;
   }
@@ -50,6 +55,7 @@ export class HeadTuning {
   }
 }
 
+const strongest = (found) => found.filter(Boolean).reduce((best, one) => (!best || one.strength > best.strength ? one : best), null);
 const median = (sorted) => sorted[sorted.length >> 1];
 
 // Chance that a member of high exceeds one of low, ties counting half; both in order.

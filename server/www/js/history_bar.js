@@ -3,7 +3,7 @@
 import { $, button, put } from "./dom.js";
 
 export class HistoryBar {
-  // acts: hold(t), step(n), live()
+  // acts: hold(t), step(n), live(), and ask: the button of what if
   constructor(root, acts) {
     this.root = root;
     this.acts = acts;
@@ -25,6 +25,7 @@ export class HistoryBar {
       this.toggle,
       button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }),
       button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }),
+      acts.ask,
       this.slider,
       this.clock,
       this.note,

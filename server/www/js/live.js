@@ -4,8 +4,12 @@ import { ControlBar } from "./control_bar.js";
 import { $, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
 import { HistoryBar } from "./history_bar.js";
+import { JumpPanel } from "./jump_panel.js";
+import { LapLines } from "./lap_lines.js";
 import { LiveSource } from "./live_source.js";
 import { MomentHistory, SPAN_S as KEPT_S } from "./moment_history.js";
+import { clearAddress, fromAddress, putAddress, toAddress } from "./moment_link.js";
+import { WhatIf } from "./what_if.js";
 
 const SPAN_S = 30;
 const SILENCE_MS = 2500;
@@ -19,7 +23,26 @@ export function startLive(dashboard) {
   const history = new MomentHistory();
   const endCard = new EndCard($("end-card"));
   const controls = new ControlBar($("controls"), () => dashboard.ring && showState());
-  const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive });
+  const wanted = fromAddress();
+  const notes = [];
+  let shown = null;
+  const whatIf = new WhatIf(dashboard, { hold: () => holdAt(bar.newest), link: () => location.href, changed: address });
+  const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive, ask: whatIf.button });
+  const laps = new LapLines(dashboard.map, () => shown && { seq: shown.row.seq });
+  const jumps = new JumpPanel(dashboard, {
+    go: (entry) => holdAt(entry.clock_s),
+    notes: () => notes,
+    note: (text) => shown && notes.push({ clock_s: shown.row.clock_s, t_s: shown.row.t_s, episode: shown.row.episode, text }),
+  });
+  dashboard.log.onPick = (event) => holdAt(event.clock_s);
+
+  // The moment that is held stands in the address.
+  function address() {
+    if (bar.held === null || !shown) return clearAddress();
+    const { episode, t_s } = shown.row;
+    const head = dashboard.network.chosen ? dashboard.network.head : null;
+    putAddress(toAddress({ episode, t_s, head, edits: whatIf.open ? whatIf.edits : [] }));
+  }
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && holdAt(t);
 
   // What the drive does now, in the pill and over the frame.
@@ -65,6 +88,12 @@ export function startLive(dashboard) {
     dashboard.describe(description);
     controls.allow(description.control);
     history.clear((row) => dashboard.named(row));
+    whatIf.allow(description.what_if, description.choices);
+    laps.allow(description.what_if);
+    jumps.pick(jumps.tab);
+    if (wanted.head !== null) dashboard.network.want(wanted.head);
+    if (wanted.edits.length) whatIf.edits = wanted.edits;
+    shown = null;
     endCard.hide();
     bar.show(history, null);
     hasFrame = stopped = false;
@@ -90,6 +119,7 @@ export function startLive(dashboard) {
       bar.reveal();
     }
     showState();
+    if (bar.held === null) shown = moment;
     if (bar.held === null && !document.hidden) await dashboard.show(moment, history.frameAt);
     drawStrips();
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
@@ -113,6 +143,9 @@ export function startLive(dashboard) {
     bar.show(history, last);
     showState();
     drawStrips();
+    shown = moment;
+    whatIf.hold({ seq: moment.row.seq }, moment.row);
+    address();
     await dashboard.show(moment, history.frameAt);
   }
 
@@ -125,6 +158,9 @@ export function startLive(dashboard) {
   function backToLive() {
     bar.held = null;
     const { newest } = history;
+    whatIf.hold(null, null);
+    if (whatIf.open) whatIf.show(false);
+    clearAddress();
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
     showState();
     if (newest) dashboard.show(history.view(newest), history.frameAt);

@@ -18,7 +18,11 @@ export class NetworkPanel {
     this.attention = new Attention($("attention"));
     this.gates = new Gates($("gates"));
     // What stands there where a driver has no circuit.
+    // Which heads tell most, where that was measured beforehand.
+    this.table = [];
     this.without = "This driver has no neuronal attention circuit.";
+    this.edits = [];
+    this.onHead = null;
     this.clear();
   }
 
@@ -28,13 +32,15 @@ export class NetworkPanel {
     this.neurons = null;
     this.film = null;
     this.row = null;
-    this.tuning = new HeadTuning();
+    this.tuning = new HeadTuning(this.table);
     this.mean = null;
     this.said = -Infinity;
     this.buttons = [];
   }
 
-  setWiring(wiring) {
+  // tuning: of HeadTuning, [] where it is not known.
+  setWiring(wiring, tuning = []) {
+    this.table = tuning;
     this.clear();
     this.circuit.setWiring(wiring);
     this.attention.clear();
@@ -99,8 +105,9 @@ export class NetworkPanel {
     const { name, left, right, strength } = found;
     const value = neurons.summary(name, this.head)?.mean;
     if (value === undefined || strength < 0.6) return `head ${this.head + 1} does not tell left from right`;
-    const side = Math.abs(value - left) < Math.abs(value - right) ? "left" : "right";
-    return `head ${this.head + 1}: ${SYMBOLS[name]} is ${value.toFixed(2)}, as when it steers ${side} (left ${left.toFixed(2)}, right ${right.toFixed(2)})`;
+    const usual = Object.entries({ left, straight: found.straight, right }).filter(([, v]) => Number.isFinite(v));
+    const [side] = usual.reduce((best, one) => (Math.abs(value - one[1]) < Math.abs(value - best[1]) ? one : best));
+    return `head ${this.head + 1} says ${side}: ${SYMBOLS[name]} is ${value.toFixed(2)} (${usual.map(([word, v]) => `${word} ${v.toFixed(2)}`).join(", ")})`;
   }
 
   // Where the attention of all heads lay over the last second.
@@ -111,6 +118,28 @@ export class NetworkPanel {
     if (this.mean[best] < MOSTLY) return `attends to all ${neurons.keys} frames of the last ${neurons.age(0).toFixed(2)} s`;
     const share = Math.round(this.mean[best] * 100);
     return best === neurons.keys - 1 ? `attends most to this frame (${share} %)` : `attends most to the frame of ${age.toFixed(2)} s ago (${share} %)`;
+  }
+
+  // edits: of what if; what is muted or hidden is crossed out.
+  setEdits(edits) {
+    this.edits = edits;
+    const muted = new Map();
+    for (const { kind, head, group, neuron } of edits) {
+      if (kind !== "mute" || !group || (head !== null && head !== this.head)) continue;
+      if (neuron === null) muted.set(group, null);
+      else if (muted.get(group) !== null) muted.set(group, (muted.get(group) ?? new Set()).add(neuron));
+    }
+    this.circuit.setMuted(muted);
+    this.attention.hidden = new Set(edits.filter(({ kind }) => kind === "hide").map(({ back }) => back));
+    this.attention.surface.touch();
+    const heads = new Set(edits.filter(({ kind, group }) => kind === "mute" && !group).map(({ head }) => head));
+    this.buttons.forEach((button, i) => { button.dataset.muted = heads.has(i) ? "yes" : "no"; });
+  }
+
+  // A head that is chosen before there are any.
+  want(head) {
+    this.chosen = true;
+    this.mark(Math.max(0, this.buttons.length ? Math.min(head, this.buttons.length - 1) : head));
   }
 
   makeButtons(count) {
@@ -137,5 +166,7 @@ export class NetworkPanel {
     this.head = head;
     this.said = -Infinity;
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === head)));
+    this.setEdits(this.edits);
+    this.onHead?.(head);
   }
 }

@@ -19,7 +19,7 @@ function option(value, text) {
 }
 
 export class PlayerBar {
-  // acts: toggle(), step(n), seek(t), speed(x), pick(run, episode), compare(run, episode | null), video()
+  // acts: toggle(), step(n), seek(t), speed(x), pick(run, episode), compare(run, episode | null), video(); ask: the button of what if
   constructor(root, acts) {
     this.acts = acts;
     this.play = button("▶", acts.toggle, { title: "Play or pause (space)" });
@@ -38,6 +38,7 @@ export class PlayerBar {
     const steps = document.createElement("span");
     steps.className = "steps";
     steps.append(button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }), this.play, button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }));
+    steps.append(acts.ask);
     root.append(this.episodes, steps, this.slider, this.clock, this.speeds, this.others, this.video);
     root.hidden = false;
   }
@@ -52,6 +53,11 @@ export class PlayerBar {
     groups(this.episodes);
     this.others.append(option("", "compare with …"));
     groups(this.others);
+  }
+
+  // The episode that a link has chosen.
+  choose([run, episode]) {
+    this.episodes.value = `${run}/${episode}`;
   }
 
   show(head) {

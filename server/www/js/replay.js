@@ -2,10 +2,14 @@
 
 import { $, put } from "./dom.js";
 import { EpisodeStore } from "./episode_store.js";
+import { JumpPanel } from "./jump_panel.js";
+import { LapLines } from "./lap_lines.js";
 import { same } from "./moment_history.js";
+import { fromAddress, putAddress, toAddress } from "./moment_link.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { download } from "./png_export.js";
+import { WhatIf } from "./what_if.js";
 
 const WHOLE_S = 45;
 const SPAN_S = 30;
@@ -21,6 +25,55 @@ export async function startReplay(dashboard) {
   let drawing = false;
   let asked = 0;
   let away = false;
+  let place = [0, 0];
+  let notes = [];
+  const wanted = fromAddress();
+  const whatIf = new WhatIf(dashboard, { hold: () => head.play(false), link: () => location.href, changed: address });
+  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 });
+  const jumps = new JumpPanel(dashboard, {
+    go: (entry) => {
+      head.play(false);
+      head.seek(entry.clock_s);
+    },
+    notes: () => notes,
+    note: (text) => {
+      const { clock_s, t_s, episode } = dashboard.row(Math.max(0, shown));
+      notes.push({ clock_s, t_s, episode, text });
+      keepNotes();
+    },
+  });
+
+  function notesKey() {
+    return `nacdrive-notes:${runs[place[0]].name}/${place[1]}/${runs[place[0]].episodes[place[1]].seed}`;
+  }
+
+  function keepNotes() {
+    try {
+      localStorage.setItem(notesKey(), JSON.stringify(notes));
+    } catch { /* a browser that keeps nothing: the notes last as long as the page */ }
+  }
+
+  function readNotes() {
+    try {
+      const kept = JSON.parse(localStorage.getItem(notesKey()) ?? "[]");
+      return Array.isArray(kept) ? kept.filter((one) => Number.isFinite(one?.t_s) && typeof one.text === "string") : [];
+    } catch {
+      return [];
+    }
+  }
+
+  // A moment that stands still is in the address, and may be asked what would be if.
+  function address() {
+    if (!store || shown < 0 || head.playing) return;
+    const chosen = dashboard.network.chosen ? dashboard.network.head : null;
+    putAddress(toAddress({ run: place[0], episode: place[1], t_s: store.ring.at(shown, "t_s"), head: chosen, edits: whatIf.open ? whatIf.edits : [] }));
+  }
+
+  function standing() {
+    const still = store && shown >= 0 && !head.playing;
+    whatIf.hold(still ? { run: place[0], episode: place[1], seq: shown + 1 } : null, still ? dashboard.row(shown) : null);
+    if (still) address();
+  }
 
   const head = new Playhead(() => refresh());
   const bar = new PlayerBar($("player"), {
@@ -30,6 +83,7 @@ export async function startReplay(dashboard) {
     speed: (x) => { head.speed = x; },
     pick: (run, episode) => guarded(() => pick(run, episode)),
     compare: (run, episode) => guarded(() => compare(run, episode)),
+    ask: whatIf.button,
     video: () => store && download(`${store.base}/video.mp4`),
   });
   bar.list(runs);
@@ -64,18 +118,22 @@ export async function startReplay(dashboard) {
 
   async function pick(run, episode) {
     const ticket = ++asked;
-    const { circuit, choices, network_input, name, policy, expert, episodes } = runs[run];
+    const { circuit, choices, network_input, tuning, name, policy, expert, episodes } = runs[run];
     head.play(false);
     dashboard.state("waiting", "Reading the episode …");
     dashboard.curtain(policy ? "The policy looks at the recorded frames …" : "Reading the episode …");
     const fresh = await new EpisodeStore(run, episode, columns).open();
     if (ticket !== asked) return;
     store = fresh;
+    place = [run, episode];
+    notes = readNotes();
+    whatIf.allow(runs[run].what_if, choices);
+    laps.allow(runs[run].what_if);
     const { driver } = episodes[episode];
     // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
     const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
     dashboard.network.without = "Replay with --model to see what a policy's neurons do here.";
-    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input }, 1);
+    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input, tuning }, 1);
     dashboard.decision.describe({ driver: policy ? driver : null, expert: !policy && expert && driver === expert ? expert : null });
     put($("legend-a"), policy ? `${policy} (looks on)` : driver);
     $("legend-driver").hidden = !policy;
@@ -83,12 +141,24 @@ export async function startReplay(dashboard) {
     dashboard.strips.driven = policy ? "ink" : "policy";
     dashboard.log.onPick = (event) => head.seek(event.clock_s);
     dashboard.ring = store.ring;
+    learnJumps();
     $("legend-expert").hidden = !store.has("expert_steering");
     for (const event of store.events) dashboard.event(event);
     shown = -1;
+    jumps.pick(jumps.tab);
+    if (!store.has("x_m") && runs[run].what_if?.ghost) laps.driven(store, { run, episode, seq: store.length }, redraw);
     dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
+  }
+
+  // What is worth a look in the whole episode, as it would have been found while it was driven.
+  function learnJumps() {
+    const part = Object.create(store.ring);
+    for (let n = 1; n <= store.length; n++) {
+      Object.defineProperty(part, "length", { value: n, configurable: true });
+      dashboard.jumps.observe(part);
+    }
   }
 
   async function compare(run, episode) {
@@ -111,6 +181,13 @@ export async function startReplay(dashboard) {
     strips();
     const step = Math.max(0, store.ring.upTo(head.time));
     if (step !== shown && !drawing && !away) guarded(() => draw(step));
+    else if (step === shown || head.playing) standing();
+  }
+
+  // The moment that is shown once more: something about it has become known.
+  function redraw() {
+    shown = -1;
+    refresh();
   }
 
   function strips() {
@@ -133,6 +210,7 @@ export async function startReplay(dashboard) {
       moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.parts.has("saliency") ? moment : null;
       if (source !== store) return;
       shown = step;
+      standing();
       await dashboard.show(moment, (episode, t_s) => frameAt(source, step, t_s));
     } finally {
       drawing = false;
@@ -157,10 +235,7 @@ export async function startReplay(dashboard) {
     return null;
   }
 
-  $("saliency").addEventListener("change", () => {
-    shown = -1;
-    refresh();
-  });
+  $("saliency").addEventListener("change", redraw);
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
   document.addEventListener("keydown", (press) => {
     if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
@@ -178,5 +253,17 @@ export async function startReplay(dashboard) {
     press.preventDefault();
     act();
   });
-  await guarded(() => pick(0, 0));
+  const there = runs[wanted.run ?? 0]?.episodes[wanted.episode ?? 0];
+  await guarded(() => (there ? pick(wanted.run ?? 0, wanted.episode ?? 0) : pick(0, 0)));
+  if (there && wanted.t_s !== null) {
+    head.play(false);
+    bar.choose(place);
+    if (wanted.head !== null) dashboard.network.want(wanted.head);
+    head.seek(wanted.t_s + store.ring.at(0, "clock_s") - store.ring.at(0, "t_s"));
+    if (wanted.note) notes.push({ clock_s: head.time, t_s: wanted.t_s, episode: place[1], text: wanted.note });
+    if (wanted.edits.length) {
+      whatIf.edits = wanted.edits;
+      whatIf.show(true);
+    }
+  }
 }

@@ -16,6 +16,11 @@ export class RingBuffer {
     else this.first = (this.first + 1) % this.capacity;
   }
 
+  // Write what has become known of row i later.
+  put(i, name, value) {
+    if (i >= 0 && i < this.length) this.data[name][(this.first + i) % this.capacity] = value ?? NaN;
+  }
+
   clear() {
     this.length = 0;
     this.first = 0;

@@ -1,21 +1,54 @@
-// Where the car is, from above: the line it has driven on this track, coloured where policy and expert disagree.
+// Where the car is, from above: the line it has driven on this track, the expert's line, and the ghosts of what if.
 
 import { Surface, font, rem } from "./canvas.js";
-import { $, fixed, known, percent, put } from "./dom.js";
+import { $, button, fixed, known, percent, put } from "./dom.js";
 import { colours } from "./theme.js";
+
+const SECTORS = 3;
+const SPEEDS = 16;
 
 export class TrackMap {
   constructor(canvas) {
     this.canvas = canvas;
     this.card = canvas.closest(".card");
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
+    this.bySpeed = false;
+    // Asked for the expert's line of the track that is shown; null where nobody can be asked.
+    this.onExpert = null;
+    this.paint = button("speed", () => this.toggleSpeed(), { title: "Colour the line by speed instead of by disagreement with the expert" });
+    this.paint.setAttribute("aria-pressed", "false");
+    this.ask = button("expert", () => this.onExpert?.(), { title: "Let the expert drive this track in another process, and lay its line beneath" });
+    this.ask.setAttribute("aria-pressed", "false");
+    this.ask.hidden = true;
+    $("map-tools").append(this.paint, this.ask);
     this.clear();
   }
 
   clear() {
     this.ring = null;
     this.row = null;
+    this.ghosts = null;
+    this.expert = null;
     this.card.hidden = true;
+  }
+
+  toggleSpeed() {
+    this.bySpeed = !this.bySpeed;
+    this.paint.setAttribute("aria-pressed", String(this.bySpeed));
+    this.surface.touch();
+  }
+
+  // lines: {edited, unedited} of points {x_m, y_m, ...}; null for none.
+  setGhosts(lines) {
+    this.ghosts = lines;
+    this.surface.touch();
+  }
+
+  // line: {seed, points} of the expert on that track; null for none.
+  setExpert(line) {
+    this.expert = line;
+    this.ask.setAttribute("aria-pressed", String(Boolean(line)));
+    this.surface.touch();
   }
 
   show(ring, row) {
@@ -26,46 +59,103 @@ export class TrackMap {
       this.surface.fit();
     }
     if (this.card.hidden) return;
-    put($("map-note"), known(row.progress) ? `${percent(row.progress)} driven in ${fixed(row.t_s, 1)} s` : "the line driven so far");
+    this.ask.hidden = !this.onExpert;
+    put($("map-note"), this.note());
     this.surface.touch();
   }
 
-  // Rows of the episode that is shown, oldest first.
-  bounds() {
+  note() {
+    const { row } = this;
+    if (!known(row.progress)) return "the line driven so far";
+    const sectors = this.sectors();
+    return `${percent(row.progress)} in ${fixed(row.t_s, 1)} s${sectors.length ? `; thirds ${sectors.map((s) => s.toFixed(1)).join(" · ")} s` : ""}`;
+  }
+
+  // Seconds that each third of the road took, as far as it was driven at the moment that is shown.
+  sectors() {
+    const { first, end } = this.rows();
+    const times = [];
+    let began = 0;
+    for (let i = first; i < end && times.length < SECTORS; i++) {
+      const t = this.ring.at(i, "t_s");
+      if (t > this.row.t_s) break;
+      // A lap counts as whole from 99 % on: of CarRacing's tiles a few may stay unvisited.
+      const wanted = Math.min(0.99, (times.length + 1) / SECTORS);
+      if (this.ring.at(i, "progress") >= wanted) {
+        times.push(t - began);
+        began = t;
+      }
+    }
+    return times;
+  }
+
+  // First and one past the last row of the episode that is shown.
+  rows() {
     const { ring, row } = this;
     let end = ring.length;
     while (end > 0 && ring.at(end - 1, "episode") !== row.episode) end--;
     let first = end;
-    while (first > 0 && ring.at(first - 1, "episode") === row.episode) first--;
+    while (first > 0 && ring.at(first - 1, "episode") === row.episode && (first === end || ring.at(first - 1, "t_s") < ring.at(first, "t_s"))) first--;
+    return { first, end };
+  }
+
+  get expertLine() {
+    return this.expert && this.expert.seed === this.row?.seed ? this.expert.points : [];
+  }
+
+  bounds({ first, end }) {
     const box = [Infinity, Infinity, -Infinity, -Infinity];
-    for (let i = first; i < end; i++) {
-      const [x, y] = [ring.at(i, "x_m"), ring.at(i, "y_m")];
-      if (!known(x) || !known(y)) continue;
+    const take = (x, y) => {
+      if (!known(x) || !known(y)) return;
       box[0] = Math.min(box[0], x);
       box[1] = Math.min(box[1], y);
       box[2] = Math.max(box[2], x);
       box[3] = Math.max(box[3], y);
-    }
-    return { first, end, box };
+    };
+    for (let i = first; i < end; i++) take(this.ring.at(i, "x_m"), this.ring.at(i, "y_m"));
+    for (const line of [this.expertLine, this.ghosts?.edited ?? [], this.ghosts?.unedited ?? []]) for (const p of line) take(p.x_m, p.y_m);
+    return box;
   }
 
   draw(c, width, height) {
     if (!this.row || this.card.hidden) return;
     const u = rem();
-    const { first, end, box } = this.bounds();
+    const rows = this.rows();
+    const box = this.bounds(rows);
     if (box[0] > box[2]) return;
-    const span = Math.max(box[2] - box[0], box[3] - box[1], 40);
-    const scale = (Math.min(width, height) - 2.4 * u) / span;
+    const scale = Math.min((width - 2.4 * u) / Math.max(box[2] - box[0], 40), (height - 2.4 * u) / Math.max(box[3] - box[1], 40));
     const [cx, cy] = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
     const at = (x, y) => [width / 2 + (x - cx) * scale, height / 2 - (y - cy) * scale];
-    this.line(c, first, end, at, u);
-    this.car(c, at, u);
+    c.lineCap = c.lineJoin = "round";
+    this.path(c, this.expertLine, at, { colour: colours.expert, width: 0.45 * u, alpha: 0.35 });
+    this.line(c, rows, at, u);
+    if (this.ghosts) {
+      this.path(c, this.ghosts.unedited, at, { colour: colours.ink, width: 0.14 * u, dash: [0.3 * u, 0.35 * u] });
+      this.path(c, this.ghosts.edited, at, { colour: colours.stop, width: 0.26 * u });
+    }
+    this.car(c, this.row, at, u, colours.ink);
+    if (this.ghosts?.edited.length) this.car(c, this.ghosts.edited.at(-1), at, u, colours.stop);
     this.yardstick(c, scale, height, u);
+    this.legend(c, width, height, u);
   }
 
-  line(c, first, end, at, u) {
-    c.lineCap = c.lineJoin = "round";
+  path(c, points, at, { colour, width, alpha = 1, dash = [] }) {
+    c.save();
+    c.strokeStyle = colour;
+    c.lineWidth = width;
+    c.globalAlpha = alpha;
+    c.setLineDash(dash);
+    c.beginPath();
+    points.forEach(({ x_m, y_m }, i) => (i ? c.lineTo(...at(x_m, y_m)) : c.moveTo(...at(x_m, y_m))));
+    c.stroke();
+    c.restore();
+  }
+
+  line(c, { first, end }, at, u) {
     let before = null;
+    let fastest = 1;
+    if (this.bySpeed) for (let i = first; i < end; i++) fastest = Math.max(fastest, this.ring.at(i, "speed_mps") || 0);
+    this.fastest = fastest;
     for (let i = first; i < end; i++) {
       const [x, y] = [this.ring.at(i, "x_m"), this.ring.at(i, "y_m")];
       if (!known(x) || !known(y)) {
@@ -75,8 +165,8 @@ export class TrackMap {
       const here = at(x, y);
       if (before) {
         const differs = disagrees(this.ring, i);
-        c.strokeStyle = this.ring.at(i, "person") ? colours.person : differs ? colours.expert : colours.policy;
-        c.lineWidth = (differs ? 0.34 : 0.18) * u;
+        c.strokeStyle = this.bySpeed ? speedColour(this.ring.at(i, "speed_mps") / fastest) : this.ring.at(i, "person") ? colours.person : differs ? colours.expert : colours.policy;
+        c.lineWidth = (this.bySpeed ? 0.26 : differs ? 0.34 : 0.18) * u;
         c.beginPath();
         c.moveTo(...before);
         c.lineTo(...here);
@@ -86,13 +176,12 @@ export class TrackMap {
     }
   }
 
-  car(c, at, u) {
-    const { x_m: x, y_m: y, heading_rad: heading } = this.row;
+  car(c, { x_m: x, y_m: y, heading_rad: heading }, at, u, colour) {
     if (!known(x) || !known(y)) return;
     c.save();
     c.translate(...at(x, y));
     c.rotate(-(known(heading) ? heading : 0));
-    c.fillStyle = colours.ink;
+    c.fillStyle = colour;
     c.strokeStyle = colours.card;
     c.lineWidth = 0.12 * u;
     c.beginPath();
@@ -117,6 +206,42 @@ export class TrackMap {
     c.textBaseline = "alphabetic";
     c.fillText(`${metres} m`, 0, height - 0.55 * u);
   }
+
+  // Names of the lines that are there, in their colours, right below.
+  legend(c, width, height, u) {
+    const names = [];
+    if (this.ghosts?.edited.length) names.push(["ghost", colours.stop]);
+    if (this.ghosts?.unedited.length) names.push(["unedited", colours.ink]);
+    if (this.expertLine.length) names.push(["expert", colours.expert]);
+    c.font = font(0.78, 600);
+    c.textBaseline = "alphabetic";
+    c.textAlign = "right";
+    let x = width;
+    if (this.bySpeed) {
+      const wide = 4 * u;
+      for (let i = 0; i < SPEEDS; i++) {
+        c.fillStyle = speedColour(i / (SPEEDS - 1));
+        c.fillRect(x - wide + (i * wide) / SPEEDS, height - 0.75 * u, wide / SPEEDS + 0.5, 0.45 * u);
+      }
+      c.fillStyle = colours.dim;
+      c.fillText(`0 to ${this.fastest.toFixed(0)} m/s`, x, height - 1.05 * u);
+      x -= wide + 1.2 * u;
+    }
+    for (const [name, colour] of names) {
+      c.fillStyle = colour;
+      c.fillText(name, x, height - 0.3 * u);
+      x -= c.measureText(name).width + 0.7 * u;
+    }
+  }
+}
+
+// Slow is dark blue, fast is yellow (viridis, thinned out), readable in both themes.
+const RAMP = [[70, 50, 126], [54, 92, 141], [39, 127, 142], [31, 161, 135], [74, 193, 109], [160, 218, 57], [240, 215, 40]];
+
+function speedColour(share) {
+  const x = Math.max(0, Math.min(1, share || 0)) * (RAMP.length - 1);
+  const i = Math.min(RAMP.length - 2, Math.floor(x));
+  return `rgb(${RAMP[i].map((v, k) => Math.round(v + (RAMP[i + 1][k] - v) * (x - i))).join()})`;
 }
 
 // Whether the expert would have done something else than what was driven.

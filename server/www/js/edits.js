@@ -1,0 +1,82 @@
+// Edits of what if: their words, and their short form in a link.
+
+import { percent } from "./dom.js";
+
+const GREYS = { 128: "grey", 0: "black", null: "its mean colour" };
+
+// An edit in words, as it stands in the list.
+export function words(edit) {
+  switch (edit.kind) {
+    case "paint": {
+      const [w, h] = [edit.right - edit.left, edit.bottom - edit.top];
+      return `${percent(w * h)} of the picture painted ${GREYS[edit.level ?? null] ?? `grey ${edit.level}`}`;
+    }
+    case "dim": return edit.factor < 1 ? `dimmed to ${percent(edit.factor)}` : `brightened to ${percent(edit.factor)}`;
+    case "blur": return `blurred by ${edit.sigma} px`;
+    case "hide": return edit.back === 1 ? "the frame before this one hidden" : `the frame of ${edit.back} decisions ago hidden`;
+    case "shift": return `this frame ${edit.seconds} s later`;
+    default: return muted(edit);
+  }
+}
+
+function muted({ head, group, neuron }) {
+  const where = head === null || head === undefined ? "all heads" : `head ${head + 1}`;
+  if (!group) return `${where} muted`;
+  return neuron === null || neuron === undefined ? `${group} neurons of ${where} muted` : `${group} neuron ${neuron + 1} of ${where} muted`;
+}
+
+// All of them in one phrase, as a sentence begins.
+export function phrase(edits) {
+  if (!edits.length) return "As it is";
+  if (edits.length === 1) return `With ${words(edits[0])}`;
+  const same = edits.every((edit) => edit.kind === "mute" && !edit.group);
+  if (same) return `With the heads ${edits.map((edit) => edit.head + 1).sort((a, b) => a - b).join(", ")} muted`;
+  if (edits.length === 2) return `With ${words(edits[0])} and ${words(edits[1])}`;
+  return `With these ${edits.length} edits`;
+}
+
+const number = (v) => String(Math.round(v * 1000) / 1000);
+
+// "paint:.2,.5,.4,.9,128;mute:h11;mute:inter.5" and back; what is not understood is left out.
+export function encode(edits) {
+  return edits.map((edit) => {
+    const values = {
+      paint: () => [edit.left, edit.top, edit.right, edit.bottom].map(number).concat(edit.level === null ? "mean" : edit.level).join(),
+      dim: () => number(edit.factor),
+      blur: () => number(edit.sigma),
+      hide: () => edit.back,
+      shift: () => number(edit.seconds),
+      mute: () => [Number.isInteger(edit.head) ? `h${edit.head + 1}` : null, edit.group, Number.isInteger(edit.neuron) ? edit.neuron + 1 : null].filter(Boolean).join("."),
+    };
+    return `${edit.kind}:${values[edit.kind]()}`;
+  }).join(";");
+}
+
+export function decodeEdits(text) {
+  return (text ?? "").split(";").slice(0, 24).map(one).filter(Boolean);
+}
+
+function one(text) {
+  const [kind, rest = ""] = text.split(":");
+  const values = rest.split(",").map(Number);
+  const whole = (v) => (Number.isFinite(v) ? v : null);
+  if (kind === "paint" && values.length === 5) {
+    const [left, top, right, bottom] = values;
+    const level = rest.endsWith("mean") ? null : whole(values[4]);
+    return [left, top, right, bottom].every((v) => v >= 0 && v <= 1) && left < right && top < bottom ? { kind, left, top, right, bottom, level } : null;
+  }
+  if (kind === "dim" && values[0] >= 0 && values[0] <= 4) return { kind, factor: values[0] };
+  if (kind === "blur" && values[0] > 0 && values[0] <= 32) return { kind, sigma: values[0] };
+  if (kind === "hide" && values[0] >= 1) return { kind, back: Math.floor(values[0]) };
+  if (kind === "shift" && values[0] > 0 && values[0] <= 60) return { kind, seconds: values[0] };
+  if (kind === "mute") {
+    const found = /^(?:h(\d+))?\.?(?:(sensory|inter|command|motor)(?:\.(\d+))?)?$/.exec(rest);
+    if (found && (found[1] || found[2])) return { kind, head: found[1] ? Number(found[1]) - 1 : null, group: found[2] ?? null, neuron: found[3] ? Number(found[3]) - 1 : null };
+  }
+  return null;
+}
+
+// Whether two edits do the same.
+export function alike(a, b) {
+  return encode([a]) === encode([b]);
+}

@@ -1,0 +1,60 @@
+// Whole lines of a track, driven in the other process: the expert's, and where an old recording says no places, its own.
+
+import { WhatIfSocket } from "./what_if_socket.js";
+
+export class LapLines {
+  // name(): what the server calls the moment that is shown, or nothing.
+  constructor(map, name) {
+    this.map = map;
+    this.name = name;
+    this.socket = new WhatIfSocket((_, answer) => this.hear(answer));
+    this.points = [];
+    this.kept = new Map();
+    this.store = null;
+  }
+
+  allow(can) {
+    this.socket.close();
+    this.store = null;
+    this.map.setExpert(null);
+    this.map.onExpert = can?.expert ? () => this.expert() : null;
+  }
+
+  expert() {
+    const seed = this.map.row?.seed;
+    if (this.map.expert) return this.map.setExpert(null);
+    if (this.kept.has(seed)) return this.map.setExpert(this.kept.get(seed));
+    const moment = this.name();
+    if (!moment) return;
+    this.seed = seed;
+    this.points = [];
+    this.store = null;
+    this.socket.ask("lap", { moment, who: "expert" });
+  }
+
+  // Places of a recorded episode that knows none: driven once more, they are written into its rows.
+  driven(store, moment, changed) {
+    this.store = store;
+    this.changed = changed;
+    this.points = [];
+    this.socket.ask("lap", { moment, who: "driven" });
+  }
+
+  hear(answer) {
+    if (answer.error || !answer.points) return;
+    this.points.push(...answer.points);
+    if (this.store) {
+      // Only the last answer says that the drive was the same.
+      if (!answer.done) return;
+      this.points.forEach((p, i) => {
+        for (const name of ["x_m", "y_m", "heading_rad", "progress"]) this.store.ring.put(i, name, p[name]);
+      });
+      this.changed();
+    } else {
+      const line = { seed: this.seed, points: this.points };
+      this.map.setExpert(line);
+      if (answer.done) this.kept.set(this.seed, line);
+    }
+    if (answer.done) this.socket.close();
+  }
+}
