@@ -1,0 +1,1 @@
+"""Policies for machines without torch: ONNX files, C sources, web pages."""
