@@ -60,7 +60,7 @@ class DriveConfig:
     """What is driven: carracing, udacity-track (the built-in tracks), udacity (the simulator that connects to us: the
     real one, or 'nacdrive sim udacity'), gym:ID, or my_module:make_env."""
     model: str = "nac_steady.pt"
-    """The policy: a file, or the name of a shipped one."""
+    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
     """Who drives instead of a policy: ppo (the shipped expert of CarRacing), geometric, an exported PPO policy, or
     my_module:MyDriver."""
@@ -191,17 +191,16 @@ def run(config: DriveConfig) -> int:
 
 def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
-    import torch
-
     from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
     from nacdrive.rollout.environment import action_names, warn_of_pixels
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
-    torch.set_num_threads(1)
     spec = config.spec
     driver, policy = driver_of(config)
+    if (torch := sys.modules.get("torch")) is not None:  # an exported policy drives without
+        torch.set_num_threads(1)
     if policy is not None:
         warn_of_pixels(policy.policy, config.renderer)
     expert = expert_of(config, policy)
@@ -242,13 +241,13 @@ def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
     """
     from nacdrive.common.paths import find_model
     from nacdrive.drivers import load_expert
+    from nacdrive.drivers.exported import load_any_policy
     from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.models import load_policy
 
     spec = config.spec
     if config.driver is not None:
         return load_expert(config.driver, device=config.device, discrete_only=False), None
-    policy = load_policy(find_model(config.model, spec.task), device=config.device, expect_task=spec.task)
+    policy = load_any_policy(find_model(config.model, spec.task), device=config.device, expect_task=spec.task)
     pace_s = policy.config.gap_s * (policy.config.window > 1) if config.pace is None else config.pace
     own = PolicyDriver(policy, pace_s if spec.realtime else 0.0)
     return own, own
@@ -497,10 +496,14 @@ def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer
     """What the page shows of a policy's inside; nothing without a page or a policy."""
     if page is None or policy is None:
         return None
+    from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.rollout.rollout import Probes
-    from nacdrive.viz.saliency import GradCam
 
-    cam = GradCam(policy.policy) if config.saliency_every else None
+    cam = None
+    if config.saliency_every and not isinstance(policy.policy, ExportedPolicy):
+        from nacdrive.viz.saliency import GradCam
+
+        cam = GradCam(policy.policy)
     return Probes(
         neurons=policy.neurons,
         neurons_every=config.neurons_every,

@@ -24,6 +24,8 @@ from nacdrive.rollout.record_config import (
 )
 
 if TYPE_CHECKING:
+    from nacdrive.drivers.exported import ExportedPolicy
+    from nacdrive.models.policy import Policy
     from nacdrive.rollout.evaluate import EvalJob, EvalSpec
     from nacdrive.rollout.results import Row
 
@@ -42,7 +44,7 @@ class EvalConfig:
     """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
     gym:ID, or module:make_env for an environment of your own."""
     model: str = "nac_steady.pt"
-    """The policy: a file, or the name of a shipped one."""
+    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
     """module:MyDriver that drives in the policy's stead; or an expert, such as geometric."""
     episodes: int = 20
@@ -174,7 +176,6 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.runs import usable_cores
     from nacdrive.rollout import evaluate as evaluation
     from nacdrive.rollout.environment import action_names, warn_of_pixels
-    from nacdrive.rollout.offline_eval import errors_on
 
     env = config.env_spec
     spec = config.spec(find_model(config.model, env.task) if config.driver is None else None)
@@ -185,7 +186,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     if spec.model is not None:
         warn_of_pixels(worker.policy, config.renderer)
     _ = worker.expert
-    offline = errors_on(worker.policy, config.data) if config.data else None
+    offline = on_recorded(worker.policy, config.data) if config.data else None
     tracks = env.tracks_of(config.track)
     seeds = range(config.seed, config.seed + config.episodes)
     with ExitStack() as stack:
@@ -214,6 +215,21 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     print(in_words(metrics, spec.options.get("laps", math.nan)))
     print(f"report: {out / 'report.html'}")
     return metrics
+
+
+def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
+    """Errors of the steering on recorded frames.
+
+    Raises:
+        UserError: for an exported policy, whose graph takes one frame after the other.
+    """
+    from nacdrive.drivers.exported import ExportedPolicy
+
+    if isinstance(policy, ExportedPolicy):
+        raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
+    from nacdrive.rollout.offline_eval import errors_on
+
+    return errors_on(policy, folders)
 
 
 class Show:

@@ -34,6 +34,7 @@ VERBS = {
     "replay": "watch recorded episodes again, beside a policy or another run",
     "share": "a lap and the network in one page, to send around: what if?",
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
+    "export": "onnx, c, html: a policy for machines without torch",
     "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge: look after recorded episodes",
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",

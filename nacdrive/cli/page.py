@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
     from nacdrive.web import LiveServer
 
@@ -20,7 +21,7 @@ def open_page(stack: ExitStack, host: str, port: int, title: str, **more: Any) -
     return page
 
 
-def network_view(policy: Policy) -> dict[str, Any]:
+def network_view(policy: Policy | ExportedPolicy) -> dict[str, Any]:
     """What a page says of a policy's network: options ``circuit`` and ``network_input`` of ``LiveServer``."""
     config = policy.config
     network_input = {

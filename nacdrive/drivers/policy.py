@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.drivers.base import Saliency
 from nacdrive.envs.base import DrivingEnv, Frame, Info
-from nacdrive.models import Policy
+
+if TYPE_CHECKING:
+    from nacdrive.drivers.exported import ExportedPolicy
+    from nacdrive.models import Policy
 
 SLACK_S = 0.01
 """Half a frame: a decision that is due before the next picture is taken now."""
@@ -20,7 +24,7 @@ IDLE = Action(0.0, 0.0, 0.0)
 
 
 class PolicyDriver:
-    """Lets a ``Policy`` drive.
+    """Lets a ``Policy`` drive, or an exported one.
 
     Its memory may be read in another thread while it decides: ``neurons`` and ``look`` wait for a decision under way.
 
@@ -30,7 +34,7 @@ class PolicyDriver:
             frames is used to the pace of its training, and simulators send up to 60 pictures a second.
     """
 
-    def __init__(self, policy: Policy, pace_s: float = 0.0) -> None:
+    def __init__(self, policy: Policy | ExportedPolicy, pace_s: float = 0.0) -> None:
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
         self._memory = Lock()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nacdrive.layers.contiformer import INSTANT
 from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.validation import tracing
 
 BLOCK = 64  # queries that are scored at once, against no key that comes after them all
 
@@ -74,7 +75,11 @@ def attention(asked: Tensor, keys: Tensor, exact: Tensor, s: Tensor, s_keys: Ten
     future = span.new_full(span.shape[-2:], -torch.inf).triu(first + 1)
     logits = torch.addcmul(future, asked @ keys.transpose(-1, -2), 1 / (span + INSTANT))
     # Where a step meets itself, the difference of two integrals would be all rounding.
-    logits.diagonal(first, -2, -1).copy_(exact)
+    if tracing():
+        itself = torch.ones_like(future, dtype=torch.bool).triu(first).tril(first)
+        logits = torch.where(itself, exact.unsqueeze(-1), logits)
+    else:
+        logits.diagonal(first, -2, -1).copy_(exact)
     return logits.softmax(dim=-1)
 
 

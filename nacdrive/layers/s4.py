@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.validation import tracing
 
 EVEN = 1e-4  # gaps that differ from 1 by less count as even
 
@@ -50,8 +51,11 @@ class S4Layer(WindowedLayer):
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
-        even = bool(((dt - 1).abs() < EVEN).all())
-        y = self.convolve(u) if even else self.recur(u, dt)
+        if tracing():
+            y = self.recur_real(u, dt)
+        else:
+            even = bool(((dt - 1).abs() < EVEN).all())
+            y = self.convolve(u) if even else self.recur(u, dt)
         mixed: Tensor = self.out(nn.functional.gelu(y + self.D * u))
         return mixed
 
@@ -75,6 +79,19 @@ class S4Layer(WindowedLayer):
         rate, readout = self._system()
         y: Tensor = _Recurrence.apply(u.transpose(0, 1), dt.t(), rate, readout)  # type: ignore[no-untyped-call]
         return y.transpose(0, 1)
+
+    def recur_real(self, u: Tensor, dt: Tensor) -> Tensor:
+        """``recur`` in plain real operations, which graphs for other runtimes can hold."""
+        rate, readout = self._system()
+        (a, b), (c, d) = (torch.view_as_real(s).unbind(-1) for s in (rate, readout))
+        x = y = u.new_zeros(len(u), *a.shape)
+        outputs = []
+        for u_i, gap in zip(u.unsqueeze(-1).unbind(1), dt[..., None, None].unbind(1), strict=True):
+            decay, angle = (a * gap).exp(), b * gap
+            real, imaginary = decay * angle.cos(), decay * angle.sin()
+            x, y = (x + u_i) * real - y * imaginary - u_i, (x + u_i) * imaginary + y * real
+            outputs.append((x * c - y * d).sum(-1))
+        return torch.stack(outputs, dim=1)
 
 
 class _Recurrence(torch.autograd.Function):

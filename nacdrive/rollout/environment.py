@@ -16,6 +16,7 @@ from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec
 
 if TYPE_CHECKING:
+    from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
 
 
@@ -62,7 +63,7 @@ def action_names(spec: EnvSpec, options: Mapping[str, Any] | None = None) -> tup
     return env.actions
 
 
-def warn_of_pixels(policy: Policy, renderer: str | None) -> None:
+def warn_of_pixels(policy: Policy | ExportedPolicy, renderer: str | None) -> None:
     """Say that ``policy`` sees pictures of another kind than it learnt from: recordings have the official pixels."""
     if renderer == "fast" and policy.meta.get("renderer") != "fast":
         warnings.warn(

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from nacdrive.datasets.manifest import MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
+from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.speed_control import at_speed
@@ -29,7 +30,6 @@ from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
-from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.environment import (
     action_repeat,
     checksum,
@@ -44,6 +44,9 @@ from nacdrive.rollout.results import DRIVES, EpisodeCurve, EpisodeMetrics, Resul
 from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
+
+if TYPE_CHECKING:
+    from nacdrive.models import Policy
 
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
@@ -110,10 +113,10 @@ class RolloutWorker:
         self.spec, self.watchers = spec, tuple(watchers)
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> Policy | ExportedPolicy:
         """The policy."""
         assert self.spec.model is not None
-        return load_policy(self.spec.model, device=self.spec.device, expect_task=self.spec.env_spec.task or None)
+        return load_any_policy(self.spec.model, device=self.spec.device, expect_task=self.spec.env_spec.task or None)
 
     @cached_property
     def policy_driver(self) -> PolicyDriver:
@@ -420,7 +423,7 @@ def list_drives(spec: EvalSpec, folder: Path) -> None:
         return
     about = spec.env_spec
     expert = load_expert(spec.expert).name if spec.expert else "none"
-    subject = load_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
+    subject: object = load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
     fps = recorded_fps(about, spec.repeat(subject), spec.options)
     write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe={}), [])
     RecordingWriter(folder, source=about.source, fps=fps, expert=expert, resume=True)

@@ -1,0 +1,95 @@
+"""A policy from a file of either kind: ``.pt`` with torch, ``.onnx`` without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.models.config import PolicyConfig
+
+if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
+
+SUFFIX = ".onnx"
+
+
+class ExportedPolicy:
+    """An ONNX file with the face of ``models.Policy``; what only torch can look into (neurons, saliency) is empty.
+
+    Raises:
+        UserError: if the file is missing, damaged, of another producer or changed, or onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        try:
+            from nacdrive.drivers import onnx_runtime
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"{path} needs onnxruntime, which is not installed: pip install 'nacdrive[run]'."
+            ) from error
+        try:
+            self._runtime = onnx_runtime.Policy(path)
+        except onnx_runtime.PolicyError as error:
+            raise UserError(str(error)) from error
+        about = self._runtime.about
+        try:
+            self.config = PolicyConfig.from_json(about["config"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} was exported by another nacdrive ({error}): export it anew.") from error
+        self.name = Path(path).stem
+        self.meta: dict[str, Any] = about["training"]
+        self.about: dict[str, Any] = about
+
+    @property
+    def task(self) -> str:
+        """Task the policy was trained for."""
+        return self.config.task
+
+    @property
+    def repeat(self) -> int:
+        """Frames of the simulator per decision that it was trained at."""
+        return self.config.repeat
+
+    def reset(self) -> None:
+        """Forget the episode before."""
+        self._runtime.reset()
+
+    def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
+        """See ``Policy.step``.
+
+        Raises:
+            ValueError: if the frame has another shape than those the policy was trained on, or time goes back.
+        """
+        decision = self._runtime.step(frame, t_s, speed_mps)
+        return Action(*decision)
+
+    def neurons(self) -> dict[str, NDArray[np.float32]]:
+        """None: a graph shows no neurons."""
+        return {}
+
+    def circuit(self) -> None:
+        """None: a graph shows no wiring."""
+        return None
+
+
+def load_any_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> Policy | ExportedPolicy:
+    """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file.
+
+    Raises:
+        UserError: see ``models.load_policy`` and ``ExportedPolicy``.
+    """
+    if Path(path).suffix != SUFFIX:
+        from nacdrive.models.files import load_policy
+
+        return load_policy(path, device=device, expect_task=expect_task)
+    if device != "cpu":
+        raise UserError(f"{path} runs on the CPU: leave --device out.")
+    policy = ExportedPolicy(path)
+    if expect_task is not None and policy.task != expect_task:
+        raise UserError(f"{path} was trained for '{policy.task}', not for '{expect_task}': give another --model.")
+    return policy

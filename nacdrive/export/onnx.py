@@ -1,0 +1,163 @@
+"""``.onnx`` files: the whole policy in one graph, its state in and out, all that a user must know inside."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nacdrive import __version__
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path
+from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
+from nacdrive.envs.registry import env_spec
+from nacdrive.export.policy_step import INPUTS, PolicyStep
+from nacdrive.models.files import load_policy
+from nacdrive.models.policy import Policy
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+OPSET = 20
+"""The newest that onnxruntime 1.20 knows."""
+
+
+def export_onnx(model: Path, out: Path, *, int8: bool = False, calibration: Sequence[Path] = ()) -> list[Path]:
+    """Write the policy in ``model`` to ``out`` as ONNX.
+
+    Args:
+        model: the ``.pt`` file.
+        out: the ``.onnx`` file, replaced if it is there.
+        int8: quantize convolutions and dense layers to 8 bits, with ranges taken from ``calibration``.
+        calibration: recordings that the policy drives through for the ranges.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UserError: if the policy cannot be loaded, its layer cannot be exported, or the packages are not installed.
+    """
+    policy = load_policy(model)
+    proto = to_model(policy)
+    if int8:
+        from nacdrive.export.quantize import quantize
+
+        proto = quantize(proto, policy, calibration)
+    about = describe(policy, model, "int8" if int8 else "float32")
+    with atomic_path(out) as partial:
+        partial.write_bytes(to_bytes(proto, about))
+    return [out]
+
+
+def to_model(policy: Policy) -> ModelProto:
+    """The graph of one decision, as ``PolicyStep`` computes it."""
+    step = PolicyStep(policy).eval()
+    names = list(step.step.initial())
+    inputs = [*INPUTS, *(f"state.{name}" for name in names)]
+    outputs = [*step.outputs, *(f"next.state.{name}" for name in names)]
+    return record(step, step.example(), inputs, outputs)
+
+
+def record(
+    module: torch.nn.Module, example: tuple[torch.Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]
+) -> ModelProto:
+    """``module`` as an ONNX graph with these names.
+
+    Raises:
+        UserError: if the packages that write ONNX are not installed.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error.name} is not installed, which writes ONNX: pip install 'nacdrive[onnx]'.") from error
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            module,
+            example,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    proto: ModelProto = program.model_proto
+    # Where in whose files each node came from is nobody's business.
+    for node in proto.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for value in (*proto.graph.value_info, *proto.graph.input, *proto.graph.output, *proto.graph.initializer):
+        del value.metadata_props[:]
+    del proto.graph.metadata_props[:], proto.metadata_props[:]
+    return proto
+
+
+def describe(policy: Policy, model: Path, precision: str) -> dict[str, Any]:
+    """What stands in the file beside the graph."""
+    config = policy.config
+    state = PolicyStep(policy).step.initial()
+    return {
+        "format": FORMAT,
+        "nacdrive": __version__,
+        "name": policy.name,
+        "source": {"file": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
+        "task": config.task,
+        "precision": precision,
+        "frame": {"shape": [config.height, config.width, 3], "dtype": "uint8", "colours": "RGB"},
+        "normalisation": "inside the graph: crop, area resize, colours, then pixel * 2 / 255 - 1",
+        "units": {
+            "t_s": "seconds since the episode began, not decreasing",
+            "speed_mps": "metres a second",
+            "steering": "-1 full left .. 1 full right",
+            "throttle": "0 .. 1",
+            "brake": "0 .. 1",
+        },
+        "gap_s": config.gap_s,
+        "action_repeat": config.repeat,
+        "actions": action_labels(config.task, len(config.actions)),
+        "state": [
+            {"name": f"state.{name}", "shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch."), "initial": 0}
+            for name, x in state.items()
+        ],
+        "config": config.to_json(),
+        "training": policy.meta,
+    }
+
+
+def action_labels(task: str, count: int) -> list[str]:
+    """Names of the actions between which a policy of ``task`` chooses; numbers where nobody has named them."""
+    with contextlib.suppress(UserError):
+        if len(labels := env_spec(task).actions) == count:
+            return list(labels)
+    return [str(choice) for choice in range(count)]
+
+
+def to_bytes(proto: ModelProto, about: dict[str, Any]) -> bytes:
+    """The file: graph, metadata, checksum."""
+    from onnx.helper import set_model_props
+
+    proto.producer_name, proto.producer_version = "nacdrive", __version__
+    set_model_props(proto, {ABOUT: json.dumps(about)})
+    return seal(proto.SerializeToString())
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Keep torch's exporter from talking about itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
