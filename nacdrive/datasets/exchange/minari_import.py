@@ -131,8 +131,10 @@ def camera_spaces(
     """
     boxes: dict[tuple[str, ...], tuple[int, int]] = {}
     parts = space.get("subspaces") if space.get("type") == "Dict" else None
-    named = {("observations", str(name)): part for name, part in parts.items()} if isinstance(parts, dict) else {}
-    for place, part in (named or {("observations",): space}).items():
+    places: dict[tuple[str, ...], Any] = {("observations",): space}
+    if isinstance(parts, dict):
+        places = {("observations", str(name)): part for name, part in parts.items()}
+    for place, part in places.items():
         shape = part.get("shape") if isinstance(part, dict) and part.get("type") == "Box" else None
         if isinstance(shape, list) and len(shape) == 3 and shape[2] == 3 and part.get("dtype") == "uint8":
             try:
@@ -217,9 +219,9 @@ def import_minari(
             seeds = [reader.seed(i) for i in range(found.episodes)]
             rate = fps or (float(found.header["fps"]) if found.header else reader.rate())
             recipe = {"imported": found.folder.resolve().name, "format": "minari"}
-            stranger = {"source": source or "minari", "fps": rate, "expert": "minari", "recipe": recipe}
-            header = found.header or stranger
-            episodes = (reader.episode(i, seeds[i], rate, header["source"], action_of) for i in range(found.episodes))
+            named = str(found.header["source"]) if found.header else source or "minari"
+            header = found.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
+            episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(found.episodes))
             return Converted(*write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress))
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
