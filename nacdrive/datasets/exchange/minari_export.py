@@ -38,7 +38,7 @@ SMALLEST_IMAGE = 32
 """Minari takes no smaller array for an image."""
 BATCH = 32
 """Frames that are decoded at a time."""
-TERMINATED = ("lap finished", "laps finished", "left the field", "terminated")
+TERMINATED = ("lap finished", "left the field", "terminated")
 """Ends of an episode that are the environment's own; any other one is a truncation."""
 INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_choice")
 """Columns that become ``infos``; ``expert_steering`` and ``expert_logits`` where there are any."""
