@@ -78,6 +78,18 @@ class _Owner:
     """Holds the lock of a folder while it lives."""
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing into ``folder``; if it was made for that and stays empty, it is removed."""
+    owner = _Owner()
+    lock_folder(folder, owner)
+    try:
+        yield
+    finally:
+        # Now, not when a traceback that holds this frame is thrown away.
+        del owner
+
+
 def write_recording(
     out: Path,
     header: Mapping[str, Any],
@@ -103,33 +115,32 @@ def write_recording(
     Raises:
         UserError: if ``out`` holds something else, the header makes no sense, or making an episode raises one.
     """
-    owner = _Owner()
-    lock_folder(out, owner)
-    if holds_something(out):
-        if not overwrite:
-            what = "a result: give --overwrite or" if own_files(out, refuse=False) else "files: give"
-            raise UserError(f"{out} already holds {what} another --out.")
-        refuse_special_place(out)
-        own_files(out)
-    manifest = manifest_of(header)
-    infos: list[EpisodeInfo] = []
-    frames = 0
-    with made_beside(out) as staging:
-        for name, episode in zip(episode_names(seeds), episodes, strict=True):
-            data = to_parquet(episode)
-            path = staging / name
-            with path.open("wb") as file:
-                file.write(data)
-                os.fsync(file.fileno())
-            infos.append(EpisodeInfo.of(path, episode, data))
-            frames += len(episode)
-            progress(frames)
-        write_manifest(staging, manifest, infos)
-        if overwrite:
-            remove_recording(out)
-        # Without recording.json it is no recording yet, so that comes last.
-        for path in sorted(staging.iterdir(), key=lambda path: path.suffix == ".json"):
-            path.replace(out / path.name)
+    with locked(out):
+        if holds_something(out):
+            if not overwrite:
+                what = "a result: give --overwrite or" if own_files(out, refuse=False) else "files: give"
+                raise UserError(f"{out} already holds {what} another --out.")
+            refuse_special_place(out)
+            own_files(out)
+        manifest = manifest_of(header)
+        infos: list[EpisodeInfo] = []
+        frames = 0
+        with made_beside(out) as staging:
+            for name, episode in zip(episode_names(seeds), episodes, strict=True):
+                data = to_parquet(episode)
+                path = staging / name
+                with path.open("wb") as file:
+                    file.write(data)
+                    os.fsync(file.fileno())
+                infos.append(EpisodeInfo.of(path, episode, data))
+                frames += len(episode)
+                progress(frames)
+            write_manifest(staging, manifest, infos)
+            if overwrite:
+                remove_recording(out)
+            # Without recording.json it is no recording yet, so that comes last.
+            for path in sorted(staging.iterdir(), key=lambda path: path.suffix == ".json"):
+                path.replace(out / path.name)
     return len(infos), frames
 
 

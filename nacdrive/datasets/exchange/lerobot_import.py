@@ -50,6 +50,8 @@ VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
 MAJOR = 3
 BATCH = 64
 """Frames that are read at a time."""
+WHOLE = ("episode_index", "frame_index", PLAIN["choice"], PLAIN["expert_choice"])
+"""Columns of whole numbers."""
 SINGLE_CAMERAS = ("observation.images.front", "observation.image")
 """Names that are taken for the centre camera where there are several cameras and none is called that."""
 
@@ -360,7 +362,7 @@ def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]
         elif name in (ACTION, LOGITS):
             good = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
         else:
-            good = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+            good = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name not in WHOLE)
         if not good:
             what = "lacks" if kind is None else f"has no usable ({kind})"
             raise UserError(f"{path} {what} column '{name}': it is no data of this LeRobot data set.")

@@ -114,7 +114,9 @@ def image_header(data: bytes) -> tuple[int, int, str]:
     try:
         with Image.open(BytesIO(data), formats=("PNG", "JPEG")) as image:
             width, height, mode = *image.size, image.mode
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
+        raise ValueError("more pixels than any frame") from error
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError) as error:
         raise ValueError("no PNG or JPEG image") from error
     check_size(height, width)
     return height, width, mode

@@ -350,6 +350,9 @@ class Reader:
         actions = self.numbers(group, "actions", N)
         unknown = np.full(N, -1)
         choice = unknown
+        width = 1 + self.found.pedals
+        if actions.size != N * width:
+            raise ValueError(f"its actions are {list(actions.shape)}, and its space says {width} a step")
         if self.found.pedals == 0:
             choice = actions.reshape(N).astype(np.int64)
             if ((choice < 0) | (choice >= self.found.choices)).any() or action_of is None:
