@@ -157,7 +157,7 @@ def card_text(recording: Recording, license: str | None) -> str:
     meta = recording.meta
     sections = [
         "---\n" + "\n".join(yaml_lines(front_matter(recording, summary, license))) + "\n---",
-        f"# Driving in {meta['source']} by {meta['expert']}",
+        cell(f"# Driving in {meta['source']} by {meta['expert']}"),
         f"{len(recording)} episodes, {summary.frames} frames at {meta['fps']:g} a second "
         f"({summary.seconds / 60:.1f} minutes), recorded with nacdrive. Each row of a file is one camera frame, the "
         "action that was driven from it on, and what the expert would have done there: for imitation learning.",
@@ -285,8 +285,8 @@ def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value that cannot break a table."""
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    """A value on one line that cannot break a table."""
+    return " ".join(str(value).splitlines()).replace("|", "\\|")
 
 
 def yaml_lines(value: Mapping[str, Any], indent: str = "") -> list[str]:

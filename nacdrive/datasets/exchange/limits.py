@@ -90,7 +90,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
                 too_many = column.num_values > MAX_LIST * max(group.num_rows, 1)
                 if too_many or column.total_uncompressed_size > MAX_COLUMN_BYTES:
                     raise UserError(f"{path} holds more in '{column.path_in_schema}' than a recording can: not read.")
-    except (pa.ArrowException, OSError) as error:
+        # Names that are no text are found here, too.
+        assert file.schema_arrow is not None
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged_parquet(path, error) from error
     return file
 
