@@ -36,7 +36,7 @@ VERBS = {
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
     "export": "onnx, c, html: a policy for machines without torch",
     "data": "list, fetch, check: the public data sets beside driving",
-    "recordings": "info, check, merge: look after recorded episodes",
+    "recordings": "info, check, merge, import, export, card: look after recorded episodes",
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
     "expert": "train, eval, export: the PPO expert",
     "bench": "table, runtime: every sequence layer on the paper's tasks, and what each costs",

@@ -1,4 +1,4 @@
-"""``nacdrive recordings info|check|merge|import|export``: look after recorded episodes."""
+"""``nacdrive recordings info|check|merge|import|export|card``: look after recorded episodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
+
+from nacdrive.common.errors import UserError
+
+Format = Literal["lerobot", "minari", "udacity"]
+MARKS = {"udacity": "driving_log.csv", "lerobot": "meta/info.json", "minari": "data/metadata.json"}
+"""The file by which the formats of others are known."""
+OPTIONS: dict[str, tuple[str, ...]] = {"lerobot": ("source",), "minari": ("source", "fps"), "udacity": ()}
+"""What an import needs to be told of a data set that nacdrive did not write."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +51,46 @@ class MergeConfig:
 
 @dataclass(frozen=True)
 class ImportConfig:
-    """Make a recording of what the Udacity simulator recorded (driving_log.csv and IMG)."""
+    """Make a recording of a LeRobot or Minari data set, or of what the Udacity simulator recorded."""
 
     folder: tyro.conf.Positional[Path]
-    """Folder that the simulator recorded into."""
+    """Folder of the data set, or the one that the simulator recorded into (driving_log.csv and IMG)."""
     out: Path
     """Folder of the new recording."""
+    from_: Annotated[Format | None, tyro.conf.arg(name="from")] = None
+    """lerobot (v3.x with images), minari (HDF5) or udacity; if not given, what the folder looks like."""
+    source: str | None = None
+    """lerobot, minari: what was driven, such as carracing or udacity, where nacdrive did not write the data set."""
+    fps: float | None = None
+    """minari: frames a second, where nacdrive did not write the data set and it does not tell."""
     overwrite: bool = False
-    """Delete the recording in --out first."""
+    """Delete the recording in --out, when the new one is complete."""
 
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Write a recording of the Udacity simulator in the simulator's own layout (driving_log.csv and IMG)."""
+    """Write a recording as a LeRobot or Minari data set, or in the Udacity simulator's own layout."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the recording."""
     out: Path
-    """Folder for driving_log.csv and IMG."""
+    """Folder for the data set, or for driving_log.csv and IMG."""
+    to: Format = "udacity"
+    """lerobot (v3.0, frames as images), minari (HDF5), both without loss; udacity: for recordings of the simulator."""
     overwrite: bool = False
-    """Delete what an earlier export wrote to --out first."""
+    """Delete what an earlier export wrote to --out."""
+
+
+@dataclass(frozen=True)
+class CardConfig:
+    """Write README.md, a card of the recording for people and for the Hugging Face Hub."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of the recording."""
+    license: str | None = None
+    """Put the recording under this licence, such as CC-BY-4.0, CC0-1.0 or MIT."""
+    overwrite: bool = False
+    """Replace a README.md that somebody else wrote or edited."""
 
 
 def info(config: InfoConfig) -> int:
@@ -95,6 +124,8 @@ def info(config: InfoConfig) -> int:
         f"{sum(item.duration_s for item in episodes) / 60:.1f} minutes, "
         f"{sum(item.size_bytes for item in episodes) / 1e6:.1f} MB, return {sum(returns) / len(returns):.1f} on average"
     )
+    if recording.meta.get("license"):
+        console.print(f"licence {recording.meta['license']}")
     for row in recording.meta["dropped"]:
         console.print(f"dropped when recording: seed {row['seed']} (return {row['episode_return']:.1f})")
     return 0
@@ -134,21 +165,73 @@ def merge(config: MergeConfig) -> int:
 
 def import_(config: ImportConfig) -> int:
     """Import and say how much it was."""
-    from nacdrive.datasets.udacity_log_convert import import_log
-
+    name = config.from_ or format_of(config.folder)
+    given: dict[str, Any] = {"source": config.source, "fps": config.fps}
+    known = OPTIONS[name]
+    for option, value in given.items():
+        if value is not None and option not in known:
+            raise UserError(f"--{option} means nothing to an import from {name}: leave it out.")
+    if config.fps is not None and not 0.1 <= config.fps <= 1000:
+        raise UserError(f"--fps is {config.fps:g}: give 0.1 to 1000.")
     with counter("importing") as count:
-        result = import_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
+        options: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
+        options |= {option: given[option] for option in known}
+        if name == "lerobot":
+            from nacdrive.datasets.exchange.lerobot_import import import_lerobot
+
+            result = import_lerobot(config.folder, config.out, **options)
+        elif name == "minari":
+            from nacdrive.datasets.exchange.minari_import import import_minari
+            from nacdrive.envs.registry import spec_of_source
+
+            spec = spec_of_source(config.source) if config.source else None
+            result = import_minari(config.folder, config.out, action_of=spec.action_of if spec else None, **options)
+        else:
+            from nacdrive.datasets.udacity_log_convert import import_log
+
+            result = import_log(config.folder, config.out, **options)
     print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.folder}")
     return 0
 
 
+def format_of(folder: Path) -> str:
+    """The format of a folder, by the file that marks it; udacity, whose reader says what it misses, without one."""
+    return next((name for name, mark in MARKS.items() if (folder / mark).is_file()), "udacity")
+
+
 def export(config: ExportConfig) -> int:
     """Export and say how much it was."""
-    from nacdrive.datasets.udacity_log_convert import export_log
-
     with counter("exporting") as count:
-        result = export_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
-    print(f"{config.out}: driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG")
+        if config.to == "lerobot":
+            from nacdrive.datasets.exchange.lerobot_export import export_lerobot
+
+            result = export_lerobot(config.folder, config.out, overwrite=config.overwrite, progress=count)
+            what = f"LeRobot v3.0 data set of {result.episodes} episodes, {result.frames} frames"
+        elif config.to == "minari":
+            from nacdrive.datasets.exchange.minari_export import GymSpec, dataset_id, export_minari
+            from nacdrive.datasets.recording import Recording
+            from nacdrive.envs.gym_spec import gym_spec_of
+
+            made_in = gym_spec_of(Recording.open(config.folder).meta)
+            gym = GymSpec(*made_in) if made_in else None
+            result = export_minari(config.folder, config.out, gym=gym, overwrite=config.overwrite, progress=count)
+            what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
+        else:
+            from nacdrive.datasets.udacity_log_convert import export_log
+
+            result = export_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
+            what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"
+    print(f"{config.out}: {what}")
+    return 0
+
+
+def card(config: CardConfig) -> int:
+    """Write the card and say what it says of the licence."""
+    from nacdrive.datasets.card import write_card
+
+    path, license = write_card(config.folder, license=config.license, overwrite=config.overwrite)
+    named = f"licence {license}" if license else "no licence: nobody else may use the recording (--license names one)"
+    print(f"{path}: {named}")
     return 0
 
 
@@ -168,4 +251,5 @@ VERBS = {
     "merge": (MergeConfig, merge),
     "import": (ImportConfig, import_),
     "export": (ExportConfig, export),
+    "card": (CardConfig, card),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,11 @@ from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeEr
 MANIFEST = "recording.json"
 KIND = "nacdrive recording"
 EPISODE_GLOB = "episode-*.parquet"
+CARD = "README.md"
+"""What a recording says of itself to people and to the Hub: written by ``nacdrive recordings card``."""
+CARD_MARK = "<!-- nacdrive recordings card "
+LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+"""An SPDX identifier, such as CC-BY-4.0, or one of the Hub, such as cc-by-4.0."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,11 @@ class EpisodeInfo:
         )
 
 
-def new_manifest(*, source: str, fps: float, expert: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a recording that holds no episode yet."""
-    return {
+def new_manifest(
+    *, source: str, fps: float, expert: str, recipe: Mapping[str, Any], license: str | None = None
+) -> dict[str, Any]:
+    """The manifest of a recording that holds no episode yet; without a licence it says nothing of one."""
+    manifest = {
         "kind": KIND,
         "schema_version": SCHEMA_VERSION,
         "source": source,
@@ -91,6 +99,52 @@ def new_manifest(*, source: str, fps: float, expert: str, recipe: Mapping[str, A
         "dropped": [],
         "episodes": [],
     }
+    return manifest if license is None else {**manifest, "license": check_license(license)}
+
+
+def check_license(name: str) -> str:
+    """``name``, if it can be the identifier of a licence.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    if not LICENSE.fullmatch(name):
+        raise UserError(
+            f"--license '{name[:80]}' is no identifier of a licence: give one such as CC-BY-4.0, CC0-1.0 or MIT "
+            "(letters, digits, dots, hyphens)."
+        )
+    return name
+
+
+def with_license(manifest: dict[str, Any], license: str | None, folder: Path) -> dict[str, Any]:
+    """A manifest that names the licence too; one that it names already stays.
+
+    Raises:
+        UserError: if it names another one, for what was given away under a licence cannot be taken back in passing.
+    """
+    if license is None or manifest.get("license") == license:
+        return manifest
+    if manifest.get("license") is not None:
+        raise UserError(
+            f"{folder} is under {manifest['license']}, not {license}: leave --license out, or change the licence with "
+            f"'nacdrive recordings card {folder} --license {license}'."
+        )
+    return {**manifest, "license": check_license(license)}
+
+
+def sign_card(text: str) -> str:
+    """A card with a last line by which it is known as ours for as long as nobody has edited it."""
+    body = text.rstrip("\n") + "\n\n"
+    return f"{body}{CARD_MARK}{hashlib.sha256(body.encode()).hexdigest()} -->\n"
+
+
+def is_own_card(path: Path) -> bool:
+    """Whether a file is a card that nacdrive wrote and nobody has edited since."""
+    try:
+        body, mark, _ = path.read_text(encoding="utf-8").rpartition(CARD_MARK)
+        return bool(mark) and sign_card(body) == path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any], episodes: Iterable[EpisodeInfo]) -> None:
@@ -149,6 +203,9 @@ def check_types(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"fps is {fps!r}")
     for row in manifest["dropped"]:
         int(row["seed"]), float(row["episode_return"])
+    license = manifest.get("license")
+    if license is not None and not (isinstance(license, str) and LICENSE.fullmatch(license)):
+        raise ValueError(f"license is {license!r}")
 
 
 def size_problem(info: EpisodeInfo) -> str | None:

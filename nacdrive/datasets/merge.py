@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +44,21 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
     for part in parts:
         for info in part.episodes:
             load_episode(info)
+    licenses = {part.meta.get("license") for part in parts}
+    if len(licenses) > 1:
+        named = ", ".join(sorted(name or "none" for name in licenses))
+        warnings.warn(
+            f"the recordings have different licences ({named}), so {out} names none: 'nacdrive recordings card {out} "
+            "--license' sets one.",
+            stacklevel=2,
+        )
     writer = RecordingWriter(
         out,
         source=first.meta["source"],
         fps=first.meta["fps"],
         expert=" + ".join(dict.fromkeys(part.meta["expert"] for part in parts)),
         recipe={"merged": [{"expert": part.meta["expert"], "recipe": part.meta["recipe"]} for part in parts]},
+        license=licenses.pop() if len(licenses) == 1 else None,
         overwrite=overwrite,
     )
     seen: set[str] = set()

@@ -17,8 +17,8 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.staging import write_recording
 from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
-from nacdrive.datasets.writer import RecordingWriter
 
 CAMERAS = ("center", "left", "right")
 
@@ -125,20 +125,14 @@ def import_log(
         UserError: if there is no usable log, an image cannot be read, or ``out`` already holds something.
     """
     log = read_log(folder)
-    writer = RecordingWriter(
-        out,
-        source=SOURCE,
-        fps=round(1 / log.gap_s, 3),
-        expert="log",
-        recipe={"imported": log.folder.name, "left_out": log.skipped},
-        overwrite=overwrite,
-    )
-    frames = 0
-    for episode in episodes_of(log):
-        writer.add(episode)
-        frames += len(episode)
-        progress(frames)
-    return Converted(len(writer.episodes), frames)
+    header = {
+        "source": SOURCE,
+        "fps": round(1 / log.gap_s, 3),
+        "expert": "log",
+        "recipe": {"imported": log.folder.name, "left_out": log.skipped},
+    }
+    seeds = range(len(log.drives()))
+    return Converted(*write_recording(out, header, seeds, episodes_of(log), overwrite=overwrite, progress=progress))
 
 
 def episodes_of(log: UdacityLog) -> Iterator[Episode]:

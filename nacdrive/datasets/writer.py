@@ -14,13 +14,16 @@ from nacdrive.common.result_folder import LOCK, lock_folder, refuse_special_plac
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import (
+    CARD,
     EPISODE_GLOB,
     MANIFEST,
     EpisodeInfo,
+    is_own_card,
     new_manifest,
     read_manifest,
     size_problem,
     unlisted_episodes,
+    with_license,
     write_manifest,
 )
 
@@ -39,6 +42,7 @@ class RecordingWriter:
         fps: float,
         expert: str,
         recipe: Mapping[str, Any] | None = None,
+        license: str | None = None,
         resume: bool = False,
         overwrite: bool = False,
     ) -> None:
@@ -50,6 +54,7 @@ class RecordingWriter:
             fps: Recorded frames per simulated second.
             expert: Name of whoever gives the labels.
             recipe: What must be the same when the recording is resumed (plain JSON).
+            license: Identifier of the licence that the recording is under; None: the one that it has, if it has one.
             resume: Go on with a recording that exists; start one if the folder is empty or absent.
             overwrite: Delete the recording that exists.
 
@@ -73,12 +78,12 @@ class RecordingWriter:
                 )
             if not exists:
                 raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
-        manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {})
+        manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {}, license=license)
         listed: list[EpisodeInfo] = []
         if exists and resume:
             found, listed = read_manifest(self.folder)
             refuse_other_recipe(self.folder, found, manifest)
-            manifest = found
+            manifest = with_license(found, license, self.folder)
         for leftover in self.folder.glob(f".*{PARTIAL_SUFFIX}"):
             leftover.unlink()
         self._manifest = manifest
@@ -197,15 +202,27 @@ def remove_recording(folder: Path) -> None:
     if not folder.is_dir() or not holds_something(folder):
         return
     refuse_special_place(folder)
+    for path in own_files(folder):
+        path.unlink(missing_ok=True)
+    if (folder / SET_ASIDE).is_dir():
+        (folder / SET_ASIDE).rmdir()
+
+
+def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
+    """The files of the recording in a folder; [] where it holds something else and that is not refused.
+
+    Raises:
+        UserError: if ``refuse`` and the folder holds anything that is not a recording's.
+    """
     aside = folder / SET_ASIDE
     own = [*folder.glob(EPISODE_GLOB), *folder.glob(f".*{PARTIAL_SUFFIX}"), folder / MANIFEST]
     own += aside.glob(EPISODE_GLOB)
+    own += [folder / CARD] if is_own_card(folder / CARD) else []
     there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
     foreign = sorted(path.name for path in there if path not in (*own, aside, folder / LOCK))
-    if foreign or not (folder / MANIFEST).exists():
-        what = f"files that are no recording ({', '.join(foreign[:3])})" if foreign else f"no {MANIFEST}"
-        raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")
-    for path in own:
-        path.unlink(missing_ok=True)
-    if aside.is_dir():
-        aside.rmdir()
+    if not foreign and (folder / MANIFEST).exists():
+        return own
+    if not refuse:
+        return []
+    what = f"files that are no recording ({', '.join(foreign[:3])})" if foreign else f"no {MANIFEST}"
+    raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")

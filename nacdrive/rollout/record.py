@@ -106,6 +106,7 @@ def record_episodes(
         fps=here.fps,
         expert=here.labels_by,
         recipe=here.recipe,
+        license=config.license,
         resume=config.resume,
         overwrite=config.overwrite,
     )

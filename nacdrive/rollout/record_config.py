@@ -69,6 +69,8 @@ class RecordConfig:
     """Address of that page."""
     page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
     """Port of that page; 0 takes a free one."""
+    license: str | None = None
+    """Licence of the recording, such as CC-BY-4.0, CC0-1.0 or MIT; without one nobody else may use it."""
     resume: bool = False
     """Go on with the recording in --out until it holds --episodes."""
     overwrite: bool = False
@@ -102,6 +104,10 @@ class RecordConfig:
             if not 1 <= getattr(self, name) <= LARGEST_COUNT:
                 flag = name.replace("_", "-")
                 raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 1, and at most 10^9.")
+        if self.license is not None:
+            from nacdrive.datasets.manifest import check_license
+
+            check_license(self.license)
         check_workers_and_seed(self.workers, self.seed)
         if self.seed < POLICY_TEST.stop and self.seed + self.episodes > POLICY_TEST.start:
             raise UserError(

@@ -1,0 +1,307 @@
+"""The card of a recording: what it holds, how it was made, who may use it; read by people and by the Hugging Face Hub.
+
+Everything in it is computed from the files, each of which is compared with its checksum on the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_text
+from nacdrive.common.paths import find_recording
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
+from nacdrive.datasets.exchange.limits import image_header
+from nacdrive.datasets.manifest import (
+    CARD,
+    EPISODE_GLOB,
+    EpisodeInfo,
+    check_license,
+    is_own_card,
+    read_manifest,
+    sign_card,
+    write_manifest,
+)
+from nacdrive.datasets.recording import Recording
+
+SIZES = (
+    (10**3, "n<1K"),
+    (10**4, "1K<n<10K"),
+    (10**5, "10K<n<100K"),
+    (10**6, "100K<n<1M"),
+    (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"),
+)
+"""The Hub's classes of size, by rows."""
+_HUB_LICENSES = """
+apache-2.0 mit openrail afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0
+cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0
+cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0
+cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl lgpl-2.1
+lgpl-3.0 isc lppl-1.3c ms-pl mpl-2.0 odc-by odbl osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl
+"""
+HUB_LICENSES = frozenset(_HUB_LICENSES.split())
+"""Licences that the Hub knows by these names; any other one is ``other`` there."""
+SHOWN = 20
+"""Episodes that the table of a card lists."""
+
+
+@dataclass
+class Summary:
+    """What the episodes of a recording hold together; one of them is held at a time."""
+
+    frames: int = 0
+    """How many."""
+    seconds: float = 0.0
+    """Simulated, from the first to the last frame of each episode."""
+    bytes: int = 0
+    """Of the files."""
+    sizes: Counter[str] = field(default_factory=Counter)
+    """``96 x 96 PNG``, ... -> frames of that size, all cameras."""
+    columns: dict[str, None] = field(default_factory=dict)
+    """Optional columns that some episode has."""
+    choices: Counter[int] = field(default_factory=Counter)
+    """Driven choice -> frames."""
+    drivers: Counter[str] = field(default_factory=Counter)
+    """Who drove -> episodes."""
+    labelled: int = 0
+    """Frames whose label is known."""
+    values: dict[str, list[tuple[float, float, float, float, int]]] = field(default_factory=dict)
+    """Column -> least, most, sum, sum of squares, count of each episode, unknown values left out."""
+
+    def add(self, info: EpisodeInfo, episode: Episode) -> None:
+        """Take in one episode."""
+        self.frames += len(episode)
+        self.seconds += info.duration_s
+        self.bytes += info.size_bytes
+        self.drivers[info.driver] += 1
+        for frames in (episode.frames, *episode.side_frames.values()):
+            for data in frames:
+                height, width, _ = image_header(data)
+                self.sizes[f"{width} x {height} {'JPEG' if data[:2] == JPEG else 'PNG'}"] += 1
+        self.columns |= dict.fromkeys(episode.side_frames)
+        self.columns |= {
+            name: None for name in ("expert_steering", "expert_logits") if getattr(episode, name) is not None
+        }
+        self.choices.update(int(choice) for choice in episode.choice)
+        known = episode.expert_choice >= 0 if episode.expert_steering is None else np.ones(len(episode), bool)
+        self.labelled += int(known.sum())
+        for name in ("steering", "throttle", "brake", "speed_mps", "reward"):
+            self._add_values(name, getattr(episode, name))
+        self._add_values("expert_steering", episode.label)
+
+    def _add_values(self, name: str, values: NDArray[Any]) -> None:
+        known = values[np.isfinite(values)].astype(np.float64)
+        if len(known):
+            row = (float(known.min()), float(known.max()), float(known.sum()), float((known**2).sum()), len(known))
+            self.values.setdefault(name, []).append(row)
+
+    def range_of(self, name: str) -> tuple[float, float, float, float] | None:
+        """Least, most, mean and standard deviation of a column, or None where it is not known."""
+        rows = self.values.get(name)
+        if not rows:
+            return None
+        least, most, total, squares, count = zip(*rows, strict=True)
+        mean = sum(total) / sum(count)
+        return min(least), max(most), mean, max(0.0, sum(squares) / sum(count) - mean**2) ** 0.5
+
+
+def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
+    """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced.
+
+    Args:
+        folder: Folder of the recording.
+        license: Put the recording under this licence, in ``recording.json`` too.
+        overwrite: Replace a README that a person wrote.
+
+    Returns:
+        The card, and the licence that it names.
+
+    Raises:
+        UserError: if there is no recording, an episode is damaged, or the folder holds a README of a person's.
+    """
+    folder = find_recording(folder)
+    path = folder / CARD
+    if license is not None:
+        check_license(license)
+    if path.exists() and not overwrite and not is_own_card(path):
+        raise UserError(f"{path} was written or edited by somebody: give --overwrite to replace it, or move it away.")
+    recording = Recording.open(folder)
+    text = card_text(recording, license or recording.meta.get("license"))
+    if license is not None and recording.meta.get("license") != license:
+        manifest, listed = read_manifest(folder)
+        write_manifest(folder, {**manifest, "license": license}, listed)
+    write_text(path, sign_card(text))
+    return path, license or recording.meta.get("license")
+
+
+def card_text(recording: Recording, license: str | None) -> str:
+    """The card, unsigned: YAML front matter as the Hub reads it, then Markdown.
+
+    Raises:
+        UserError: if an episode is damaged.
+    """
+    summary = Summary()
+    for index, info in enumerate(recording.episodes):
+        summary.add(info, recording.load(index))
+    meta = recording.meta
+    sections = [
+        "---\n" + "\n".join(yaml_lines(front_matter(recording, summary, license))) + "\n---",
+        cell(f"# Driving in {meta['source']} by {meta['expert']}"),
+        f"{len(recording)} episodes, {summary.frames} frames at {meta['fps']:g} a second "
+        f"({summary.seconds / 60:.1f} minutes), recorded with nacdrive. Each row of a file is one camera frame, the "
+        "action that was driven from it on, and what the expert would have done there: for imitation learning.",
+        facts(recording, summary, license),
+        "## Columns\n\n" + columns_table(summary),
+        "## Actions\n\n" + actions_table(summary),
+        "## Episodes\n\n" + episodes_table(recording.episodes),
+        "## How it was recorded\n\n```json\n"
+        + json.dumps({"recipe": meta["recipe"], "versions": meta.get("versions", {})}, indent=2)
+        + "\n```",
+        "## Reading it\n\n```python\n"
+        "from datasets import load_dataset  # rows of all episodes, frames as images\n"
+        f'rows = load_dataset("parquet", data_files="{EPISODE_GLOB}", split="train")\n\n'
+        "from nacdrive.datasets.recording import Recording  # one episode: columns as arrays\n"
+        'frames = Recording.open(".").load(0).decoded()  # uint8 [frames, height, width, 3]\n```',
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def front_matter(recording: Recording, summary: Summary, license: str | None) -> dict[str, Any]:
+    """What the Hub reads: https://github.com/huggingface/hub-docs/blob/main/datasetcard.md"""
+    meta = recording.meta
+    found: dict[str, Any] = {"pretty_name": f"nacdrive: {meta['source']} by {meta['expert']}"}
+    if license is not None:
+        known = license.lower() in HUB_LICENSES
+        found |= {"license": license.lower()} if known else {"license": "other", "license_name": license.lower()}
+    size = next((name for limit, name in SIZES if summary.frames < limit), "100M<n<1B")
+    found |= {
+        "task_categories": ["robotics", "reinforcement-learning"],
+        "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
+        "size_categories": [size],
+        "configs": [{"config_name": "default", "data_files": EPISODE_GLOB}],
+        # The Hub passes this by; a script may read it.
+        "nacdrive": {
+            "schema_version": meta["schema_version"],
+            "environment": meta["source"],
+            "episodes": len(recording),
+            "frames": summary.frames,
+            "frames_per_second": meta["fps"],
+            "labels_by": meta["expert"],
+            "actions": {name: UNITS[name] for name in ("steering", "throttle", "brake", "choice")},
+            "sha256": content_checksum(recording.episodes),
+        },
+    }
+    return found
+
+
+def tag_of(source: str) -> str:
+    """A source as a tag: letters, digits and hyphens."""
+    return "".join(letter.lower() if letter.isalnum() else "-" for letter in source).strip("-")
+
+
+def facts(recording: Recording, summary: Summary, license: str | None) -> str:
+    """The short list at the top."""
+    meta = recording.meta
+    returns = [info.episode_return for info in recording.episodes]
+    rows = {
+        "Environment": meta["source"],
+        "Driven by": ", ".join(f"{name} ({count} episodes)" for name, count in summary.drivers.most_common()),
+        "Labels by": f"{meta['expert']}, of {summary.labelled} of {summary.frames} frames",
+        "Frames": ", ".join(f"{count} of {size}" for size, count in summary.sizes.most_common()),
+        "Size": f"{summary.bytes / 1e6:.1f} MB in {len(recording)} Parquet files, schema {meta['schema_version']}",
+        "Return": f"{np.mean(returns):.1f} on average, {min(returns):.1f} to {max(returns):.1f}",
+        "Licence": license or "none named: without one, nobody but its maker may use it",
+        "Checksum": f"`sha256:{content_checksum(recording.episodes)}` (see below)",
+    }
+    dropped = meta["dropped"]
+    if dropped:
+        rows["Dropped"] = f"{len(dropped)} episodes whose return was too low, seeds " + ", ".join(
+            str(row["seed"]) for row in dropped[:SHOWN]
+        )
+    lines = "\n".join(f"| {name} | {cell(value)} |" for name, value in rows.items())
+    return f"| | |\n|---|---|\n{lines}"
+
+
+def content_checksum(episodes: Sequence[EpisodeInfo]) -> str:
+    """SHA-256 of the lines ``SHA256  FILE`` of all episodes, sorted by file name, as ``sha256sum`` writes them."""
+    lines = sorted((info.path.name, info.sha256) for info in episodes)
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in lines).encode()).hexdigest()
+
+
+def columns_table(summary: Summary) -> str:
+    """Every column, its type and its unit."""
+    kinds = {"choice": "int64", "expert_choice": "int64", "t_s": "float64", "expert_logits": "float32 list"}
+    rows = {"frame": ("image", "what the camera ahead saw")}
+    rows |= {side: ("image", f"what the {side} camera saw") for side in ("left", "right") if side in summary.columns}
+    for name, unit in (UNITS | OPTIONAL_UNITS).items():
+        if name not in ("expert_logits", "expert_steering") or name in summary.columns:
+            rows[name] = (kinds.get(name, "float32"), unit)
+    lines = "\n".join(f"| `{name}` | {kind} | {cell(unit)} |" for name, (kind, unit) in rows.items())
+    return f"| column | type | unit |\n|---|---|---|\n{lines}"
+
+
+def actions_table(summary: Summary) -> str:
+    """What was driven, in numbers."""
+    rows = []
+    for name in ("steering", "throttle", "brake", "expert_steering", "speed_mps", "reward"):
+        found = summary.range_of(name)
+        if found is not None:
+            title = "label of steering" if name == "expert_steering" else f"`{name}`"
+            rows.append(f"| {title} | " + " | ".join(f"{value:.4g}" for value in found) + " |")
+    table = "| | least | most | mean | standard deviation |\n|---|---:|---:|---:|---:|\n" + "\n".join(rows)
+    chosen = {choice: count for choice, count in sorted(summary.choices.items()) if choice >= 0}
+    if chosen:
+        shares = ", ".join(f"{choice}: {count / summary.frames:.1%}" for choice, count in chosen.items())
+        table += f"\n\nDriven choices: {shares}."
+    return table
+
+
+def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
+    """The first episodes, and how to check all files."""
+    rows = [
+        f"| `{info.path.name}` | {info.seed} | {info.steps} | {info.duration_s:.1f} | {info.episode_return:.1f} | "
+        f"`{info.sha256[:16]}` |"
+        for info in episodes[:SHOWN]
+    ]
+    more = f"\n\n... and {len(episodes) - SHOWN} more, in `recording.json`." if len(episodes) > SHOWN else ""
+    return (
+        "| file | seed | frames | seconds | return | SHA-256 begins with |\n|---|---:|---:|---:|---:|---|\n"
+        + "\n".join(rows)
+        + more
+        + f"\n\nThe checksum above is that of all files: `LC_ALL=C sha256sum {EPISODE_GLOB} | sha256sum`. "
+        "`nacdrive recordings check .` reads every file to its last pixel."
+    )
+
+
+def cell(value: object) -> str:
+    """A value on one line that cannot break a table."""
+    return " ".join(str(value).splitlines()).replace("|", "\\|")
+
+
+def yaml_lines(value: Mapping[str, Any], indent: str = "") -> list[str]:
+    """YAML of nested mappings, lists and strings; strings are quoted as in JSON, which YAML reads."""
+    lines: list[str] = []
+    for name, item in value.items():
+        if isinstance(item, list):
+            lines.append(f"{indent}{name}:")
+            for part in item:
+                inner = (
+                    yaml_lines(part, indent + "  ") if isinstance(part, Mapping) else [f"{indent}  {json.dumps(part)}"]
+                )
+                lines += [f"{indent}- {inner[0].strip()}", *inner[1:]]
+        elif isinstance(item, Mapping):
+            lines += [f"{indent}{name}:", *yaml_lines(item, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {json.dumps(item)}")
+    return lines

@@ -1,0 +1,369 @@
+"""A recording in LeRobot's layout (v3.0): ``meta/``, and frames beside numbers in ``data/chunk-*/file-*.parquet``.
+
+Written with pyarrow alone, after ``lerobot.datasets.lerobot_dataset`` 0.4: images are of its type ``image``, which
+keeps their bytes in Parquet (the type ``video`` is lossy).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_json
+from nacdrive.datasets.episode import COLUMNS, SIDES, Episode
+from nacdrive.datasets.episode_file import UNITS, image_column
+from nacdrive.datasets.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
+from nacdrive.datasets.exchange.limits import as_rgb, image_header
+from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.staging import header_of, staged_folder
+from nacdrive.datasets.udacity_log_convert import Converted
+
+CODEBASE_VERSION = "v3.0"
+INFO = "meta/info.json"
+STATS = "meta/stats.json"
+TASKS = "meta/tasks.parquet"
+EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+OURS = "meta/nacdrive.json"
+"""What a recording says of itself beside; LeRobot passes it by."""
+OURS_VERSION = 1
+FILES_PER_CHUNK = 1000
+FILE_MB = 100
+ROWS_PER_GROUP = 500
+
+CAMERAS = {"center": "observation.images.center", **{side: f"observation.images.{side}" for side in SIDES}}
+STATE, ACTION = "observation.state", "action"
+ACTION_NAMES = ("steering", "throttle", "brake")
+PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.reward", "t_s": "t_s"}
+"""Columns of ours with one number a frame, and their names there. Names that begin with 'action' or 'observation' are
+what LeRobot's policies put out and take in."""
+LABEL, LOGITS = "expert.steering", "expert.logits"
+INDICES = ("frame_index", "episode_index", "index", "task_index")
+OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[side] for side in SIDES}}
+"""Columns that not every episode has, and their names there."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What all episodes of a data set have in common."""
+
+    shapes: dict[str, tuple[int, int]]
+    """Height and width of each camera's frames."""
+    label: bool
+    """Whether any episode has ``expert_steering``."""
+    logits: int
+    """Width of ``expert_logits``; 0 where no episode has them."""
+
+    @classmethod
+    def of(cls, recording: Recording) -> Layout:
+        """The layout of a recording, from the headers of its files.
+
+        Raises:
+            UserError: if its scores are of several widths, or a file cannot be read.
+        """
+        columns: dict[str, pa.DataType] = {}
+        widths: set[int] = set()
+        shapes: dict[str, tuple[int, int]] = {}
+        for index, info in enumerate(recording.episodes):
+            try:
+                schema = pq.read_schema(info.path)
+            except (pa.ArrowException, OSError):
+                # Loading says in a sentence what is wrong with it.
+                recording.load(index)
+                raise
+            columns |= {field.name: field.type for field in schema}
+            if "expert_logits" in schema.names:
+                widths.add(schema.field("expert_logits").type.list_size)
+            if any(camera not in shapes for camera in CAMERAS if camera in ("center", *schema.names)):
+                episode = recording.load(index)
+                for camera, frames in cameras_of(episode).items():
+                    shapes.setdefault(camera, image_header(frames[0])[:2])
+        if len(widths) > 1:
+            raise UserError(
+                f"{recording.folder} holds scores of {' and '.join(map(str, sorted(widths)))} actions, and a LeRobot "
+                "column has one width: export its parts apart."
+            )
+        return cls(shapes, "expert_steering" in columns, max(widths, default=0))
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        """The features of ``info.json``."""
+
+        def numbers(dtype: str, names: tuple[str, ...] | None = None, width: int = 1) -> dict[str, Any]:
+            return {"dtype": dtype, "shape": [width], "names": list(names) if names else None}
+
+        found: dict[str, dict[str, Any]] = {
+            CAMERAS[camera]: {"dtype": "image", "shape": [*shape, 3], "names": ["height", "width", "channel"]}
+            for camera, shape in self.shapes.items()
+        }
+        found[STATE] = numbers("float32", ("speed_mps",))
+        found[ACTION] = numbers("float32", ACTION_NAMES, 3)
+        found |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
+        found |= {LABEL: numbers("float32")} if self.label else {}
+        found |= {LOGITS: numbers("float32", tuple(map(str, range(self.logits))), self.logits)} if self.logits else {}
+        found["next.done"] = numbers("bool")
+        found["timestamp"] = numbers("float32")
+        return found | {name: numbers("int64") for name in INDICES}
+
+
+def cameras_of(episode: Episode) -> dict[str, list[bytes]]:
+    """The encoded frames of each camera, the centre first."""
+    return {
+        "center": episode.frames,
+        **{side: episode.side_frames[side] for side in SIDES if side in episode.side_frames},
+    }
+
+
+def export_lerobot(
+    folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
+) -> Converted:
+    """Write the recording in ``folder`` as a LeRobot data set into ``out``; one episode is held at a time.
+
+    ``action`` is what was driven: float32 [3], steering, throttle, brake. Frames keep their bytes.
+
+    Raises:
+        UserError: if there is no recording, an episode is damaged, frames are of several sizes, or ``out`` already
+            holds something.
+    """
+    recording = Recording.open(folder)
+    layout = Layout.of(recording)
+    with staged_folder(out, overwrite=overwrite, last=INFO) as staging:
+        with DataWriter(staging, layout) as writer:
+            for index in range(len(recording)):
+                writer.add(recording.load(index))
+                progress(writer.frames)
+        writer.write_meta(recording.meta)
+    return Converted(len(recording), writer.frames)
+
+
+class DataWriter:
+    """Appends episodes to the data files; begins another file before one is larger than ``FILE_MB``."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.folder, self.layout = folder, layout
+        self.frames = 0
+        """Frames written so far."""
+        self._rows: list[dict[str, Any]] = []
+        self._stats: list[dict[str, Stats]] = []
+        self._file, self._in_file = -1, 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> DataWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, episode: Episode) -> None:
+        """Write one episode.
+
+        Raises:
+            UserError: if a frame is unreadable or of another size than the first.
+        """
+        table = self._table(episode)
+        if self._writer is None or (self._in_file and self._in_file + table.nbytes > FILE_MB * 2**20):
+            self._next_file(table.schema)
+        assert self._writer is not None
+        self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+        self._in_file += table.nbytes
+        stats = self._statistics(episode, table)
+        self._stats.append(stats)
+        chunk, file = divmod(self._file, FILES_PER_CHUNK)
+        row: dict[str, Any] = {
+            "episode_index": len(self._rows),
+            "tasks": [task_of(episode.source)],
+            "length": len(episode),
+            "data/chunk_index": chunk,
+            "data/file_index": file,
+            "dataset_from_index": self.frames,
+            "dataset_to_index": self.frames + len(episode),
+            "nacdrive/seed": episode.seed,
+            "nacdrive/driver": episode.driver,
+            "nacdrive/return": episode.episode_return,
+            "nacdrive/columns": optional_columns(episode),
+            "nacdrive/meta": json.dumps(episode.meta, allow_nan=False),
+        }
+        row |= {f"stats/{feature}/{k}": v.tolist() for feature, values in stats.items() for k, v in values.items()}
+        self._rows.append({**row, "meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0})
+        self.frames += len(episode)
+
+    def write_meta(self, meta: Mapping[str, Any]) -> None:
+        """Write what describes the data; ``meta`` is what ``recording.json`` says."""
+        fps = float(meta["fps"])
+        info = {
+            "codebase_version": CODEBASE_VERSION,
+            "robot_type": meta["source"],
+            "total_episodes": len(self._rows),
+            "total_frames": self.frames,
+            "total_tasks": 1,
+            "chunks_size": FILES_PER_CHUNK,
+            "data_files_size_in_mb": FILE_MB,
+            "video_files_size_in_mb": 200,
+            "fps": int(fps) if fps.is_integer() else fps,
+            "splits": {"train": f"0:{len(self._rows)}"},
+            "data_path": DATA,
+            "video_path": None,
+            "features": self.layout.features,
+        }
+        write_json(self.folder / INFO, info)
+        total = aggregate(self._stats)
+        write_json(self.folder / STATS, {f: {k: v.tolist() for k, v in s.items()} for f, s in total.items()})
+        write_tasks(self.folder / TASKS, [task_of(meta["source"])])
+        names = list(dict.fromkeys(name for row in self._rows for name in row))
+        table = pa.table({name: [row.get(name) for row in self._rows] for name in names})
+        path = self.folder / EPISODES.format(chunk_index=0, file_index=0)
+        path.parent.mkdir(parents=True)
+        pq.write_table(table, path, compression="snappy")
+        ours = {"version": OURS_VERSION, "recording": header_of(meta), "units": UNITS}
+        write_json(self.folder / OURS, ours)
+
+    def _next_file(self, schema: pa.Schema) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._file, self._in_file = self._file + 1, 0
+        chunk, file = divmod(self._file, FILES_PER_CHUNK)
+        path = self.folder / DATA.format(chunk_index=chunk, file_index=file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        images = {f"{CAMERAS[camera]}.bytes": "NONE" for camera in self.layout.shapes}
+        leaves = {f"{CAMERAS[camera]}.path": "SNAPPY" for camera in self.layout.shapes}
+        leaves |= {name: "SNAPPY" for name in schema.names if name not in CAMERAS.values()}
+        leaves |= {f"{field.name}.list.element": leaves.pop(field.name) for field in schema if is_list(field.type)}
+        plain = [name for name in (*INDICES, "choice", "expert.choice", "next.done") if name in schema.names]
+        self._writer = pq.ParquetWriter(path, schema, compression={**images, **leaves}, use_dictionary=plain)
+
+    def _table(self, episode: Episode) -> pa.Table:
+        steps, number = len(episode), len(self._rows)
+        columns: dict[str, Any] = {}
+        cameras = cameras_of(episode)
+        for camera, shape in self.layout.shapes.items():
+            frames = checked_frames(episode, camera, cameras.get(camera, []), shape)
+            empty = pa.nulls(steps, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+            columns[CAMERAS[camera]] = image_column(frames, f"{camera}-{number:06d}") if frames else empty
+        columns[STATE] = pa.array(episode.speed_mps)
+        columns[ACTION] = fixed_list(np.stack([getattr(episode, name) for name in ACTION_NAMES], axis=1))
+        columns |= {name: pa.array(getattr(episode, ours)) for ours, name in PLAIN.items()}
+        if self.layout.label:
+            columns[LABEL] = pa.array(episode.label)
+        if self.layout.logits:
+            unknown = np.full((steps, self.layout.logits), np.nan, np.float32)
+            columns[LOGITS] = fixed_list(unknown if episode.expert_logits is None else episode.expert_logits)
+        columns["next.done"] = pa.array(np.arange(steps) == steps - 1)
+        columns["timestamp"] = pa.array(episode.t_s.astype(np.float32))
+        columns["frame_index"] = pa.array(np.arange(steps))
+        columns["episode_index"] = pa.array(np.full(steps, number))
+        columns["index"] = pa.array(np.arange(self.frames, self.frames + steps))
+        columns["task_index"] = pa.array(np.zeros(steps, np.int64))
+        features = {name: hub_feature(feature) for name, feature in self.layout.features.items()}
+        hub = json.dumps({"info": {"features": features}}).encode()
+        return pa.table(columns).replace_schema_metadata({b"huggingface": hub})
+
+    def _statistics(self, episode: Episode, table: pa.Table) -> dict[str, Stats]:
+        found: dict[str, Stats] = {}
+        for camera, frames in cameras_of(episode).items():
+            found[CAMERAS[camera]] = image_stats(partial(decode_frame, frames), len(frames))
+        for name in table.column_names:
+            if name in CAMERAS.values():
+                continue
+            column = table.column(name).combine_chunks()
+            if is_list(column.type):
+                found[name] = number_stats(column.flatten().to_numpy().reshape(len(table), -1))
+            else:
+                found[name] = number_stats(column.to_numpy(zero_copy_only=False))
+        return found
+
+
+def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tuple[int, int]) -> list[bytes]:
+    """The encoded frames of a camera, in RGB.
+
+    Raises:
+        UserError: if one is unreadable or of another size than ``shape`` (height, width).
+    """
+    checked = []
+    for index, data in enumerate(frames):
+        try:
+            whole = image_header(data) == (*shape, "RGB")
+            checked.append(data if whole else as_rgb(data, shape))
+        except ValueError as error:
+            raise UserError(
+                f"frame {index} ({camera}) of the episode of seed {episode.seed} has {error}, and a LeRobot data set "
+                "has frames of one size: export its parts apart."
+            ) from error
+    return checked
+
+
+def decode_frame(frames: list[bytes], index: int) -> NDArray[np.uint8]:
+    """One decoded frame, uint8 [height, width, 3]."""
+    return decode_image(frames[index])
+
+
+def optional_columns(episode: Episode) -> list[str]:
+    """Which of the columns that not every episode has this one has."""
+    own = [name for name in ("expert_steering", "expert_logits") if getattr(episode, name) is not None]
+    return own + [side for side in SIDES if side in episode.side_frames]
+
+
+def task_of(source: str) -> str:
+    """What is done, in words: LeRobot's policies may read it."""
+    return f"drive along the road ({source})"
+
+
+def fixed_list(rows: NDArray[np.float32]) -> pa.FixedSizeListArray:
+    """[frames, width] numbers as a column."""
+    flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column has several numbers a row."""
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind))
+
+
+def hub_feature(feature: Mapping[str, Any]) -> dict[str, Any]:
+    """A feature of ``info.json`` in the words of ``datasets``."""
+    if feature["dtype"] == "image":
+        return {"_type": "Image"}
+    value = {"dtype": feature["dtype"], "_type": "Value"}
+    width = feature["shape"][0]
+    return value if width == 1 else {"feature": value, "length": width, "_type": "Sequence"}
+
+
+def write_tasks(path: Path, tasks: list[str]) -> None:
+    """The table of tasks as pandas writes it: the tasks are its index."""
+    index = "__index_level_0__"
+
+    def column(name: str | None, field: str, pandas: str, numpy: str) -> dict[str, Any]:
+        return {"name": name, "field_name": field, "pandas_type": pandas, "numpy_type": numpy, "metadata": None}
+
+    pandas = {
+        "index_columns": [index],
+        "column_indexes": [
+            {
+                "name": None,
+                "field_name": None,
+                "pandas_type": "unicode",
+                "numpy_type": "object",
+                "metadata": {"encoding": "UTF-8"},
+            }
+        ],
+        "columns": [
+            column("task_index", "task_index", "int64", "int64"),
+            column(None, index, "unicode", "object"),
+        ],
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.0.0",
+    }
+    table = pa.table({"task_index": pa.array(range(len(tasks)), pa.int64()), index: pa.array(tasks, pa.string())})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata({b"pandas": json.dumps(pandas).encode()}), path)

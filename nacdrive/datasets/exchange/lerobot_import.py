@@ -1,0 +1,494 @@
+"""A recording from a LeRobot data set (v3.x) whose frames are images: one of ours without loss, a stranger's checked.
+
+Nothing of the data set is run or unpickled, no path in it is followed: files are looked for where the layout has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import COLUMNS, Episode
+from nacdrive.datasets.exchange.lerobot_export import (
+    ACTION,
+    CAMERAS,
+    DATA,
+    EPISODES,
+    INFO,
+    LABEL,
+    LOGITS,
+    OURS,
+    OURS_VERSION,
+    PLAIN,
+    STATE,
+)
+from nacdrive.datasets.exchange.limits import (
+    MAX_EPISODE_BYTES,
+    MAX_FRAMES,
+    as_rgb,
+    check_size,
+    damaged_parquet,
+    open_parquet,
+    parse_object,
+    read_object,
+    within,
+)
+from nacdrive.datasets.exchange.strangers import ActionColumns, check_range, clock
+from nacdrive.datasets.staging import write_recording
+from nacdrive.datasets.udacity_log_convert import Converted
+
+VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
+MAJOR = 3
+BATCH = 64
+"""Frames that are read at a time."""
+WHOLE = ("episode_index", "frame_index", PLAIN["choice"], PLAIN["expert_choice"])
+"""Columns of whole numbers."""
+SINGLE_CAMERAS = ("observation.images.front", "observation.image")
+"""Names that are taken for the centre camera where there are several cameras and none is called that."""
+
+
+@dataclass(frozen=True)
+class EpisodeRow:
+    """What ``meta/episodes`` says of one episode."""
+
+    length: int
+    """Frames."""
+    chunk: int
+    """Of the data file."""
+    file: int
+    """Of the data file, in its chunk."""
+    tasks: tuple[str, ...]
+    """What was done, in words."""
+    ours: dict[str, Any] = field(default_factory=dict)
+    """``seed``, ``driver``, ``return``, ``columns`` and ``meta``, where nacdrive wrote the data set."""
+
+
+@dataclass(frozen=True)
+class LeRobotSet:
+    """A LeRobot data set whose description has been read and makes sense."""
+
+    folder: Path
+    """Where it lies."""
+    fps: float
+    """Frames a second."""
+    source: str
+    """What was driven."""
+    features: dict[str, dict[str, Any]]
+    """As in ``info.json``."""
+    cameras: dict[str, str]
+    """``center``, ``left``, ``right`` -> name of the feature."""
+    shapes: dict[str, tuple[int, int]]
+    """Height and width of each camera's frames."""
+    actions: ActionColumns
+    """Where steering and pedals stand in ``action``."""
+    episodes: list[EpisodeRow]
+    """In their order."""
+    header: dict[str, Any] | None
+    """What the recording said of itself, where nacdrive wrote the data set."""
+
+    @classmethod
+    def open(cls, folder: Path, source: str | None = None) -> LeRobotSet:
+        """Read what describes the data set in ``folder``.
+
+        Raises:
+            UserError: if there is none, it is of another version, has no actions that steer or no image frames.
+        """
+        if not (folder / INFO).is_file():
+            raise UserError(f"there is no LeRobot data set in {folder} (no {INFO}): check the path and --from.")
+        info = read_object(within(folder, INFO))
+        check_version(folder, info)
+        try:
+            features = {str(name): dict(feature) for name, feature in info["features"].items()}
+            fps = float(info["fps"])
+            total = int(info["total_frames"])
+            expected = int(info["total_episodes"])
+            if not 0 < fps < 10**6:
+                raise ValueError(f"fps is {fps:g}")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise UserError(f"{folder / INFO} is damaged ({type(error).__name__}: {error}): get it again.") from error
+        if info.get("data_path", DATA) != DATA:
+            raise UserError(f"{folder / INFO} names another place for its data than {DATA}: it cannot be read.")
+        header = read_ours(folder)
+        actions = action_columns(folder, features)
+        cameras, shapes = camera_features(folder, features)
+        episodes = read_episodes(folder, header is not None)
+        frames = sum(row.length for row in episodes)
+        if frames != total or len(episodes) != expected or not 0 < frames <= MAX_FRAMES:
+            raise UserError(
+                f"{folder / INFO} speaks of {total} frames in {expected} episodes, and meta/episodes lists {frames} in "
+                f"{len(episodes)}: the data set is incomplete, get it again."
+            )
+        said = header["source"] if header else (source or str(info.get("robot_type") or "lerobot"))
+        return cls(folder, fps, said, features, cameras, shapes, actions, episodes, header)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """How a recording of a stranger's data set came about."""
+        return {"imported": self.folder.resolve().name, "format": "lerobot"}
+
+
+def import_lerobot(
+    folder: Path,
+    out: Path,
+    *,
+    source: str | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda frames: None,
+) -> Converted:
+    """Make a recording in ``out`` of the LeRobot data set in ``folder``; one episode is held at a time.
+
+    Args:
+        folder: Holds ``meta`` and ``data``.
+        out: Folder of the recording.
+        source: What was driven, such as ``udacity``, where the data set is none of ours; its robot type if not given.
+        overwrite: Replace the recording in ``out``.
+        progress: Is told the frames so far.
+
+    Raises:
+        UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
+    """
+    found = LeRobotSet.open(folder, source)
+    seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(found.episodes)]
+    header = found.header or {"source": found.source, "fps": found.fps, "expert": "lerobot", "recipe": found.recipe}
+    made = write_recording(out, header, seeds, read_data(found, seeds), overwrite=overwrite, progress=progress)
+    return Converted(*made)
+
+
+def check_version(folder: Path, info: Mapping[str, Any]) -> None:
+    """Refuse other versions of the layout.
+
+    Raises:
+        UserError: for such a version.
+    """
+    said = str(info.get("codebase_version"))[:40]
+    match = VERSION.fullmatch(said)
+    if match is None or int(match[1]) > MAJOR:
+        raise UserError(f"{folder} is a LeRobot data set of version {said}, and this nacdrive reads v{MAJOR}.x.")
+    if int(match[1]) < MAJOR:
+        raise UserError(
+            f"{folder} is a LeRobot data set of version {said}, and this nacdrive reads v{MAJOR}.x: convert it with "
+            "LeRobot's own lerobot.datasets.v30.convert_dataset_v21_to_v30."
+        )
+
+
+def read_ours(folder: Path) -> dict[str, Any] | None:
+    """What the recording said of itself; None where nacdrive did not write the data set.
+
+    Raises:
+        UserError: if that is damaged or of a newer nacdrive.
+    """
+    if not (folder / OURS).is_file():
+        return None
+    ours = read_object(within(folder, OURS))
+    version, header = ours.get("version"), ours.get("recording")
+    if not isinstance(version, int) or version > OURS_VERSION:
+        raise UserError(f"{folder / OURS} is of version {str(version)[:20]}: install a newer nacdrive.")
+    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
+        raise UserError(
+            f"{folder / OURS} is damaged: get it again, or delete it to import the data set as a stranger's."
+        )
+    return header
+
+
+def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> ActionColumns:
+    """Where steering and pedals stand in the data set's ``action``.
+
+    Raises:
+        UserError: if it has none, or one that does not steer.
+    """
+    if ACTION not in features:
+        raise UserError(f"{folder} is a LeRobot data set without actions: there is nothing to learn from in it.")
+    names = features[ACTION].get("names")
+    while isinstance(names, dict):
+        inner = list(names.values())
+        names = inner[0] if inner and isinstance(inner[0], (list, dict)) else list(names)
+    named = [str(name) for name in names] if isinstance(names, list) else []
+    columns = ActionColumns.of(named)
+    if (
+        features[ACTION].get("dtype") != "float32"
+        or list(features[ACTION].get("shape", [])) != [len(named)]
+        or not columns
+    ):
+        said = ", ".join(named[:8]) or "nothing"
+        raise UserError(
+            f"the actions of {folder} are named {said[:200]}, and driving takes steering, throttle and brake: "
+            "only data sets with a float32 action of these names can be imported."
+        )
+    return columns
+
+
+def camera_features(
+    folder: Path, features: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
+    """The features that are the centre, left and right camera, and the sizes of their frames.
+
+    Raises:
+        UserError: if there is no image, only videos, or it is not clear which one looks ahead.
+    """
+    images = [name for name, feature in features.items() if feature.get("dtype") == "image"]
+    if not images:
+        videos = [name for name, feature in features.items() if feature.get("dtype") == "video"]
+        what = f"only videos ({', '.join(videos)[:200]}), which are lossy" if videos else "no camera"
+        raise UserError(f"{folder} holds {what}: record or convert it with images (use_videos=False) to import it.")
+    found = {camera: name for camera, name in CAMERAS.items() if name in images}
+    if "center" not in found:
+        single = images if len(images) == 1 else [name for name in SINGLE_CAMERAS if name in images]
+        if not single:
+            raise UserError(
+                f"{folder} has several cameras ({', '.join(images)[:200]}), and none is called {CAMERAS['center']}: "
+                "rename the one that looks ahead."
+            )
+        found = {"center": single[0], **{side: name for side, name in found.items() if name != single[0]}}
+    return found, {camera: image_shape(folder, name, features[name]) for camera, name in found.items()}
+
+
+def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width of a camera's frames, whichever way round its shape is given.
+
+    Raises:
+        UserError: if the shape is none of a colour image.
+    """
+    try:
+        shape = [int(side) for side in feature["shape"]]
+        names = [str(item)[:1].lower() for item in feature.get("names") or []]
+        first = names[0] == "c" if len(names) == 3 else shape[0] == 3 and shape[2] != 3
+        channels, (height, width) = (shape[0], shape[1:]) if first else (shape[2], shape[:2])
+        check_size(height, width)
+        if len(shape) != 3 or channels != 3:
+            raise ValueError("no colour image")
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        said = str(feature.get("shape"))[:80]
+        raise UserError(f"{folder} says that {name} has the shape {said}: frames are height x width x 3.") from error
+    return height, width
+
+
+def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
+    """The episodes that ``meta/episodes`` lists, in their order.
+
+    Raises:
+        UserError: if the list is missing, damaged or has gaps.
+    """
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("meta/episodes/chunk-*/file-*.parquet"))
+    if not names:
+        raise UserError(f"{folder / EPISODES.format(chunk_index=0, file_index=0)} is missing: get the data set again.")
+    wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    more = ["tasks", *(f"nacdrive/{name}" for name in ("seed", "driver", "return", "columns", "meta") if ours)]
+    rows: dict[int, EpisodeRow] = {}
+    for path in (within(folder, name) for name in names):
+        file = open_parquet(path)
+        there = [*wanted, *(name for name in more if name in file.schema_arrow.names)]
+        missing = [name for name in wanted if name not in file.schema_arrow.names]
+        missing += [name for name in more if ours and name not in there]
+        if missing or file.metadata.num_rows > MAX_FRAMES:
+            raise UserError(f"{path} lacks {', '.join(missing) or 'an end'}: it is no list of LeRobot episodes.")
+        try:
+            for batch in file.iter_batches(batch_size=256, columns=there):
+                for row in batch.to_pylist():
+                    rows[int(row["episode_index"])] = episode_row(row, ours)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged_parquet(path, error) from error
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise UserError(f"{path} is damaged ({error}): get it again.") from error
+    if sorted(rows) != list(range(len(rows))):
+        raise UserError(f"{folder}/meta/episodes has gaps in its episodes: get the data set again.")
+    return [rows[i] for i in range(len(rows))]
+
+
+def episode_row(row: Mapping[str, Any], ours: bool) -> EpisodeRow:
+    """One row of ``meta/episodes``.
+
+    Raises:
+        ValueError, TypeError: if it makes no sense.
+    """
+    length, chunk, file = (int(row[name]) for name in ("length", "data/chunk_index", "data/file_index"))
+    if not (0 < length <= MAX_FRAMES and 0 <= chunk < 10**6 and 0 <= file < 10**6):
+        raise ValueError(f"episode {row['episode_index']} has {length} frames in file {chunk}/{file}")
+    tasks = tuple(str(task) for task in row.get("tasks") or ())
+    if not ours:
+        return EpisodeRow(length, chunk, file, tasks)
+    own = {name: row[f"nacdrive/{name}"] for name in ("driver", "columns")}
+    own |= {"seed": int(row["nacdrive/seed"]), "return": float(row["nacdrive/return"])}
+    return EpisodeRow(length, chunk, file, tasks, {**own, "meta": parse_object(row["nacdrive/meta"])})
+
+
+def read_data(found: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
+    """The episodes of a data set, one after the other.
+
+    Raises:
+        UserError: if a data file is missing, truncated or damaged, or holds other frames than listed.
+    """
+    files: dict[str, list[int]] = {}
+    for index, row in enumerate(found.episodes):
+        files.setdefault(DATA.format(chunk_index=row.chunk, file_index=row.file), []).append(index)
+    if [index for group in files.values() for index in group] != list(range(len(found.episodes))):
+        raise UserError(f"{found.folder} has its episodes in another order than its files: it cannot be read.")
+    for name, indices in files.items():
+        path = within(found.folder, name)
+        file = open_parquet(path)
+        rows = sum(found.episodes[index].length for index in indices)
+        if file.metadata.num_rows != rows:
+            raise UserError(f"{path} holds {file.metadata.num_rows} frames where {rows} are listed: get it again.")
+        batches = Batches(path, file, columns_of(found, path, file))
+        for index in indices:
+            yield read_episode(found, index, seeds[index], batches)
+
+
+def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]:
+    """The columns of a data file that are read, each of the type that its name asks for.
+
+    Raises:
+        UserError: if one is missing or of another type.
+    """
+    schema = file.schema_arrow
+    names = [*found.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
+    optional = [STATE, *PLAIN.values(), LABEL, LOGITS]
+    names += [name for name in optional if name in found.features and (found.header or name in known_elsewhere(found))]
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is None:
+            good = False
+        elif name in found.cameras.values():
+            good = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+            good = good and kind.field("bytes").type in (pa.binary(), pa.large_binary())
+        elif name in (ACTION, LOGITS):
+            good = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+        else:
+            good = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name not in WHOLE)
+        if not good:
+            what = "lacks" if kind is None else f"has no usable ({kind})"
+            raise UserError(f"{path} {what} column '{name}': it is no data of this LeRobot data set.")
+    return names
+
+
+def known_elsewhere(found: LeRobotSet) -> list[str]:
+    """Columns that mean in a stranger's data set what they mean in ours."""
+    state = found.features.get(STATE, {})
+    speed = state.get("names") == ["speed_mps"] and list(state.get("shape", [])) == [1]
+    return ["next.reward", *([STATE] if speed else [])]
+
+
+class Batches:
+    """Rows of a data file, a few at a time."""
+
+    def __init__(self, path: Path, file: pq.ParquetFile, columns: list[str]) -> None:
+        self.path, self.columns = path, columns
+        self._batches = file.iter_batches(batch_size=BATCH, columns=columns)
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """The next ``rows`` rows, in parts.
+
+        Raises:
+            UserError: if the file is damaged.
+        """
+        while rows:
+            try:
+                batch = self._rest if self._rest is not None and len(self._rest) else next(self._batches)
+            except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
+                raise damaged_parquet(self.path, error) from error
+            yield batch.slice(0, rows)
+            self._rest = batch.slice(rows)
+            rows -= min(rows, len(batch))
+
+
+def read_episode(found: LeRobotSet, index: int, seed: int, batches: Batches) -> Episode:
+    """The episode that comes next in a data file.
+
+    Raises:
+        UserError: if its rows are another episode's, a frame is unreadable or of another size than the data set says.
+    """
+    row = found.episodes[index]
+    numbers: dict[str, list[NDArray[Any]]] = {}
+    frames: dict[str, list[bytes]] = {}
+    size = 0
+    wanted = set(found.cameras) if found.header is None else {"center", *row.ours["columns"]} & set(found.cameras)
+    try:
+        for batch in batches.take(row.length):
+            for camera in wanted:
+                name = found.cameras[camera]
+                column = batch.column(batch.schema.names.index(name)).field("bytes")
+                for i, data in enumerate(column.to_pylist()):
+                    if data is None:
+                        raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
+                    try:
+                        frames.setdefault(camera, []).append(as_rgb(data, found.shapes[camera]))
+                    except ValueError as error:
+                        raise ValueError(f"has in row {i} of {name} {error}") from error
+                    size += len(data)
+            if size > MAX_EPISODE_BYTES:
+                raise ValueError(f"has more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
+            for name in batches.columns:
+                if name not in found.cameras.values():
+                    numbers.setdefault(name, []).append(as_numbers(batch, name))
+        columns = {name: np.concatenate(parts) for name, parts in numbers.items()}
+        if (columns["episode_index"] != index).any() or (columns["frame_index"] != np.arange(row.length)).any():
+            raise ValueError("is made of other rows than those listed")
+        return build_episode(found, row, seed, columns, frames)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise UserError(f"episode {index} in {batches.path} {error}: get the data set again.") from error
+
+
+def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    """A column as [rows] or, for lists, [rows, width] numbers.
+
+    Raises:
+        ValueError: if it has gaps, or lists of several lengths.
+    """
+    column = batch.column(batch.schema.names.index(name))
+    if column.null_count:
+        raise ValueError(f"has gaps in '{name}'")
+    if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        flat = column.flatten()
+        if flat.null_count or len(flat) % len(column):
+            raise ValueError(f"has gaps in '{name}'")
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def build_episode(
+    found: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
+) -> Episode:
+    """An episode from its columns.
+
+    Raises:
+        ValueError, TypeError: if they contradict each other.
+    """
+    N = row.length
+    steering, throttle, brake = found.actions.split(columns[ACTION])
+    check_range(steering, throttle, brake)
+    unknown = {"choice": np.full(N, -1), "expert_choice": np.full(N, -1), "reward": np.zeros(N)}
+    plain = {ours: columns[name] for ours, name in PLAIN.items() if name in columns}
+    if found.header is not None and plain.keys() != PLAIN.keys():
+        raise ValueError(f"lacks {', '.join(sorted(PLAIN.keys() - plain.keys()))}")
+    t_s = plain.pop("t_s", None)
+    values = {**unknown, **plain}
+    speed = columns[STATE].reshape(N) if STATE in columns else np.full(N, np.nan)
+    own = row.ours
+    present = own.get("columns", ())
+    reward = np.asarray(values["reward"], dtype=np.float64)
+    return Episode(
+        frames=frames.pop("center"),
+        t_s=clock(columns["timestamp"], found.fps) if t_s is None else t_s,
+        steering=steering,
+        throttle=throttle,
+        brake=brake,
+        speed_mps=speed,
+        **{name: np.asarray(values[name], dtype=COLUMNS[name]) for name in unknown},
+        expert_logits=columns[LOGITS] if "expert_logits" in present else None,
+        seed=seed,
+        source=found.source,
+        driver=str(own.get("driver", "lerobot")),
+        episode_return=own["return"] if own else float(reward.sum()),
+        meta=own["meta"] if own else {"task": "; ".join(row.tasks)},
+        expert_steering=columns[LABEL] if "expert_steering" in present else None,
+        side_frames={side: frames[side] for side in CAMERAS if side in frames},
+    )

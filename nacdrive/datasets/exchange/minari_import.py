@@ -1,0 +1,424 @@
+"""A recording from a Minari data set in HDF5: one of ours without loss, a stranger's checked.
+
+Its environment is never made: its specification names code to import. Only plain numbers, strings and images are read,
+from the file itself, through no link and no filter but those that HDF5 and h5py bring along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import SIDES, Episode
+from nacdrive.datasets.exchange.limits import (
+    MAX_EPISODE_BYTES,
+    MAX_FRAMES,
+    MAX_LIST,
+    as_rgb,
+    check_size,
+    first_line,
+    parse_object,
+    read_object,
+    within,
+)
+from nacdrive.datasets.exchange.minari_export import INFOS, MAIN, METADATA, OURS_VERSION, SMALLEST_IMAGE, load_h5py
+from nacdrive.datasets.exchange.strangers import check_range, clock
+from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.staging import write_recording
+from nacdrive.datasets.udacity_log_convert import Converted
+
+VERSIONS = re.compile(r"0\.[45]\.\d+")
+FILTERS = (1, 2, 3, 4, 5, 6, 32000)
+"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF. Any other one is code from elsewhere."""
+LARGEST_RATIO = 2000
+"""Of unpacked to packed; deflate reaches 1032."""
+HARMLESS_BYTES = 2**26
+"""Up to here it does not matter what the ratio is."""
+BATCH = 32
+"""Frames that are read at a time."""
+
+
+@dataclass(frozen=True)
+class MinariSet:
+    """A Minari data set whose description has been read and makes sense."""
+
+    folder: Path
+    """Holds ``data``."""
+    episodes: int
+    """How many."""
+    frames: int
+    """Steps together."""
+    cameras: dict[str, tuple[str, ...]]
+    """``center``, ``left``, ``right`` -> where its frames lie in an episode."""
+    shapes: dict[str, tuple[int, int]]
+    """Height and width of each camera's frames."""
+    jpeg: bool
+    """Whether images are stored encoded."""
+    pedals: int
+    """Numbers for the pedals in an action: 2, 1, or 0 where it is one of ``choices``."""
+    choices: int
+    """Number of discrete actions."""
+    header: dict[str, Any] | None
+    """What the recording said of itself, where nacdrive wrote the data set."""
+
+    @classmethod
+    def open(cls, folder: Path) -> MinariSet:
+        """Read what describes the data set in ``folder``.
+
+        Raises:
+            UserError: if there is none, it is of another version or storage, or its spaces are not those of driving.
+        """
+        if not (folder / METADATA).is_file() and (folder / Path(METADATA).name).is_file():
+            folder = folder.absolute().parent
+        if not (folder / METADATA).is_file():
+            raise UserError(f"there is no Minari data set in {folder} (no {METADATA}): check the path and --from.")
+        found = read_object(within(folder, METADATA))
+        version, storage = str(found.get("minari_version"))[:20], str(found.get("data_format", "hdf5"))[:20]
+        if not VERSIONS.fullmatch(version):
+            raise UserError(f"{folder} is a Minari data set of version {version}, and this nacdrive reads 0.4 and 0.5.")
+        if storage != "hdf5":
+            raise UserError(f"{folder} is a Minari data set stored as {storage}, and this nacdrive reads hdf5.")
+        ours = found.get("nacdrive")
+        header = check_ours(folder, ours) if ours is not None else None
+        try:
+            episodes, frames = int(found["total_episodes"]), int(found["total_steps"])
+            if not (0 < episodes <= frames <= MAX_FRAMES):
+                raise ValueError(f"{frames} steps in {episodes} episodes")
+            spaces = [parse_object(found[name]) for name in ("observation_space", "action_space")]
+        except KeyError as error:
+            raise UserError(
+                f"{folder / METADATA} lacks {error}: it would have to be asked of the environment, which is not made "
+                "here; write the data set again with Minari 0.5."
+            ) from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"{folder / METADATA} is damaged ({first_line(error)}): get it again.") from error
+        cameras, shapes = camera_spaces(folder, spaces[0])
+        pedals, choices = action_space(folder, spaces[1])
+        jpeg = bool(found.get("jpeg_encoding", True))
+        return cls(folder, episodes, frames, cameras, shapes, jpeg, pedals, choices, header)
+
+
+def check_ours(folder: Path, ours: Any) -> dict[str, Any]:
+    """What the recording said of itself.
+
+    Raises:
+        UserError: if that is damaged or of a newer nacdrive.
+    """
+    version = ours.get("version") if isinstance(ours, dict) else None
+    header = ours.get("recording") if isinstance(ours, dict) else None
+    if not isinstance(version, int) or version > OURS_VERSION:
+        raise UserError(f"{folder / METADATA} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
+    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
+        raise UserError(f"{folder / METADATA} is damaged in what nacdrive wrote there: get it again.")
+    return header
+
+
+def camera_spaces(
+    folder: Path, space: Mapping[str, Any]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
+    """Where the pictures of each camera lie, and their sizes.
+
+    Raises:
+        UserError: if there is no picture, or it is not clear which one looks ahead.
+    """
+    boxes: dict[tuple[str, ...], tuple[int, int]] = {}
+    parts = space.get("subspaces") if space.get("type") == "Dict" else None
+    places: dict[tuple[str, ...], Any] = {("observations",): space}
+    if isinstance(parts, dict):
+        places = {("observations", str(name)): part for name, part in parts.items()}
+    for place, part in places.items():
+        shape = part.get("shape") if isinstance(part, dict) and part.get("type") == "Box" else None
+        if isinstance(shape, list) and len(shape) == 3 and shape[2] == 3 and part.get("dtype") == "uint8":
+            try:
+                height, width = int(shape[0]), int(shape[1])
+                check_size(height, width)
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"{folder} says that its pictures have the shape {str(shape)[:80]}: {error}."
+                ) from error
+            boxes[place] = height, width
+    found = {place[-1]: place for place in boxes if place[-1] in ("center", *SIDES)}
+    if len(boxes) == 1:
+        found = {"center": next(iter(boxes))}
+    if "center" not in found:
+        kind = f"{space.get('type')} {str(space.get('shape', ''))[:40]}".strip()
+        what = "several pictures, and none is called 'center'" if boxes else f"no picture ({kind})"
+        raise UserError(f"the observations of {folder} are {what}: driving takes uint8 frames, height x width x 3.")
+    return found, {camera: boxes[place] for camera, place in found.items()}
+
+
+def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
+    """Numbers for the pedals (0 for choices) and the number of choices.
+
+    Raises:
+        UserError: if it is not a space of driving.
+    """
+    kind, shape, low, high = (space.get(name) for name in ("type", "shape", "low", "high"))
+    if (
+        kind == "Discrete"
+        and isinstance(space.get("n"), int)
+        and space.get("start") == 0
+        and 0 < space["n"] <= MAX_LIST
+    ):
+        return 0, space["n"]
+    if kind == "Box" and shape == [3] and low == [-1, 0, 0] and high == [1, 1, 1]:
+        return 2, 0
+    if kind == "Box" and shape == [2] and low == [-1, -1] and high == [1, 1]:
+        return 1, 0
+    said = f"{kind} {shape} from {low} to {high}" if kind == "Box" else str(kind)
+    raise UserError(
+        f"the action space of {folder} is {said[:120]}: driving takes choices, or a Box of steering -1 .. 1, throttle "
+        "0 .. 1, brake 0 .. 1, or of steering and pedals -1 .. 1."
+    )
+
+
+def import_minari(
+    folder: Path,
+    out: Path,
+    *,
+    source: str | None = None,
+    fps: float | None = None,
+    action_of: Callable[[int], Action] | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda frames: None,
+) -> Converted:
+    """Make a recording in ``out`` of the Minari data set in ``folder``; one episode is held at a time.
+
+    Args:
+        folder: Holds ``data``.
+        out: Folder of the recording.
+        source: What was driven, such as ``carracing``, where the data set is none of ours.
+        fps: Frames a second, where it is none of ours and its ``infos`` tell no ``t_s``.
+        action_of: What a choice means, where it is none of ours.
+        overwrite: Replace the recording in ``out``.
+        progress: Is told the frames so far.
+
+    Raises:
+        UserError: if h5py is not installed, there is no such data set, it is damaged or does not drive, or ``out``
+            already holds something.
+    """
+    h5py = load_h5py()
+    found = MinariSet.open(folder)
+    if found.header is None and not found.pedals and action_of is None:
+        raise UserError(
+            f"the actions of {folder} are one of {found.choices} choices, and what they do is not known: give what was "
+            "driven, such as --source carracing."
+        )
+    path = within(found.folder, MAIN)
+    try:
+        with h5py.File(path, "r") as file:
+            reader = Reader(h5py, file, found, path)
+            seeds = [reader.seed(i) for i in range(found.episodes)]
+            rate = fps or (float(found.header["fps"]) if found.header else reader.rate())
+            recipe = {"imported": found.folder.resolve().name, "format": "minari"}
+            named = str(found.header["source"]) if found.header else source or "minari"
+            header = found.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
+            episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(found.episodes))
+            return Converted(*write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress))
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # Of a disk or a path, not of the file's content.
+            raise
+        raise UserError(
+            f"{path} is truncated or damaged, or no HDF5 file ({first_line(error)}): get it again."
+        ) from error
+
+
+class Reader:
+    """Reads episodes from Minari's HDF5 file, and nothing that leads out of it."""
+
+    def __init__(self, h5py: Any, file: Any, found: MinariSet, path: Path) -> None:
+        self.h5py, self.file, self.found, self.path = h5py, file, found, path
+
+    def seed(self, index: int) -> int:
+        """The seed of an episode; its number where it tells none."""
+        seed = self.group(self.file, f"episode_{index}").attrs.get("seed")
+        if seed is None and self.found.header is not None:
+            raise ValueError(f"episode {index} tells no seed")
+        return index if seed is None else int(seed)
+
+    def rate(self) -> float:
+        """Frames a second of the first episode of a stranger's data set, from its times.
+
+        Raises:
+            UserError: if it tells none.
+        """
+        group = self.group(self.file, "episode_0")
+        steps = self.column(group, "rewards").shape[0]
+        t_s = self.info(group, "t_s", steps)
+        if t_s is None or len(t_s) < 2 or not np.median(np.diff(t_s)) > 0:
+            raise UserError(f"{self.path} does not tell when its frames were taken: give --fps.")
+        return round(1 / float(np.median(np.diff(t_s))), 3)
+
+    def group(self, parent: Any, name: str) -> Any:
+        """A group of the file itself.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        return self._member(parent, name, self.h5py.Group)
+
+    def column(self, parent: Any, name: str) -> Any:
+        """A data set of the file itself, without foreign filters, and no larger than what is stored can unpack to.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        column = self._member(parent, name, self.h5py.Dataset)
+        plist = column.id.get_create_plist()
+        filters = {plist.get_filter(i)[0] for i in range(plist.get_nfilters())}
+        if column.external or column.is_virtual or not filters <= set(FILTERS):
+            raise ValueError(f"'{name}' lies in another file or needs a foreign filter")
+        unpacked = column.dtype.itemsize * column.size if column.shape is not None else 0
+        if unpacked > max(HARMLESS_BYTES, LARGEST_RATIO * column.id.get_storage_size()):
+            raise ValueError(f"'{name}' unpacks to {unpacked >> 20} MiB")
+        return column
+
+    def _member(self, parent: Any, name: str, kind: type) -> Any:
+        link = parent.get(name, getlink=True)
+        if not isinstance(link, self.h5py.HardLink):
+            raise ValueError(f"'{name}' is missing or a link")
+        member = parent[name]
+        if not isinstance(member, kind):
+            raise ValueError(f"'{name}' is of another kind")
+        return member
+
+    def numbers(self, parent: Any, name: str, rows: int, more: int = 0) -> NDArray[Any]:
+        """The first ``rows`` rows of a column of numbers, which may have up to ``more`` rows more.
+
+        Raises:
+            ValueError: if it has other rows, or no numbers.
+        """
+        column = self.column(parent, name)
+        width = int(np.prod(column.shape[1:])) if column.shape else 0
+        if not column.shape or not rows <= column.shape[0] <= rows + more or width > MAX_LIST:
+            raise ValueError(f"'{name}' has the shape {column.shape} in an episode of {rows} steps")
+        if column.dtype.kind not in "fiub":
+            raise ValueError(f"'{name}' holds no numbers")
+        return np.asarray(column[:rows])
+
+    def info(self, group: Any, name: str, rows: int) -> NDArray[Any] | None:
+        """A column of an episode's infos, or None where there is none of plain numbers."""
+        if "infos" not in group or name not in self.group(group, "infos"):
+            return None
+        return self.numbers(self.group(group, "infos"), name, rows, more=1)
+
+    def episode(
+        self, index: int, seed: int, fps: float, source: str, action_of: Callable[[int], Action] | None
+    ) -> Episode:
+        """One episode.
+
+        Raises:
+            UserError: if it contradicts itself or what the data set says.
+        """
+        try:
+            group = self.group(self.file, f"episode_{index}")
+            rewards = self.column(group, "rewards")
+            N = rewards.shape[0] if len(rewards.shape) == 1 else 0
+            if not 0 < N <= self.found.frames:
+                raise ValueError(f"'rewards' has the shape {rewards.shape}")
+            frames = {camera: self.frames(group, camera, N) for camera in self.found.cameras}
+            columns = self.own(group, N) if self.found.header is not None else self.stranger(group, N, fps, action_of)
+            check_range(columns["steering"], columns["throttle"], columns["brake"])
+            return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
+        except (ValueError, TypeError, KeyError, RuntimeError) as error:
+            raise UserError(f"episode {index} in {self.path}: {first_line(error)}; get the data set again.") from error
+
+    def own(self, group: Any, N: int) -> dict[str, Any]:
+        """The columns of an episode that nacdrive wrote."""
+        infos = {name: self.info(group, name, N) for name in (*INFOS, "expert_steering", "expert_logits")}
+        missing = [name for name in INFOS if infos[name] is None]
+        if missing:
+            raise ValueError(f"infos lack {', '.join(missing)}")
+        text = self.column(group, "nacdrive")
+        if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
+            raise ValueError("'nacdrive' is no text")
+        ours = parse_object(text[()])
+        more = {"driver": str(ours["driver"]), "episode_return": float(ours["return"]), "meta": dict(ours["meta"])}
+        return {**infos, **more, "reward": self.numbers(group, "rewards", N)}
+
+    def stranger(self, group: Any, N: int, fps: float, action_of: Callable[[int], Action] | None) -> dict[str, Any]:
+        """The columns of an episode of somebody else's."""
+        actions = self.numbers(group, "actions", N)
+        unknown = np.full(N, -1)
+        choice = unknown
+        width = 1 + self.found.pedals
+        if actions.size != N * width:
+            raise ValueError(f"its actions are {list(actions.shape)}, and its space says {width} a step")
+        if self.found.pedals == 0:
+            choice = actions.reshape(N).astype(np.int64)
+            if ((choice < 0) | (choice >= self.found.choices)).any() or action_of is None:
+                raise ValueError(f"an action is not one of {self.found.choices}")
+            # Each choice is looked up once.
+            table = [action_of(i) for i in range(int(choice.max()) + 1)]
+            steering, throttle, brake = (
+                np.array([getattr(table[i], name) for i in choice]) for name in ("steering", "throttle", "brake")
+            )
+        else:
+            rows = actions.reshape(N, 1 + self.found.pedals)
+            steering, throttle = rows[:, 0], rows[:, 1]
+            throttle, brake = (
+                (throttle, rows[:, 2]) if self.found.pedals == 2 else (throttle.clip(0), (-throttle).clip(0))
+            )
+        t_s, speed = self.info(group, "t_s", N), self.info(group, "speed_mps", N)
+        reward = self.numbers(group, "rewards", N)
+        ended = self.numbers(group, "terminations", N)[-1]
+        return {
+            "t_s": clock(np.arange(N) / fps if t_s is None else t_s, fps),
+            "choice": choice,
+            "steering": steering,
+            "throttle": throttle,
+            "brake": brake,
+            "reward": reward,
+            "speed_mps": np.full(N, np.nan) if speed is None else speed,
+            "expert_choice": unknown,
+            "expert_logits": None,
+            "driver": "minari",
+            "episode_return": float(reward.astype(np.float64).sum()),
+            "meta": {"ended": "terminated" if ended else "truncated"},
+        }
+
+    def frames(self, group: Any, camera: str, N: int) -> list[bytes]:
+        """The encoded frames of a camera, the last observation, after which nothing is done, left out."""
+        *above, name = self.found.cameras[camera]
+        for part in above:
+            group = self.group(group, part)
+        column, size = self.column(group, name), self.found.shapes[camera]
+        if not column.shape or column.shape[0] not in (N, N + 1):
+            raise ValueError(f"'{name}' has the shape {column.shape} in an episode of {N} steps")
+        encoded = self.found.jpeg and min(size) >= SMALLEST_IMAGE
+        return list(self.encoded(column, N, size) if encoded else self.pixels(column, N, size))
+
+    def encoded(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
+        """Frames that are stored as JPEG."""
+        vlen = self.h5py.check_vlen_dtype(column.dtype)
+        plain = column.dtype == np.uint8 and len(column.shape) == 2
+        if vlen != np.dtype(np.uint8) and not plain:
+            raise ValueError("its pictures are not stored as JPEG, though the data set says so")
+        total = 0
+        for i in range(N):
+            data = np.asarray(column[i], dtype=np.uint8).tobytes()
+            total += len(data)
+            if total > MAX_EPISODE_BYTES:
+                raise ValueError(f"it has more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
+            try:
+                yield as_rgb(data, size)
+            except ValueError as error:
+                raise ValueError(f"frame {i} has {error}") from error
+
+    def pixels(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
+        """Frames that are stored as they are."""
+        if column.dtype != np.uint8 or column.shape[1:] != (*size, 3):
+            raise ValueError(
+                f"its frames are {column.dtype} {list(column.shape[1:])}, and the data set says uint8 {[*size, 3]}"
+            )
+        for start in range(0, N, BATCH):
+            yield from (encode_png(frame) for frame in column[start : min(start + BATCH, N)])

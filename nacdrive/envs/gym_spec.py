@@ -1,0 +1,38 @@
+"""The Gymnasium environment that a recording was made in, as far as its own words tell."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from nacdrive.envs.registry import BOTH, CARRACING, UDACITY_TRACK
+
+
+def gym_spec_of(meta: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The environment's specification as JSON, and how many numbers its pedals take: 2, 1 for both, 0 for choices.
+
+    ``meta`` is what ``recording.json`` says. None for what is not one environment that Gymnasium can make again: a
+    simulator on the wire, somebody's log, several tracks in turn, an environment of a user's own.
+    """
+    recipe, source = meta.get("recipe", {}), meta.get("source")
+    repeat = recipe.get("repeat", CARRACING.repeat)
+    if source == CARRACING.source and "max_frames" in recipe:
+        options = {"repeat": 1 if recipe.get("every_frame") else repeat, "max_frames": recipe["max_frames"]}
+        options |= {"renderer": recipe["renderer"]} if "renderer" in recipe else {}
+        return spec_json("nacdrive/CarRacing-v0", options), 0
+    track = recipe.get("track", BOTH)
+    if source == UDACITY_TRACK.source and track in UDACITY_TRACK.tracks:
+        options = {"track": track, "repeat": UDACITY_TRACK.repeat, "max_seconds": recipe.get("seconds", 600.0)}
+        options |= {"cameras": ("center", "left", "right")} if recipe.get("sides") else {}
+        return spec_json("nacdrive/UdacityTrack-v0", options), 1
+    return None
+
+
+def spec_json(name: str, options: Mapping[str, Any]) -> str:
+    """The specification of a registered environment with these options, as JSON."""
+    spec = copy.deepcopy(gymnasium.spec(name))
+    spec.kwargs.update(options)
+    return str(spec.to_json())
