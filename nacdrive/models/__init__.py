@@ -1,7 +1,7 @@
-"""Steering policies: a vision front end, one sequence layer, a head; driven step by step, kept as ``.pt`` files."""
+"""Steering policies: a vision front end, one sequence layer, a head; driven step by step, kept as files."""
 
 from nacdrive.models.config import PolicyConfig
-from nacdrive.models.files import load_policy, save_policy
+from nacdrive.models.files import convert_model, load_policy, save_policy
 from nacdrive.models.policy import Policy
 
-__all__ = ["Policy", "PolicyConfig", "load_policy", "save_policy"]
+__all__ = ["Policy", "PolicyConfig", "convert_model", "load_policy", "save_policy"]
