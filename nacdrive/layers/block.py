@@ -52,9 +52,9 @@ class StackLayer(SequenceLayer):
     """``depth`` blocks around layers of one kind, behind a linear map to ``d_model``; a norm stands at the end.
 
     The layers share the window among them, so that the stack's output depends on no more steps than a single layer's.
+    Sizes and ``gap_s`` are those of ``SequenceLayer``; ``window`` is that of the whole stack.
 
     Args:
-        in_features, d_model, num_heads, window, gap_s: see ``SequenceLayer``; ``window`` is that of the whole stack.
         layer: registered name of the layers, or ``module:Name``.
         layer_options: their own options.
         depth: number of blocks.
