@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Small networks on few cores: more threads than one make every step slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench mutants clean
+.PHONY: demo test lint docs bench mutants clean
 
 demo: $(INSTALLED)
 	$(BIN)/nacdrive demo
@@ -20,6 +20,11 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site comes to lie in build/site; warnings are errors.
+docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -1,4 +1,7 @@
-"""The one reader and writer of ``.pt`` files: whole or absent, nothing executable, damage found before use."""
+"""The one reader and writer of ``.pt`` files: whole or absent, nothing executable, damage found before use.
+
+A name that ends with ``.safetensors`` means the same content in that format (``safetensors_format``).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ CHECKSUM = "sha256"
 """Where a file keeps the checksum of all else that it holds."""
 TENSORS = "tensors"
 """Where a file keeps a network's weights."""
+SAFETENSORS = ".safetensors"
+"""How the names of files in the format of that name end."""
 
 
 def write_tensor_file(
@@ -28,30 +33,28 @@ def write_tensor_file(
     """Write what ``read_tensor_file`` can read, atomically.
 
     Args:
-        path: The ``.pt`` file.
+        path: The ``.pt`` or ``.safetensors`` file.
         kind: Names the format, such as ``nacdrive policy``.
         version: Of the format.
-        content: Plain values, lists, dicts and tensors.
+        content: Plain values, lists, dicts and tensors; for safetensors, text alone.
         tensors: A network's weights by name; stored on the CPU under ``tensors``.
 
     Raises:
         UserError: if the disk is full; what ``path`` held before is kept.
+        TypeError: if the format cannot hold what is given.
     """
     stored: dict[str, Any] = {"kind": kind, "version": version, **content}
     if tensors is not None:
         stored[TENSORS] = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    stored[CHECKSUM] = checksum(stored)
-    # By way of memory: torch's own writer hides behind a RuntimeError that the disk is full.
-    buffer = io.BytesIO()
-    torch.save(stored, buffer)
+    data = to_safetensors(stored) if path.suffix == SAFETENSORS else to_pt(stored)
     with atomic_path(path) as partial:
-        partial.write_bytes(buffer.getbuffer())
+        partial.write_bytes(data)
 
 
 def read_tensor_file(
     path: Path,
-    kind: str,
-    version: int,
+    kind: str | None,
+    version: int | None,
     *,
     device: str | torch.device = "cpu",
     name: str = "",
@@ -60,9 +63,9 @@ def read_tensor_file(
     """What was written with ``write_tensor_file``; older files, which hold no checksum, by their zip archive's CRCs.
 
     Args:
-        path: The ``.pt`` file.
-        kind: The format that is wanted.
-        version: Of that format.
+        path: The ``.pt`` or ``.safetensors`` file.
+        kind: The format that is wanted; None for any of nacdrive's.
+        version: Of that format; None for any.
         device: Where the tensors go.
         name: What the file is called in errors; the last words of ``kind`` if not given.
         advice: What to do about a damaged file, for the error.
@@ -71,29 +74,26 @@ def read_tensor_file(
         UserError: if the file is missing, truncated, changed, of another kind or version, or a weight in it is not a
             finite number.
     """
-    what = kind.removeprefix("nacdrive ")
+    what = "model file" if kind is None else kind.removeprefix("nacdrive ")
     name = name or what
     if not path.is_file():
         raise UserError(f"there is no {name} {path}: check the path.")
     data = path.read_bytes()
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            broken = archive.testzip()
-        content: Any = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+        content, sound = from_safetensors(data, device) if path.suffix == SAFETENSORS else from_pt(data, device)
     except Exception as error:
-        # A damaged file can make zipfile, pickle and torch raise almost anything.
+        # A damaged file can make zipfile, pickle, safetensors and torch raise almost anything.
         raise UserError(f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}.") from error
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        told = content.get("kind") if isinstance(content, dict) else None
+    told = content.get("kind") if isinstance(content, dict) else None
+    if told != kind if kind is not None else not str(told).startswith("nacdrive "):
         found = f"it is a {told}" if isinstance(told, str) else "it was written by another program"
         raise UserError(f"{path} is no {what} of nacdrive: {found}.")
-    if content.get("version") != version:
+    if version is not None and content.get("version") != version:
         raise UserError(
             f"{path} has version {content.get('version')}, and this nacdrive reads version {version}: "
             "train it anew or install the matching nacdrive."
         )
-    expected = content.pop(CHECKSUM, None)
-    if broken is not None or (expected is not None and checksum(content) != expected):
+    if not sound:
         raise UserError(f"{path} is damaged (its checksum does not match): {advice}.")
     weights = content.get(TENSORS, {})
     if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
@@ -102,6 +102,52 @@ def read_tensor_file(
         if not value.isfinite().all():
             raise UserError(f"{path} holds weights that are not finite numbers (in {key}): {advice}.")
     return content
+
+
+def to_pt(stored: dict[str, Any]) -> bytes:
+    """The bytes of a ``.pt`` file, its checksum included."""
+    # By way of memory: torch's own writer hides behind a RuntimeError that the disk is full.
+    buffer = io.BytesIO()
+    torch.save({**stored, CHECKSUM: checksum(stored)}, buffer)
+    return buffer.getvalue()
+
+
+def from_pt(data: bytes, device: str | torch.device) -> tuple[Any, bool]:
+    """What a ``.pt`` file holds but for its checksum, and whether that is right."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        broken = archive.testzip()
+    content: Any = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    expected = content.pop(CHECKSUM, None) if isinstance(content, dict) else None
+    return content, broken is None and (expected is None or checksum(content) == expected)
+
+
+def to_safetensors(stored: Mapping[str, Any]) -> bytes:
+    """The bytes of a safetensors file, its checksum included."""
+    from nacdrive.common.safetensors_format import encode
+
+    beside = {key: value for key, value in stored.items() if key != TENSORS}
+    return encode({**beside, CHECKSUM: checksum(in_order(stored))}, stored.get(TENSORS, {}))
+
+
+def from_safetensors(data: bytes, device: str | torch.device) -> tuple[dict[str, Any], bool]:
+    """What a safetensors file holds but for its checksum, and whether that is right; without one it never is."""
+    from nacdrive.common.safetensors_format import decode
+
+    beside, tensors = decode(data, device)
+    content: dict[str, Any] = {**beside, TENSORS: tensors}
+    expected = content.pop(CHECKSUM, None)
+    if str(content.get("version")).isdecimal():
+        content["version"] = int(content["version"])
+    return content, checksum(in_order(content)) == expected
+
+
+def in_order(content: Mapping[str, Any]) -> dict[str, Any]:
+    """``content`` with its names and those of its tensors sorted: safetensors keeps no order of its own."""
+    tensors = content.get(TENSORS, {})
+    return {
+        **{key: content[key] for key in sorted(content)},
+        TENSORS: {name: tensors[name] for name in sorted(tensors)},
+    }
 
 
 def json_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:

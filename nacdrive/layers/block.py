@@ -69,10 +69,9 @@ class StackLayer(SequenceLayer):
     """``depth`` blocks around layers of one kind, behind a linear map to ``d_model``; a norm and a pooling at the end.
 
     The layers (and a pooling over steps) share the window among them, so that the stack's output depends on no more
-    steps than a single layer's.
+    steps than a single layer's. Sizes and ``gap_s`` are those of ``SequenceLayer``; ``window`` is that of the whole stack.
 
     Args:
-        in_features, d_model, num_heads, window, gap_s: see ``SequenceLayer``; ``window`` is that of the whole stack.
         layer: registered name of the layers, or ``module:Name``.
         layer_options: their own options.
         depth: number of blocks.

@@ -19,10 +19,10 @@ class NACLayer(SequenceLayer):
     Fed with the clock itself, the gate would treat the same picture differently early and late in an episode and
     saturate; the gap does not depend on when the clock was started, is 1 at the usual pace (the value the paper takes
     where there is no time), and grows when a frame is late or lost.
+    Sizes are those of ``SequenceLayer``.
 
     Args:
         gap_s: typical time between two steps in seconds; one unit of the layer's time.
-        in_features, d_model, num_heads, window: see ``SequenceLayer``.
         options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
     """
 

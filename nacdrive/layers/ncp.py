@@ -30,8 +30,9 @@ def wiring_of(in_features: int, d_model: int, units: int | None, sparsity: float
 class LTCNCPLayer(LTCLayer):
     """``LTCLayer`` in which only the synapses of the wiring exist; the output is that of the motor neurons.
 
+    Sizes are those of ``SequenceLayer``; there are ``d_model`` motor neurons.
+
     Args:
-        in_features, d_model, num_heads, window: see ``SequenceLayer``; there are ``d_model`` motor neurons.
         units: neurons in all: inter, command and motor.
         sparsity: share of absent synapses, 0.1 to 0.9.
         seed: of the wiring.
@@ -58,9 +59,9 @@ class CfCNCPLayer(WindowedLayer):
 
     Each: h_i = tanh(f) (1 - g) + tanh(k) g, g = sigmoid(a dt + b), with f, k, a, b linear in what the group before
     gives and in h_{i-1}; absent synapses are left out of f and k (``WiredCfCCell`` of ncps). No backbone.
+    Sizes are those of ``SequenceLayer``; there are ``d_model`` motor neurons.
 
     Args:
-        in_features, d_model, num_heads, window: see ``SequenceLayer``; there are ``d_model`` motor neurons.
         units: neurons in all: inter, command and motor.
         sparsity: share of absent synapses, 0.1 to 0.9.
         seed: of the wiring.

@@ -1,4 +1,4 @@
-"""Steering policies: a vision front end, one sequence layer, a head; driven step by step, kept as ``.pt`` files."""
+"""Steering policies: a vision front end, one sequence layer, a head; driven step by step, kept as files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from nacdrive.models.config import PolicyConfig
 
 if TYPE_CHECKING:
-    from nacdrive.models.files import load_policy, save_policy
+    from nacdrive.models.files import convert_model, load_policy, save_policy
     from nacdrive.models.policy import Policy
 
-__all__ = ["Policy", "PolicyConfig", "load_policy", "save_policy"]
+__all__ = ["Policy", "PolicyConfig", "convert_model", "load_policy", "save_policy"]
 
-FILES = {"Policy": "policy", "load_policy": "files", "save_policy": "files"}
+FILES = {"Policy": "policy", "convert_model": "files", "load_policy": "files", "save_policy": "files"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
+from nacdrive.common.files import refuse_existing
+from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.policy import Policy
@@ -23,7 +24,7 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
 
     Args:
         policy: what to keep.
-        path: the ``.pt`` file.
+        path: the ``.pt`` file, or one whose name ends with ``.safetensors`` for that format.
         meta: plain JSON about its training; the policy's own if not given.
     """
     content = {
@@ -52,6 +53,33 @@ def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | Non
     except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
         raise wrong_content(path, error) from error
     return Policy(network.to(check_device(device)), path.stem, meta)
+
+
+def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = False) -> None:
+    """Write the model file ``source`` (a policy, an expert or a network for series) in the format of ``target``'s name.
+
+    Nothing is lost on the way: the tensors, the config, what is known of the training and a checksum are in both.
+
+    Args:
+        source: a ``.pt`` or ``.safetensors`` file.
+        target: a ``.safetensors`` or ``.pt`` file.
+        overwrite: whether ``target`` may be replaced.
+
+    Raises:
+        UserError: if ``source`` is missing, damaged or no model file, ``target`` exists or ends otherwise.
+    """
+    source, target = Path(source), Path(target)
+    if target.suffix not in (SAFETENSORS, ".pt"):
+        raise UserError(f"{target} is of no format that is known by its ending: call it .safetensors or .pt.")
+    refuse_existing(target, overwrite=overwrite)
+    content = read_tensor_file(source, None, None)
+    if TENSORS not in content:
+        raise UserError(f"{source} holds no model but a {content['kind']}: give a model file.")
+    kind, version, tensors = (content.pop(key) for key in ("kind", "version", TENSORS))
+    try:
+        write_tensor_file(target, kind, version, content, tensors)
+    except TypeError as error:
+        raise UserError(f"{source} cannot be written as {target.suffix}: {error}.") from error
 
 
 def wrong_content(path: Path, error: Exception) -> UserError:

@@ -14,7 +14,8 @@ class MetricsLog:
 
     Args:
         folder: where ``metrics.jsonl`` and ``tensorboard/`` lie.
-        round_, epoch: the first epoch that will be written.
+        round_: round of the first epoch that will be written.
+        epoch: its number.
     """
 
     def __init__(self, folder: Path, round_: int, epoch: int) -> None:
