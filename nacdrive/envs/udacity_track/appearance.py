@@ -27,7 +27,10 @@ class Appearance:
     verge: Colour = (0.36, 0.35, 0.32)
     """The dark strip between the two yellow lines."""
     marking: Colour = (0.86, 0.72, 0.20)
+    white_paint: Colour = (0.88, 0.88, 0.86)
+    """Of lines that are white on every day."""
     concrete: Colour = (0.66, 0.66, 0.62)
+    gravel: Colour = (0.56, 0.53, 0.47)
     kerb: Colour = (0.90, 0.45, 0.42)
     sand: Colour = (0.86, 0.74, 0.42)
     earth: Colour = (0.66, 0.47, 0.30)

@@ -23,8 +23,8 @@ from panda3d.core import NodePath, Point3, TransformState, Vec3
 
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
-from nacdrive.envs.udacity_track.terrain import load_terrain
-from nacdrive.envs.udacity_track.track import load_track
+from nacdrive.envs.udacity_track.terrain import terrain_of
+from nacdrive.envs.udacity_track.track import Track
 
 STEP_S = 0.02
 MASS = 1000.0
@@ -58,7 +58,7 @@ WHEELS = [(x * TRACK_WIDTH / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1
 class Car:
     """One car in one Bullet world."""
 
-    def __init__(self, track: str) -> None:
+    def __init__(self, track: Track) -> None:
         self.ground = ground(track)
         self.path = NodePath(BulletRigidBodyNode("car"))
         self.body: BulletRigidBodyNode = self.path.node()
@@ -189,15 +189,15 @@ class Car:
             self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
 
 
-def ground(track: str) -> BulletRigidBodyNode:
+def ground(track: Track) -> BulletRigidBodyNode:
     """The road and the land as one body that does not move."""
-    shape = load_terrain(track)
+    shape = terrain_of(track)
     east, north = np.meshgrid(shape.east, shape.north)
     grid = np.stack([east, north, shape.height], axis=2)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
     flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
     mesh = BulletTriangleMesh()
-    for quads in (surface(load_track(track)), flat):
+    for quads in (surface(track), flat):
         mesh.add_geom(geometry(quads))
     body = BulletRigidBodyNode("ground")
     body.add_shape(BulletTriangleMeshShape(mesh, dynamic=False))

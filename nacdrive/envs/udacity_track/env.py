@@ -119,7 +119,7 @@ class UdacityTrackEnv(DrivingEnv):
         self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
-        self.car = Car(track)
+        self.car = Car(self.track)
         self.track_position = TrackPosition(self.track)
         self.cameras = Cameras(cameras)
         self.window: Any = None

@@ -27,7 +27,7 @@ from nacdrive.envs.udacity_track.meshes import (
     tiled,
 )
 from nacdrive.envs.udacity_track.road import STONE, painted, patch
-from nacdrive.envs.udacity_track.terrain import Terrain, load_terrain
+from nacdrive.envs.udacity_track.terrain import Terrain, terrain_of
 from nacdrive.envs.udacity_track.track import Track
 
 CLEAR_OF_ROAD = 3.5
@@ -42,7 +42,7 @@ HOOD_HALF_WIDTH = 0.86
 def build_scene(track: Track, appearance: Appearance) -> tuple[NodePath, NodePath]:
     """The scene and its sky, which has to follow the camera; about 0.1 s."""
     rng = np.random.default_rng(appearance.paint_seed)
-    ground = load_terrain(track.name)
+    ground = terrain_of(track)
     root = NodePath("scene")
     flat = appearance.exposure * min(1.0, appearance.ambient + (1 - appearance.ambient) * max(0.35, appearance.sun[2]))
     soil = soil_texture(rng, 0.10)
