@@ -21,6 +21,7 @@ from panda3d.bullet import (
 )
 from panda3d.core import NodePath, Point3, TransformState, Vec3
 
+from nacdrive.envs.udacity_track.blocks import CAR as PARKED
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
 from nacdrive.envs.udacity_track.terrain import terrain_of
@@ -69,6 +70,7 @@ class Car:
         self.body.set_linear_damping(0.1)
         self.body.set_angular_damping(0.05)
         self.body.set_deactivation_enabled(False)
+        self.parked: list[BulletRigidBodyNode] = []
         self.place(np.zeros(3), 0.0)
 
     def place(self, point: NDArray[np.float64], heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
@@ -77,6 +79,8 @@ class Car:
         self.world = BulletWorld()
         self.world.set_gravity(Vec3(0, 0, -9.81))
         self.world.attach(self.ground)
+        for node in self.parked:
+            self.world.attach(node)
         self.path.set_pos(*(point + ABOVE_GROUND))
         self.path.set_hpr(math.degrees(heading) - 90, math.degrees(pitch), 0)
         self.body.clear_forces()
@@ -104,6 +108,25 @@ class Car:
         wheel.set_friction_slip(FRICTION)
         wheel.set_roll_influence(0.05)
         wheel.set_front_wheel(y > 0)
+
+    def park(self, places: NDArray[np.float64], turns: NDArray[np.float64]) -> None:
+        """Other cars stand at ``places`` [n, 3], along ``turns`` [n] radians, from the next ``place`` on."""
+        width, length, height = PARKED
+        self.parked = []
+        for place, turn in zip(places, turns, strict=True):
+            node = BulletRigidBodyNode("parked")
+            node.add_shape(BulletBoxShape(Vec3(width / 2, length / 2, height / 2)))
+            path = NodePath(node)
+            path.set_pos(float(place[0]), float(place[1]), float(place[2]) + height / 2)
+            path.set_h(math.degrees(turn) - 90)
+            self.parked.append(node)
+
+    def touches(self) -> bool:
+        """Whether it touches a parked car."""
+        if not self.parked:
+            return False
+        found = self.world.contact_test(self.body).get_contacts()
+        return any(contact.get_node1() in self.parked or contact.get_node0() in self.parked for contact in found)
 
     @property
     def forward(self) -> Vec3:
