@@ -17,6 +17,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.envs.udacity_track.options import RoadOptions
 
 if TYPE_CHECKING:
     from nacdrive.drivers.base import Driver
@@ -67,7 +68,9 @@ class DriveConfig:
     seed: int | None = None
     """Seed of the first track (4000000); the following episodes have the following seeds."""
     track: str | None = None
-    """udacity-track: lake, mountain, or both in turn."""
+    """udacity-track: lake, mountain, both in turn, random (each episode on the road of its seed) or random:SEED."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     laps: float | None = None
     """udacity-track: laps of a drive (1)."""
     max_frames: int | None = None
@@ -125,8 +128,10 @@ class DriveConfig:
 
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
-        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None}
+        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None} | self.road.given
         spec.refuse(asked, "drive")
+        spec.tracks_of(self.track)
+        self.road.check(self.track)
         if self.episodes is not None and self.episodes < 1:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed is not None and not 0 <= self.seed < 2**31:
@@ -289,7 +294,7 @@ def make_env(config: DriveConfig, policy: PolicyDriver | None, seed: int) -> Dri
     spec = config.spec
     options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
     if spec.honours("track"):
-        options["track"] = spec.track_of(config.track, seed)
+        options |= {"track": spec.track_of(config.track, seed), **config.road.given}
     if spec.honours("laps"):
         options |= {"laps": 1.0 if config.laps is None else config.laps, **option_if_known(spec, "recover")}
     if policy is not None and spec.frames_per_second is not None:

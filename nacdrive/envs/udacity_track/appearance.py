@@ -139,8 +139,8 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
         # Wet: a dark road whose stones do not show.
         dark = np.array(day.asphalt) * 0.62
         changes |= {"asphalt": unit(dark), "asphalt_contrast": 0.4 * day.asphalt_contrast}
-    more = {"houses": int(rng.integers(0, 26) * variety), "boulders": int(rng.integers(0, 140) * variety)}
-    return replace(day, **changes, **more)
+    changes |= {"houses": int(rng.integers(0, 26) * variety), "boulders": int(rng.integers(0, 140) * variety)}
+    return replace(day, **changes)
 
 
 def unit_vector(height: float, direction: float) -> NDArray[np.float64]:

@@ -71,7 +71,9 @@ def houses(places: NDArray[np.float64], rng: np.random.Generator, appearance: Ap
     count = len(places)
     sizes = np.c_[rng.uniform(5, 9, count), rng.uniform(6, 14, count), rng.uniform(2.6, 6, count)]
     turns = rng.uniform(0, 2 * np.pi, count)
-    walls = boxes(places - (0, 0, 0.8), sizes, turns, np.array(WALLS)[rng.integers(len(WALLS), size=count)], appearance)
+    walls = boxes(
+        places - np.array((0, 0, 0.8)), sizes, turns, np.array(WALLS)[rng.integers(len(WALLS), size=count)], appearance
+    )
     above = places + np.c_[np.zeros((count, 2)), sizes[:, 2] - 0.8]
     roof = np.c_[sizes[:, :2] * 1.12, rng.uniform(1.2, 2.6, count)]
     return Quads.joined(
@@ -84,7 +86,9 @@ def boulders(places: NDArray[np.float64], rng: np.random.Generator, appearance: 
     count = len(places)
     sizes = rng.uniform(0.5, 2.4, (count, 1)) * rng.uniform(0.6, 1.4, (count, 3)) * (1, 1, 0.7)
     colours = np.array(appearance.rock) * rng.uniform(0.7, 1.15, (count, 1))
-    return boxes(places - (0, 0, 0.3), sizes, rng.uniform(0, 2 * np.pi, count), colours, appearance, taper=0.6)
+    return boxes(
+        places - np.array((0, 0, 0.3)), sizes, rng.uniform(0, 2 * np.pi, count), colours, appearance, taper=0.6
+    )
 
 
 def cars(
@@ -100,7 +104,7 @@ def cars(
         low: float, high: float, long: float, colours: NDArray[np.float64], taper: float, wide: float = 1.0
     ) -> Quads:
         sizes = np.broadcast_to((width * wide, length * long, high - low), (count, 3)).astype(float)
-        middle = places + (0.0, 0.0, low) - ahead * (0.25 if taper < 1 else 0.0)
+        middle = places + np.array((0.0, 0.0, low)) - ahead * (0.25 if taper < 1 else 0.0)
         return boxes(middle, sizes, turns, colours, appearance, taper)
 
     dark = np.broadcast_to((0.05, 0.05, 0.06), (count, 3)).astype(float)

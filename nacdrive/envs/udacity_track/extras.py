@@ -101,19 +101,22 @@ def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -
         blocked = track.bridge[near].any()
         blocked |= track.tunnel is not None and bool(track.tunnel[near].any())
         blocked |= track.rails is not None and bool(track.rails[near, int(sign > 0)].any())
-        apart = all(abs((s - other + track.length / 2) % track.length - track.length / 2) > CAR_EVERY for other in taken)
+        apart = all(
+            abs((s - other + track.length / 2) % track.length - track.length / 2) > CAR_EVERY for other in taken
+        )
         ahead = (s - start_s) % track.length
         if blocked or not apart or min(ahead, track.length - ahead + FREE_START - CAR[1] * 2) < FREE_START:
             continue
         taken.append(s)
         rows.append((s, sign * (track.half_width - INWARDS), skew + np.pi * (sign < 0)))
-    s, offset, skew = np.array(rows).reshape(-1, 3).T
+    found = np.array(rows, dtype=float).reshape(-1, 3)
+    along, beside, turned = found[:, 0], found[:, 1], found[:, 2]
     places, turns = [], []
-    for one, side in zip(s, offset, strict=True):
+    for one, side in zip(along, beside, strict=True):
         point, heading = track.at(float(one))
         point[:2] += side * np.array((np.sin(heading), -np.cos(heading)))
         index = int(one / track.spacing) % len(track.line)
         point[2] += 0.0 if track.bank is None else track.bank[index] * side
         places.append(point)
         turns.append(heading)
-    return ParkedCars(s, offset, np.array(places).reshape(-1, 3), np.array(turns) + skew)
+    return ParkedCars(along, beside, np.array(places).reshape(-1, 3), np.array(turns) + turned)

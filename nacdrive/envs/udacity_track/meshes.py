@@ -6,6 +6,7 @@ Textures are painted as uint8 arrays; grey ones are tinted by the colours of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -107,7 +108,7 @@ def tiled_quickly(parent: NodePath, name: str, quads: Quads, tile: float = TILE)
     whole, size = vertices.tobytes(), 4 * VERTEX.itemsize
     pattern = (4 * np.arange(count)[:, None] + np.array((0, 1, 2, 0, 2, 3))).astype(np.uint32).tobytes()
     cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), count]
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         many = end - begin
         node = GeomNode(name)
         node.add_geom(geometry_of(whole[begin * size : end * size], 4 * many, pattern[: 24 * many], 6 * many))
@@ -174,7 +175,7 @@ def soil_texture(rng: Generator, contrast: float) -> NDArray[np.uint8]:
 
 def concrete_texture(rng: Generator, contrast: float) -> NDArray[np.uint8]:
     """Slabs with dark joints, one across every texture."""
-    slab = 0.84 + 0.5 * contrast * (0.6 * grain(rng, 0.8) + 0.6 * grain(rng, 12.0))
+    slab = (0.84 + 0.5 * contrast * (0.6 * grain(rng, 0.8) + 0.6 * grain(rng, 12.0))).astype(np.float32)
     slab[:2] *= 0.62
     slab[:, :1] *= 0.75
     return grey(slab)

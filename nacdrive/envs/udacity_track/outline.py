@@ -89,7 +89,23 @@ def bent(
     points = points + np.outer(points @ along, along) * (stretch - 1)
     cos, sin = math.cos(angle), math.sin(angle)
     turned: NDArray[np.float64] = points @ np.array(((cos, sin), (-sin, cos)))
-    return turned - turned.mean(axis=0)
+    centred: NDArray[np.float64] = turned - turned.mean(axis=0)
+    return centred
+
+
+def swayed(line: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """``line`` [n, 2] on a plane that waves have bent, so that nothing on it is quite straight or quite an arc.
+
+    The waves are long beside their height: lines that did not cross do not cross afterwards.
+    """
+    moved = line.copy()
+    for _ in range(3):
+        (across, along), phase = rng.uniform(0, 2 * np.pi, 2), rng.uniform(0, 2 * np.pi)
+        wavelength = rng.uniform(140, 320)
+        height = rng.uniform(0.03, 0.20) * wavelength / (2 * np.pi)
+        wave = np.sin(2 * np.pi / wavelength * (line @ (np.cos(along), np.sin(along))) + phase)
+        moved += height * wave[:, None] * np.array((np.cos(across), np.sin(across)))
+    return moved
 
 
 def rounded_corners(points: NDArray[np.float64], rng: np.random.Generator, least: float) -> NDArray[np.float64]:
@@ -114,7 +130,5 @@ def rounded_corners(points: NDArray[np.float64], rng: np.random.Generator, least
         # An arc as a rational quadratic curve: weight of the corner is the cosine of half the turn.
         weight = math.cos(half[k])
         scale = (1 - share) ** 2 + 2 * weight * share * (1 - share) + share**2
-        parts.append(
-            ((1 - share) ** 2 * begin + 2 * weight * share * (1 - share) * corner + share**2 * end) / scale
-        )
+        parts.append(((1 - share) ** 2 * begin + 2 * weight * share * (1 - share) * corner + share**2 * end) / scale)
     return evenly_spaced(np.concatenate(parts))

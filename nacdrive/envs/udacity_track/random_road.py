@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.drivable import farthest_off, keeps_clear
-from nacdrive.envs.udacity_track.outline import bent, border_of, clump, rounded_corners
+from nacdrive.envs.udacity_track.outline import bent, border_of, clump, rounded_corners, swayed
 from nacdrive.envs.udacity_track.style import random_style
 from nacdrive.envs.udacity_track.track import Track, directions, evenly_spaced, rounded
 
@@ -117,11 +117,11 @@ def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) ->
     points = bent(
         border_of(clump(rng, count)), rng, side, shift=0.05 + 0.17 * difficulty, straight=float(rng.uniform(0.2, 0.9))
     )
-    line = rounded_corners(points, rng, least * 1.05)
+    line = swayed(rounded_corners(points, rng, least * 1.12), rng)
     flat = np.c_[line, np.zeros(len(line))]
     smooth = evenly_spaced(rounded(flat, 3.0 + 3.0 * (1 - difficulty)))[:, :2]
     # Inside the tightest bend there must be room for the edge and the slope beside it.
-    if np.abs(directions(smooth)[1]).max() > 1 / max(0.92 * least, half_width + 4.0):
+    if np.abs(directions(smooth)[1]).max() > 1 / max(0.85 * least, half_width + 4.0):
         raise UndrivableError("a bend is too tight")
     return smooth[::-1].copy() if rng.random() < 0.5 else smooth
 
@@ -138,7 +138,8 @@ def draw_heights(rng: np.random.Generator, count: int, spacing: float, difficult
     steepest = np.abs(np.diff(heights, append=heights[:1])).max() / spacing
     most = STEEPEST[0] + (STEEPEST[1] - STEEPEST[0]) * difficulty
     heights = heights * (most * rng.uniform(0.25, 1.0) / steepest)
-    return heights - heights.min() + 1.2
+    above: NDArray[np.float64] = heights - heights.min() + 1.2
+    return above
 
 
 def smoothed(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +189,7 @@ def lane(
         # From left to right: where each strip ends, and whether it is painted.
         strips = [(-inner, False), (-DOUBLE_GAP - line, True), (-DOUBLE_GAP, False), (DOUBLE_GAP, True)]
         strips += [(DOUBLE_GAP + line, False), (inner, False)]
-        for (left, paint), (right, _) in zip(strips, strips[1:], strict=False):
+        for (left, paint), (right, _) in pairwise(strips):
             kinds["plain" if paint else "asphalt"].append(across(rows, left, right, centre_colour(appearance, style)))
         return
     half_line = line / 2

@@ -45,9 +45,7 @@ HOOD_BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.66
 HOOD_HALF_WIDTH = 0.86
 
 
-def build_scene(
-    track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
-) -> tuple[NodePath, NodePath]:
+def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS) -> tuple[NodePath, NodePath]:
     """The scene and its sky, which has to follow the camera; about 0.1 s, for drawn roads a third of that."""
     rng = np.random.default_rng(appearance.paint_seed)
     ground = terrain_of(track)
@@ -219,7 +217,7 @@ def free_places(
     flat = track.line[along, :2] + track.left[along] * side[:, None]
     distance = ground.road_distance_at(*flat.T)
     height = ground.height_at(*flat.T)
-    clear = CLEAR_OF_ROAD
+    clear = np.full(len(along), CLEAR_OF_ROAD)
     if track.tunnel is not None:
         # On the mound over a tunnel trees would stand in the air or in the vault.
         clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)

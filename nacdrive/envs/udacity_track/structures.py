@@ -69,7 +69,7 @@ def tunnel(track: Track, rows: Rows, appearance: Appearance, light: float) -> li
     wall, top = VAULT
     stone = np.array(appearance.concrete) * light
     grass = np.array(appearance.grass) * light
-    lamps = rows[:: LAMP_EVERY]
+    lamps = rows[::LAMP_EVERY]
     parts = [
         ribbon(track, rows, -FLAT * half, FLAT * half, stone * 0.30, heights=(top, top)),
         ribbon(track, lamps, -0.25, 0.25, (1.0, 0.97, 0.85), heights=(top - 0.05, top - 0.05), step=1),

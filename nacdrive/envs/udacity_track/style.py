@@ -35,6 +35,9 @@ class RoadStyle:
     shoulder: Shoulder = "concrete"
 
 
+STANDARD_STYLE = RoadStyle()
+
+
 def random_style(rng: np.random.Generator, variety: float) -> RoadStyle:
     """A road's looks; ``variety`` 0 .. 1 is how far it may be from the standard one."""
 

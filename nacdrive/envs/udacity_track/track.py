@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import unknown_name
-from nacdrive.envs.udacity_track.style import RoadStyle
+from nacdrive.envs.udacity_track.style import STANDARD_STYLE, RoadStyle
 
 SPACING = 1.0
 """Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
@@ -55,7 +55,7 @@ class Track:
     """Where the road runs through a tunnel, [N]; None where there is none."""
     rails: NDArray[np.bool_] | None = None
     """Where guard rails stand at the left and at the right side, [N, 2]; None where there are none."""
-    style: RoadStyle = RoadStyle()
+    style: RoadStyle = STANDARD_STYLE
     """What is laid and painted on it."""
     relief_seed: int = 20160518
     """Decides the hills around."""
