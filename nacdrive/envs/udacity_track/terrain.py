@@ -12,7 +12,7 @@ from nacdrive.envs.udacity_track.track import SHOULDER, Track
 
 CELL = 8.0
 """Metres between two points of the grid."""
-COARSE_CELL = 10.0
+COARSE_CELL = 9.0
 """The same around a drawn road."""
 EVERY = 3
 """Points of a drawn road to one that its land goes by."""
@@ -20,6 +20,9 @@ MARGIN = 130.0
 """Metres of land beyond the outermost points of the road."""
 SUNK = 0.3
 """Metres by which the land lies below the road's surface beside and under it, so that it never shows through."""
+
+DEEPER = 0.45
+"""The same of drawn roads, whose land is coarser."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,11 @@ def terrain_of(road: Track) -> Terrain:
     distance, road_height, nearest = (beside_quickly if drawn else beside)(road, places)
     bridge = road.bridge[nearest]
     # A bridge stands free: the land beneath it belongs to the lake.
-    near, far = road.half_width + 4.0, np.where(bridge, 60.0, 34.0)
+    near, far = road.half_width + (7.0 if drawn else 4.0), np.where(bridge, 60.0, 34.0)
     share = np.clip((distance - near) / (far - near), 0, 1)
     share = share * share * (3 - 2 * share)
-    sunk = SUNK if road.bank is None else SUNK + np.abs(road.bank[nearest]) * (road.half_width + SHOULDER)
+    # On the way down from a banked road's lower edge the land must not show either.
+    sunk = SUNK if road.bank is None else DEEPER + np.abs(road.bank[nearest]) * (road.half_width + SHOULDER)
     meets = np.where(bridge, road.water_level - 1.5, road_height - sunk)
     height = meets * (1 - share) + wild(road, places, road_height) * share
     shape = len(north), len(east)
