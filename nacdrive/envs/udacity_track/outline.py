@@ -79,8 +79,8 @@ def bent(
         shift: Standard deviation by which corners move, as a share of ``side``.
         straight: Probability with which a corner between two sides in line is left out.
     """
-    turns = np.cross(border - np.roll(border, 1, axis=0), np.roll(border, -1, axis=0) - border)
-    kept = (turns != 0) | (rng.random(len(border)) >= straight)
+    before, after = border - np.roll(border, 1, axis=0), np.roll(border, -1, axis=0) - border
+    kept = (before != after).any(axis=1) | (rng.random(len(border)) >= straight)
     moved = border + np.clip(rng.standard_normal(border.shape), -1.6, 1.6) * shift
     points = moved[kept] * side
     angle, stretch_angle = rng.uniform(0, 2 * np.pi, 2)
