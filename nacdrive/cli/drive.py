@@ -17,6 +17,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import check_expert
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class DriveConfig:
     seed: int | None = None
     """Seed of the first track (4000000); the following episodes have the following seeds."""
     track: str | None = None
-    """udacity-track: lake, mountain, or both in turn."""
+    """udacity-track: lake, mountain, both in turn, random (each episode on the road of its seed) or random:SEED."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     laps: float | None = None
     """udacity-track: laps of a drive (1)."""
     max_frames: int | None = None
@@ -128,8 +131,10 @@ class DriveConfig:
 
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
-        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None}
+        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None} | self.road.given
         spec.refuse(asked, "drive")
+        spec.tracks_of(self.track)
+        self.road.check(self.track)
         if self.driver is not None:
             check_expert(spec, self.driver, flag="--driver")
         if self.episodes is not None and self.episodes < 1:
@@ -323,7 +328,7 @@ def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, s
     spec = config.spec
     options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
     if spec.honours("track"):
-        options["track"] = spec.track_of(config.track, seed)
+        options |= {"track": spec.track_of(config.track, seed), **config.road.given}
     if spec.honours("laps"):
         options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
     repeat = policy.policy.repeat if policy is not None else environment.action_repeat(spec, driver)

@@ -14,6 +14,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.udacity_track.options import RoadOptions, is_random
 from nacdrive.rollout.record_config import (
     LARGEST_COUNT,
     LARGEST_SEED,
@@ -73,9 +74,12 @@ class EvalConfig:
     videos: bool = True
     """Film the worst, the median and the best drive of each track."""
     track: str | None = None
-    """udacity-track: lake, mountain, or both as if not given."""
+    """udacity-track: lake, mountain, both as if not given, or random: each episode on a road of its own that no policy
+    has seen (random:SEED: all on one)."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     laps: float | None = None
-    """udacity-track: laps of a drive; 3 if not given."""
+    """udacity-track: laps of a drive; 3 if not given, on random roads 1."""
     speed: float | None = None
     """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
     repeat: int | None = None
@@ -95,8 +99,10 @@ class EvalConfig:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
         names = ("renderer", "max_frames", "track", "laps", "speed", "repeat")
-        spec.refuse({**{name: getattr(self, name) for name in names}, "data": self.data or None}, "eval")
+        given = {name: getattr(self, name) for name in names} | self.road.given
+        spec.refuse({**given, "data": self.data or None}, "eval")
         spec.tracks_of(self.track)
+        self.road.check(self.track)
         if not 1 <= self.episodes <= LARGEST_SEED:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1, and at most {LARGEST_SEED}.")
         check_workers_and_seed(self.workers, self.seed)
@@ -112,8 +118,8 @@ class EvalConfig:
             check_expert(spec, self.expert, also=(NOBODY,))
         if self.driver is not None and ":" not in self.driver:
             check_expert(spec, self.driver)
-        for flag, given in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
-            if self.driver is not None and given:
+        for flag, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
+            if self.driver is not None and asked:
                 raise UserError(f"{flag} is for a policy that steers alone, and --driver has pedals: leave one out.")
         if self.watch and self.ray is not None:
             raise UserError("--watch drives in this process: leave --ray out.")
@@ -134,6 +140,8 @@ class EvalConfig:
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
         # Policies of the same name drive several environments.
         env = [] if self.env == EvalConfig.env else [self.env_spec.source]
+        env += [str(self.track)] if is_random(self.track) else []
+        named += [f"{option}-{value:g}" for option, value in self.road.given.items()]
         who = Path(self.model).stem if self.driver is None else self.driver
         name = "-".join(["eval", *env, who, *named])
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
@@ -146,13 +154,14 @@ class EvalConfig:
         given = {name: getattr(self, name) for name in ("renderer", "max_frames", "laps", "repeat")}
         usual: dict[str, Any] = {name: value for name, value in USUAL.items() if env.honours(name)}
         usual |= {"repeat": env.repeat} if env.honours("repeat") else {}
+        usual |= {"laps": 1.0} if is_random(self.track) else {}
         expert = env.expert if self.expert is None else self.expert
         return EvalSpec(
             env=self.env,
             model=model,
             driver=self.driver,
             expert=None if expert in (NOBODY, self.driver) else expert,
-            options=usual | env_options(env, given),
+            options=usual | env_options(env, given | self.road.given),
             noise=self.disturbance,
             speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
             device=self.device,

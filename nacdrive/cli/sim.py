@@ -1,14 +1,19 @@
-"""``nacdrive sim udacity``: the built-in track as a stand-in for the Udacity simulator."""
+"""``nacdrive sim udacity``: the built-in track in place of the Udacity simulator; ``sim roads``: a look at roads."""
 
 from __future__ import annotations
 
 import math
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.envs.registry import UDACITY_TRACK
+from nacdrive.envs.udacity_track.options import LARGEST_SEED, RoadOptions, check_track
 
 
 @dataclass(frozen=True)
@@ -19,8 +24,11 @@ class UdacityConfig:
     """Where the driving program listens: nacdrive drive --sim udacity, or anybody's drive.py."""
     port: int = 4567
     """Its port."""
-    track: Literal["lake", "mountain"] = "lake"
-    """An easy loop, or a narrow road with hills and sharp bends."""
+    track: str = "lake"
+    """lake (an easy loop), mountain (a narrow road with hills and sharp bends), random:SEED (one of endlessly many
+    roads), or random (the road of --seed)."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     seed: int = 0
     """Decides light, shadows, colours, what stands beside the road, and where the drive begins."""
     plain: bool = False
@@ -39,6 +47,8 @@ class UdacityConfig:
             raise UserError(f"--seconds is {self.seconds}: give a number above 0.")
         if self.seed < 0:
             raise UserError(f"--seed is {self.seed}: give 0 or more.")
+        check_track(self.track, UDACITY_TRACK.tracks)
+        self.road.check(self.track)
 
 
 def run_udacity(config: UdacityConfig) -> int:
@@ -52,10 +62,10 @@ def run_udacity(config: UdacityConfig) -> int:
         from nacdrive.envs.udacity_track.window import Window
 
         window = Window()
-    env = make_udacity_track(config.track, repeat=1, randomize=not config.plain)
+    env = make_udacity_track(config.track, repeat=1, randomize=not config.plain, **config.road.given)
     env.reset(seed=config.seed)
     drive = UdacitySimulator(env, config.host, config.port, config.locale, say=say, window=window)
-    say(f"the {config.track} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
+    say(f"the {env.track.name} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
     try:
         drive.run(config.seconds)
     except KeyboardInterrupt:
@@ -65,6 +75,48 @@ def run_udacity(config: UdacityConfig) -> int:
             window.close()
         env.close()
     say(drive.summary())
+    return 0
+
+
+MOST_ROADS = 200
+FORMATS = (".jpg", ".jpeg", ".png")
+
+
+@dataclass(frozen=True)
+class RoadsConfig:
+    """Look at random roads: a picture of each from above and from its car."""
+
+    out: Path = Path("roads.jpg")
+    """The picture (.jpg or .png)."""
+    roads: int = 20
+    """How many."""
+    seed: int = 0
+    """Seed of the first; the others have the following ones."""
+    columns: int = 4
+    """How many stand beside each other."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
+    overwrite: bool = False
+    """Replace the picture if it is there."""
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.roads <= MOST_ROADS and 1 <= self.columns <= MOST_ROADS):
+            raise UserError(f"--roads is {self.roads} and --columns {self.columns}: give 1 to {MOST_ROADS}.")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise UserError(f"--seed is {self.seed}: give 0 to {LARGEST_SEED}.")
+        if self.out.suffix.lower() not in FORMATS:
+            raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
+
+
+def run_roads(config: RoadsConfig) -> int:
+    """Draw the roads, photograph them, write the sheet."""
+    from nacdrive.common.files import refuse_existing
+    from nacdrive.viz.road_gallery import gallery, write_gallery
+
+    refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
+    sheet = gallery(range(config.seed, config.seed + config.roads), config.columns, **config.road.given)
+    write_gallery(config.out, sheet)
+    say(f"{config.roads} roads: {config.out}")
     return 0
 
 
@@ -85,4 +137,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-VERBS: dict[str, tuple[type, Callable[[Any], int | None]]] = {"udacity": (UdacityConfig, run_udacity)}
+VERBS: dict[str, tuple[type, Callable[[Any], int | None]]] = {
+    "udacity": (UdacityConfig, run_udacity),
+    "roads": (RoadsConfig, run_roads),
+}

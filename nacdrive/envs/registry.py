@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
+from nacdrive.envs.seeds import road_to_learn_from
+from nacdrive.envs.udacity_track.options import RANDOM, is_random, road_seed
 
 if TYPE_CHECKING:
     from nacdrive.common.action import Action
@@ -47,6 +49,8 @@ class EnvSpec:
     """Number of a discrete action and its scores -> ``Action``; None where control is continuous or not known yet."""
     tracks: tuple[str, ...] = ("",)
     """Names of its tracks; one without a name where there is no choice."""
+    random_roads: bool = False
+    """Whether there are also the tracks ``random`` (one of its own for each seed) and ``random:SEED``."""
     expert: str | None = None
     """Who drives it if nobody is named; None: somebody must be."""
     experts: tuple[str, ...] = ()
@@ -114,13 +118,22 @@ class EnvSpec:
         """
         if track in (None, BOTH):
             return self.tracks
+        if self.random_roads and is_random(track):
+            road_seed(track)
+            return (track,)
         if track not in self.tracks:
-            raise unknown_name("track", str(track), (*filter(None, self.tracks), BOTH))
+            known = (*filter(None, self.tracks), BOTH, *(RANDOM,) * self.random_roads)
+            raise unknown_name("track", str(track), known)
         return (track,)
 
-    def track_of(self, track: str | None, seed: int) -> str:
-        """The one of ``tracks_of(track)`` that the episode of ``seed`` is driven on: they take turns."""
+    def track_of(self, track: str | None, seed: int, roads: int | None = None) -> str:
+        """The one of ``tracks_of(track)`` that the episode of ``seed`` is driven on: they take turns.
+
+        Of ``random`` it is the road of that seed; with ``roads``, one of so many to learn from.
+        """
         tracks = self.tracks_of(track)
+        if tracks == (RANDOM,):
+            return f"{RANDOM}:{seed if roads is None else road_to_learn_from(seed, roads)}"
         return tracks[seed % len(tracks)]
 
 
@@ -182,13 +195,28 @@ def _make_udacity_track(
     max_frames: int | None = None,
     sides: bool = False,
     recover: bool = False,
+    road_difficulty: float | None = None,
+    scene_variety: float | None = None,
+    missing_marks: float | None = None,
+    patches: int | None = None,
+    parked_cars: int | None = None,
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
     max_seconds = 600.0 if max_frames is None else max_frames / 50
     cameras = ("center", "left", "right") if sides else ("center",)
     return make_udacity_track(
-        track, repeat=repeat, laps=laps, cameras=cameras, recover=recover, max_seconds=max_seconds
+        track,
+        repeat=repeat,
+        laps=laps,
+        cameras=cameras,
+        recover=recover,
+        max_seconds=max_seconds,
+        road_difficulty=road_difficulty,
+        scene_variety=scene_variety,
+        missing_marks=missing_marks,
+        patches=patches,
+        parked_cars=parked_cars,
     )
 
 
@@ -240,6 +268,7 @@ UDACITY_TRACK = EnvSpec(
     source="udacity",
     task="udacity",
     tracks=("lake", "mountain"),
+    random_roads=True,
     expert="geometric",
     experts=("geometric",),
     frames_per_second=50.0,
@@ -247,7 +276,9 @@ UDACITY_TRACK = EnvSpec(
     speed_mph=20.0,
     steering_noise=1.0,
     image_format="jpeg",
-    options=SEEDED | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data"},
+    options=SEEDED
+    | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}
+    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars"},
     recording_folder=Path("recordings/udacity-geometric"),
 )
 UDACITY = EnvSpec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
+from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, load_policy
 from nacdrive.rollout.environment import action_repeat, recorded_fps, step_options
 from nacdrive.rollout.record import Start
@@ -57,6 +58,12 @@ class DaggerRound:
     """What is driven."""
     max_frames: int = 1000
     """Simulated frames after which an episode ends."""
+    track: str | None = None
+    """On which of the environment's tracks; on all in turn if not given."""
+    roads: int | None = None
+    """Of random roads, so many different ones; each episode has its own if not given."""
+    road: RoadOptions = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -87,12 +94,14 @@ def collect(
         UserError: if expert and policy decide at different rates, or a driving process dies.
     """
     here = MixtureWorker(round_)
+    asked = {"track": round_.track, "roads": round_.roads}
+    roads = {name: value for name, value in asked.items() if value is not None} | round_.road.given
     writer = RecordingWriter(
         out,
         source=round_.env_spec.source,
         fps=recorded_fps(round_.env_spec, here.repeat),
         expert=here.expert.name,
-        recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed},
+        recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed, **roads},
         resume=True,
     )
     there = {info.seed for info in writer.episodes}
@@ -148,7 +157,8 @@ class MixtureWorker:
         ``expert_choice`` or ``expert_steering`` the label.
         """
         round_, spec = self.round, self.round.env_spec
-        options = {"max_frames": round_.max_frames, "track": spec.track_of(None, track) or None}
+        options = {"max_frames": round_.max_frames, **round_.road.given}
+        options["track"] = spec.track_of(round_.track, track, round_.roads) or None
         env = spec.make({**options, **step_options(spec, self.repeat)})
         disturbed = spec.steering_noise is not None
         try:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
-SUMS = ("laps", "clean_laps", "interventions", "off_road_events")
+SUMS = ("laps", "clean_laps", "interventions", "off_road_events", "collisions")
 """Numbers of an environment that are added up over drives; of the others mean and interval are told."""
 
 
@@ -189,7 +189,12 @@ def _keep(job: EvalJob, episode: Episode) -> None:
 
 
 def _drive_name(seed: int, track: str) -> str:
-    return f"episode-{seed:07d}{f'-{track}' if track else ''}.parquet"
+    return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
+
+
+def in_file_name(track: str) -> str:
+    """``track`` as part of a file's name: not every system takes the colon of ``random:7``."""
+    return track.replace(":", "-")
 
 
 _worker: RolloutWorker
@@ -269,9 +274,9 @@ def evaluate(
     expert_name = f"expert_{identity['expert_key']}"
     files = {
         (who, track): ResultsFile(
-            out / f"{track or 'episodes'}.jsonl"
+            out / f"{in_file_name(track) or 'episodes'}.jsonl"
             if who == "policy"
-            else (expert_folder or out) / f"{expert_name}{f'_{track}' if track else ''}.jsonl"
+            else (expert_folder or out) / f"{expert_name}{f'_{in_file_name(track)}' if track else ''}.jsonl"
         )
         for who in whos
         for track in tracks
@@ -382,7 +387,7 @@ def film(
             seed = row["seed"]
             if seed not in files:
                 # Of one or two drives, several names mean the same one.
-                files[seed] = f"{f'{track}_' if track else ''}{name}_{seed}.mp4"
+                files[seed] = f"{f'{in_file_name(track)}_' if track else ''}{name}_{seed}.mp4"
                 jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
             films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}

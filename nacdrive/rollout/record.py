@@ -310,6 +310,7 @@ class EpisodeDriver:
             recipe |= {"track": config.track or BOTH, "seconds": seconds, "noise": self.steering_noise}
             recipe |= {"sides": config.sides, "beta": 1.0}
             recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
+            recipe |= config.road.given | ({"roads": config.roads} if config.roads is not None else {})
         else:
             expert = checksum(config.expert) if config.expert is not None else None
             recipe = {
@@ -366,7 +367,8 @@ class EpisodeDriver:
     def _env_options(self, seed: int) -> dict[str, Any]:
         config, spec = self.config, self.spec
         options: dict[str, Any] = {"max_frames": config.max_frames, **step_options(spec, self.env_repeat)}
-        options["track"] = spec.track_of(config.track, seed) or None
+        options["track"] = spec.track_of(config.track, seed, config.roads) or None
+        options |= config.road.given
         if spec.honours("sides") and not config.by_hand:
             options["sides"] = config.sides
         return options | (option_if_known(spec, "recover") if config.by_hand else {})

@@ -13,7 +13,8 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
-from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST, refuse_test_road
+from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
 
 OFFICIAL_FRAMES = 1000
 STEERING_NOISE = 1.0
@@ -50,7 +51,12 @@ class RecordConfig:
     max_frames: int = OFFICIAL_FRAMES
     """Simulated frames (50 a second) after which an episode ends; 1000 is the official limit of CarRacing."""
     track: str | None = None
-    """udacity-track: lake, mountain, or both, which takes them in turn."""
+    """udacity-track: lake, mountain, both, which takes them in turn, or random: each episode on the road of its seed
+    (random:SEED: all on one)."""
+    roads: int | None = None
+    """udacity-track: of random roads, so many different ones in turn; each episode has its own if not given."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     steering_noise: float | None = None
     """udacity-track: strength of the disturbances of the wheel from which the driver recovers; 0 for none, 1 if not
     given."""
@@ -81,8 +87,11 @@ class RecordConfig:
         object.__setattr__(self, "env", spec.name)
         # Without side cameras anyway, --sides and --no-sides ask for nothing.
         optional = {name: getattr(self, name) for name in ("min_return", "track", "steering_noise", "log")}
-        spec.refuse(optional | {"every_frame": self.every_frame or None}, "record")
+        optional |= self.road.given | {"roads": self.roads, "every_frame": self.every_frame or None}
+        spec.refuse(optional, "record")
         spec.tracks_of(self.track)
+        self.road.check(self.track)
+        check_roads(self.track, self.roads)
         object.__setattr__(self, "expert", self.expert or (None if self.driver else spec.expert))
         if self.expert is None and self.driver is None:
             raise UserError(f"nobody is known to drive {spec.name}: give --driver module:MyDriver or --expert.")
@@ -183,6 +192,22 @@ def check_workers_and_seed(workers: int, seed: int) -> None:
         raise UserError(f"--workers is {workers}: give 0 (one per core) or more, and at most 4096.")
     if not 0 <= seed <= LARGEST_SEED:
         raise UserError(f"--seed is {seed}: it must not be negative, and at most {LARGEST_SEED}.")
+
+
+def check_roads(track: str | None, roads: int | None) -> None:
+    """Refuse a number of roads, or a road, that cannot be learnt from.
+
+    Raises:
+        UserError: for such a one.
+    """
+    if is_random(track):
+        refuse_test_road(road_seed(str(track)))
+    if roads is None:
+        return
+    if track is None or not is_random(track) or road_seed(track) is not None:
+        raise UserError("--roads is for random roads: add --track random, or leave it out.")
+    if not 1 <= roads <= len(POLICY_RECORDING):
+        raise UserError(f"--roads is {roads}: give 1 to {len(POLICY_RECORDING)} different roads.")
 
 
 def env_options(spec: EnvSpec, given: dict[str, Any]) -> dict[str, Any]:

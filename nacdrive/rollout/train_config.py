@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +11,11 @@ import tyro
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.registry import EnvSpec
+from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import (
     LARGEST_COUNT,
     check_expert,
+    check_roads,
     check_workers_and_seed,
     drivable,
     env_of_task,
@@ -63,6 +65,13 @@ class TrainConfig(FitConfig):
     usual one if not given."""
     max_frames: int = 1000
     """Simulated frames (50 a second) after which an episode of DAgger ends; 1000 is the official limit."""
+    track: str | None = None
+    """udacity-track: what is driven in DAgger: lake, mountain, both (if not given, in turn), random or random:SEED."""
+    roads: int | None = None
+    """udacity-track: of random roads in DAgger, so many different ones in turn, the same as of nacdrive record --roads;
+    each episode has its own if not given."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
     workers: int = 0
     """Environments driven in parallel in DAgger, each in a process of its own; 0 means one per core."""
     ray: str | None = None
@@ -102,6 +111,11 @@ class TrainConfig(FitConfig):
             raise UserError(
                 f"--dagger-episodes is {self.dagger_episodes}: a round has {SEEDS_PER_ROUND} tracks at most."
             )
+        if spec is not None:
+            spec.refuse({"track": self.track, "roads": self.roads, **self.road.given}, "train")
+            spec.tracks_of(self.track)
+        self.road.check(self.track)
+        check_roads(self.track, self.roads)
         if not 0 <= self.beta <= 1:
             raise UserError(f"--beta is {self.beta}: it must lie in 0 .. 1.")
         check_workers_and_seed(self.workers, self.seed)

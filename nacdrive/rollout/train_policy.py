@@ -119,6 +119,9 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         seed=config.seed,
         env=config.env_spec.name,
         max_frames=config.max_frames,
+        track=config.track,
+        roads=config.roads,
+        road=config.road,
     )
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])

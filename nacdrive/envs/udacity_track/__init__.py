@@ -18,11 +18,13 @@ def make_udacity_track(
     max_seconds: float = 600.0,
     recover: bool = False,
     render_mode: str | None = None,
+    **road: float | None,
 ) -> UdacityTrackEnv:
     """A car on a built-in track (see ``UdacityTrackEnv``), software-rendered, without a display.
 
     Args:
-        track: ``lake`` (an easy loop) or ``mountain`` (narrow, hilly, sharp bends).
+        track: ``lake`` (an easy loop), ``mountain`` (narrow, hilly, sharp bends), ``random`` (each episode's seed draws
+            its own road) or ``random:SEED`` (one of those).
         repeat: Steps of 0.02 s for which an action is held; then one picture. 5 makes 10 pictures a second.
         cameras: ``center``, and ``left`` and ``right`` if wanted; all of them are in ``info["cameras"]`` then.
         randomize: Light, shadows, colours, textures and what stands beside the road by the seed of ``reset``.
@@ -30,6 +32,8 @@ def make_udacity_track(
         max_seconds: Simulated seconds after which it is truncated.
         recover: Put a car that is lost back on the road instead of ending the episode.
         render_mode: None, ``rgb_array``, or ``human`` (a window; needs a display).
+        **road: ``road_difficulty``, ``scene_variety``, ``missing_marks``, ``patches``, ``parked_cars``: see
+            ``RoadOptions``.
     """
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
@@ -42,4 +46,5 @@ def make_udacity_track(
         max_seconds=max_seconds,
         recover=recover,
         render_mode=render_mode,
+        **road,  # type: ignore[arg-type]
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,10 @@ class Appearance:
     verge: Colour = (0.36, 0.35, 0.32)
     """The dark strip between the two yellow lines."""
     marking: Colour = (0.86, 0.72, 0.20)
+    white_paint: Colour = (0.88, 0.88, 0.86)
+    """Of lines that are white on every day."""
     concrete: Colour = (0.66, 0.66, 0.62)
+    gravel: Colour = (0.56, 0.53, 0.47)
     kerb: Colour = (0.90, 0.45, 0.42)
     sand: Colour = (0.86, 0.74, 0.42)
     earth: Colour = (0.66, 0.47, 0.30)
@@ -45,6 +49,8 @@ class Appearance:
     """Share of the light that a shadow takes away."""
     paint_seed: int = 0
     """Seed of the textures, and of where things stand."""
+    houses: int = 0
+    boulders: int = 0
 
 
 def standard_appearance() -> Appearance:
@@ -91,6 +97,55 @@ def random_appearance(rng: np.random.Generator) -> Appearance:
         shadow_depth=float(rng.uniform(0.25, 0.6)),
         paint_seed=int(rng.integers(2**31)),
     )
+
+
+SEASONS: dict[str, dict[str, Colour]] = {
+    "summer": {},
+    "spring": {"grass": (0.34, 0.56, 0.22), "leaves": (0.80, 1.0, 0.60), "sand": (0.50, 0.58, 0.30)},
+    "autumn": {"grass": (0.58, 0.50, 0.24), "leaves": (1.0, 0.62, 0.32), "sand": (0.66, 0.52, 0.28)},
+    "winter": {"grass": (0.90, 0.92, 0.95), "leaves": (0.72, 0.80, 0.78), "sand": (0.86, 0.88, 0.92),
+               "earth": (0.70, 0.68, 0.68)},
+    "desert": {"grass": (0.84, 0.66, 0.42), "leaves": (0.70, 0.72, 0.45), "sand": (0.92, 0.76, 0.50),
+               "earth": (0.74, 0.50, 0.32)},
+    "rocks": {"grass": (0.36, 0.34, 0.32), "leaves": (0.55, 0.62, 0.42), "sand": (0.46, 0.43, 0.40),
+              "earth": (0.38, 0.34, 0.31)},
+}  # fmt: skip
+"""Colours of the land that a season, or another climate, changes."""
+
+
+def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
+    """A day beside a random road: ``random_appearance``, and with ``variety`` 0 .. 1 more and more of other seasons,
+    weather and times of day.
+    """
+    day = random_appearance(rng)
+    # All of it is drawn whatever comes of it, so that one choice leaves the others alone.
+    season = str(rng.choice(list(SEASONS))) if rng.random() < variety else "summer"
+    weather, hour = rng.random() / max(variety, 1e-9), rng.random() / max(variety, 1e-9)
+    dim, height, direction = rng.uniform(0.45, 0.75), np.deg2rad(rng.uniform(6, 16)), rng.uniform(0, 2 * np.pi)
+    changes: dict[str, Any] = dict(SEASONS[season])
+    if hour < 0.18:
+        # Dusk or dawn: a low sun, warm and weak.
+        changes |= {
+            "sun": tuple(float(x) for x in unit_vector(height, direction)),
+            "exposure": day.exposure * float(dim),
+            "horizon": unit(np.array((0.92, 0.66, 0.46))),
+            "zenith": unit(np.array((0.36, 0.36, 0.52))),
+        }
+    if weather < 0.25:
+        # Overcast: light from everywhere, no shadows, a grey sky.
+        grey = float(rng.uniform(0.55, 0.80))
+        changes |= {"ambient": 0.86, "shadows": 0, "zenith": (grey, grey, grey * 1.03), "horizon": (grey * 1.08,) * 3}
+    if weather < 0.12:
+        # Wet: a dark road whose stones do not show.
+        dark = np.array(day.asphalt) * 0.62
+        changes |= {"asphalt": unit(dark), "asphalt_contrast": 0.4 * day.asphalt_contrast}
+    changes |= {"houses": int(rng.integers(0, 26) * variety), "boulders": int(rng.integers(0, 140) * variety)}
+    return replace(day, **changes)
+
+
+def unit_vector(height: float, direction: float) -> NDArray[np.float64]:
+    """Towards a place in the sky, both in radians."""
+    return np.array((np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height)))
 
 
 def unit(colour: NDArray[np.float64]) -> Colour:

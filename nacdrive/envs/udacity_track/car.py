@@ -22,10 +22,11 @@ from panda3d.bullet import (
 from panda3d.core import NodePath, Point3, TransformState, Vec3
 
 from nacdrive.common.units import MPH_PER_MPS
+from nacdrive.envs.udacity_track.blocks import CAR as PARKED
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
-from nacdrive.envs.udacity_track.terrain import load_terrain
-from nacdrive.envs.udacity_track.track import load_track
+from nacdrive.envs.udacity_track.terrain import terrain_of
+from nacdrive.envs.udacity_track.track import Track
 
 STEP_S = 0.02
 MASS = 1000.0
@@ -57,7 +58,7 @@ WHEELS = [(x * TRACK_WIDTH / 2, y * WHEELBASE / 2) for y in (1, -1) for x in (-1
 class Car:
     """One car in one Bullet world."""
 
-    def __init__(self, track: str) -> None:
+    def __init__(self, track: Track) -> None:
         self.ground = ground(track)
         self.path = NodePath(BulletRigidBodyNode("car"))
         self.body: BulletRigidBodyNode = self.path.node()
@@ -68,6 +69,7 @@ class Car:
         self.body.set_linear_damping(0.1)
         self.body.set_angular_damping(0.05)
         self.body.set_deactivation_enabled(False)
+        self.parked: list[BulletRigidBodyNode] = []
         self.place(np.zeros(3), 0.0)
 
     def place(self, point: NDArray[np.float64], heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
@@ -76,6 +78,8 @@ class Car:
         self.world = BulletWorld()
         self.world.set_gravity(Vec3(0, 0, -9.81))
         self.world.attach(self.ground)
+        for node in self.parked:
+            self.world.attach(node)
         self.path.set_pos(*(point + ABOVE_GROUND))
         self.path.set_hpr(math.degrees(heading) - 90, math.degrees(pitch), 0)
         self.body.clear_forces()
@@ -103,6 +107,25 @@ class Car:
         wheel.set_friction_slip(FRICTION)
         wheel.set_roll_influence(0.05)
         wheel.set_front_wheel(y > 0)
+
+    def park(self, places: NDArray[np.float64], turns: NDArray[np.float64]) -> None:
+        """Other cars stand at ``places`` [n, 3], along ``turns`` [n] radians, from the next ``place`` on."""
+        width, length, height = PARKED
+        self.parked = []
+        for place, turn in zip(places, turns, strict=True):
+            node = BulletRigidBodyNode("parked")
+            node.add_shape(BulletBoxShape(Vec3(width / 2, length / 2, height / 2)))
+            path = NodePath(node)
+            path.set_pos(float(place[0]), float(place[1]), float(place[2]) + height / 2)
+            path.set_h(math.degrees(turn) - 90)
+            self.parked.append(node)
+
+    def touches(self) -> bool:
+        """Whether it touches a parked car."""
+        if not self.parked:
+            return False
+        found = self.world.contact_test(self.body).get_contacts()
+        return any(contact.get_node1() in self.parked or contact.get_node0() in self.parked for contact in found)
 
     @property
     def forward(self) -> Vec3:
@@ -188,15 +211,15 @@ class Car:
             self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
 
 
-def ground(track: str) -> BulletRigidBodyNode:
+def ground(track: Track) -> BulletRigidBodyNode:
     """The road and the land as one body that does not move."""
-    shape = load_terrain(track)
+    shape = terrain_of(track)
     east, north = np.meshgrid(shape.east, shape.north)
     grid = np.stack([east, north, shape.height], axis=2)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
     flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
     mesh = BulletTriangleMesh()
-    for quads in (surface(load_track(track)), flat):
+    for quads in (surface(track), flat):
         mesh.add_geom(geometry(quads))
     body = BulletRigidBodyNode("ground")
     body.add_shape(BulletTriangleMeshShape(mesh, dynamic=False))

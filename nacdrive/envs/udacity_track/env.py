@@ -10,11 +10,15 @@ from gymnasium import spaces
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
-from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance
+from nacdrive.envs.seeds import POLICY_RECORDING
+from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
+from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
+from nacdrive.envs.udacity_track.options import RANDOM, RoadOptions, check_track, is_random, road_seed
+from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
-from nacdrive.envs.udacity_track.track import TrackPosition, load_track
+from nacdrive.envs.udacity_track.track import TRACKS, Track, TrackPosition, load_track
 
 OFF_ROAD_PENALTY = 20.0
 """Taken from the reward per second with all wheels off the road."""
@@ -26,6 +30,8 @@ ROOM_M = 1.2
 """Metres between the middle of the car and the edge of the road at the outermost random start."""
 INTERVENTION_S = 6.0
 """What an intervention counts, in seconds (Bojarski et al., 2016)."""
+USUAL_DIFFICULTY = USUAL_VARIETY = 0.5
+"""Of random roads, if nobody says otherwise."""
 RESTART_MPS = 3.0
 """Speed at which a car that has left the road with all wheels is put back."""
 
@@ -38,6 +44,8 @@ class Score:
         self.steering: list[float] = []
         self.speeds: list[float] = []
         self.off_road_events = self.interventions = self.clean_laps = 0
+        self.collisions: int | None = None
+        """With parked cars; None where there are none."""
         self._spoilt = False
 
     def note(
@@ -49,6 +57,8 @@ class Score:
         self.speeds.append(info["speed_mps"])
         self.off_road_events += left_road
         self.interventions += intervention
+        if self.collisions is not None:
+            self.collisions += info["hit"]
         self._spoilt |= left_road or intervention
         if finished_lap:
             self.clean_laps += not self._spoilt
@@ -71,6 +81,7 @@ class Score:
             "jitter_per_s": float(changes.mean() / gap_s) if len(changes) else 0.0,
             "speed_mps": float(np.mean(self.speeds)),
             "seconds": seconds,
+            **({} if self.collisions is None else {"collisions": self.collisions}),
         }
 
 
@@ -84,7 +95,10 @@ class UdacityTrackEnv(DrivingEnv):
     Reward: metres forward along the road, less 20 a second for wheels off the road (in proportion).
     An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s, and
     truncated after ``laps`` laps or ``max_seconds``. With ``recover`` such a car, and one with all four wheels off the
-    road, is put back on it instead: an intervention.
+    road, is put back on it instead: an intervention. Hitting a parked car is treated as leaving the road.
+
+    With the track ``random`` every ``reset`` draws the road of its seed (without one, any of those for training);
+    ``random:SEED`` is one of them, whatever the seed of ``reset``.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
@@ -101,9 +115,18 @@ class UdacityTrackEnv(DrivingEnv):
         max_seconds: float = 600.0,
         recover: bool = False,
         render_mode: str | None = None,
+        road_difficulty: float | None = None,
+        scene_variety: float | None = None,
+        missing_marks: float | None = None,
+        patches: int | None = None,
+        parked_cars: int | None = None,
     ) -> None:
         """See ``make_udacity_track``."""
-        self.track = load_track(track)
+        check_track(track, TRACKS)
+        self.road = RoadOptions(road_difficulty, scene_variety, missing_marks, patches, parked_cars)
+        self.road.check(track)
+        self._own_road_each = track == RANDOM
+        self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
         for name in cameras:
             if name not in CAMERAS:
                 raise unknown_name("camera", name, CAMERAS)
@@ -119,13 +142,29 @@ class UdacityTrackEnv(DrivingEnv):
         self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
-        self.car = Car(track)
+        self.car = Car(self.track)
         self.track_position = TrackPosition(self.track)
         self.cameras = Cameras(cameras)
         self.window: Any = None
         self.frames: dict[str, Frame] = {}
         self.steps = 0
-        self._furnished = False
+        self._furnished: Track | None = None
+
+    def _draw(self, seed: int) -> Track:
+        """The random road of ``seed``, at this environment's difficulty and variety."""
+        difficulty, variety = self.road.road_difficulty, self.road.scene_variety
+        return draw_road(
+            seed,
+            USUAL_DIFFICULTY if difficulty is None else difficulty,
+            USUAL_VARIETY if variety is None else variety,
+        )
+
+    def _take_to(self, track: Track) -> None:
+        """Move car and counters to another road."""
+        if track is not self.track:
+            self.track = track
+            self.car = Car(track)
+            self.track_position = TrackPosition(track)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """A new day and a new start, both by ``seed``.
@@ -133,14 +172,20 @@ class UdacityTrackEnv(DrivingEnv):
         ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
         """
         super(DrivingEnv, self).reset(seed=seed)
+        if self._own_road_each:
+            # Whoever gives no seeds is training; roads that policies are judged on are not for that.
+            own = int(self.np_random.integers(POLICY_RECORDING.start, POLICY_RECORDING.stop)) if seed is None else seed
+            self._take_to(self._draw(own))
         start = float(self.np_random.uniform(0, self.track.length))
-        self._furnish()
+        self._furnish({"s": start, **(options or {})}["s"])
         self.steps = 0
         self._stuck_s = 0.0
         self._put_back = False
         self.interventions = 0
         self._action = (0.0, 0.0)
         self._score = Score()
+        self._score.collisions = 0 if self.road.parked_cars else None
+        self._hit = False
         self._place(**{"s": start, **(options or {})})
         self.track_position.driven = 0.0
         frame = self.look()
@@ -156,11 +201,12 @@ class UdacityTrackEnv(DrivingEnv):
             raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
         self._action = steering, throttle
         before, lost, reward = self.track_position.driven, False, 0.0
-        self._put_back = False
+        self._put_back = self._hit = False
         for _ in range(self.repeat):
             self.advance(steering, throttle)
             reward -= OFF_ROAD_PENALTY * STEP_S * self.wheels_off()
-            lost = self.is_lost()
+            self._hit = self.car.touches()
+            lost = self._hit or self.is_lost()
             if lost:
                 break
         reward += self.track_position.driven - before
@@ -177,9 +223,11 @@ class UdacityTrackEnv(DrivingEnv):
         finished_lap = info["laps"] > self._before["laps"]
         left_road = info["off_road"] and not self._before["off_road"]
         if lost or truncated:
-            info["ended"] = "left the field" if lost else "laps finished" if all_laps else "time is up"
+            away = "hit a parked car" if info["hit"] else "left the field"
+            info["ended"] = away if lost else "laps finished" if all_laps else "time is up"
         info["events"] = (
             *("off road",) * left_road,
+            *("hit a parked car",) * info["hit"],
             *("intervention: put back on the road",) * info["put_back"],
             *("lap finished",) * finished_lap,
         )
@@ -195,8 +243,12 @@ class UdacityTrackEnv(DrivingEnv):
         return self._score.numbers(self._before) if self._score.steering else {}
 
     def episode_meta(self) -> dict[str, Any]:
-        """The track's name."""
-        return {"track": self.track.name}
+        """The track's name; of a random road also its knobs, and how often it was drawn again."""
+        about: dict[str, Any] = {"track": self.track.name, **self.road.given}
+        if self.track.road_seed is None:
+            return about
+        usual = {"road_difficulty": USUAL_DIFFICULTY, "scene_variety": USUAL_VARIETY}
+        return {**usual, **about, "redraws": self.track.redraws}
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
@@ -281,14 +333,27 @@ class UdacityTrackEnv(DrivingEnv):
             self.window = None
         self.cameras.close()
 
-    def _furnish(self) -> None:
-        """Build the day's scene around the cameras; without randomness the one there is stays."""
-        if self._furnished and not self.randomize:
+    def _furnish(self, start_s: float) -> None:
+        """Build the day's scene around the cameras; without anything drawn the one there is stays."""
+        wrong = bool(self.road.missing_marks or self.road.patches or self.road.parked_cars)
+        if self._furnished is self.track and not self.randomize and not wrong:
             return
-        appearance = random_appearance(self.np_random) if self.randomize else standard_appearance()
-        scene, sky = build_scene(self.track, appearance)
+        if not self.randomize:
+            appearance = standard_appearance()
+        elif self.track.road_seed is None:
+            appearance = random_appearance(self.np_random)
+        else:
+            variety = self.road.scene_variety
+            appearance = varied_day(self.np_random, USUAL_VARIETY if variety is None else variety)
+        extras = NO_EXTRAS
+        if wrong:
+            extras = draw_extras(
+                self.track, self.road, np.random.default_rng(int(self.np_random.integers(2**32))), start_s
+            )
+        self.car.park(extras.cars.places, extras.cars.turns)
+        scene, sky = build_scene(self.track, appearance, extras)
         self.cameras.enter(scene, sky, build_hood(appearance))
-        self._furnished = True
+        self._furnished = self.track
 
     def _info(self) -> dict[str, Any]:
         wheels_off = self.wheels_off()
@@ -313,6 +378,7 @@ class UdacityTrackEnv(DrivingEnv):
             "events": (),
             "put_back": self._put_back,
             "interventions": self.interventions,
+            "hit": self._hit,
         }
         if len(self.frames) > 1:
             info["cameras"] = dict(self.frames)

@@ -1,16 +1,19 @@
-"""The road as quadrilaterals: asphalt, yellow lines, kerbs, the bridge; for drawing and for driving on."""
+"""The road as quadrilaterals: surface, lines, kerbs, the bridge; for drawing and for driving on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour
 from nacdrive.envs.udacity_track.meshes import Quads
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.style import RoadStyle
+from nacdrive.envs.udacity_track.track import SHOULDER, Track
 
 Rows = NDArray[np.int64]
 """Points of the centre line at which rows of quadrilaterals begin."""
@@ -26,10 +29,19 @@ LINE = 0.13
 """Metres: width of a painted line."""
 VERGE = 0.65
 """Metres inside the road's edge at which the inner line is painted."""
-SHOULDER = 1.3
-"""Metres of concrete beyond the edge."""
 WALL = 0.9
-"""Metres: height of the walls of the bridge."""
+"""Metres: height of the walls of the bridge, and of what a car meets of a guard rail."""
+RAIL = 0.55
+"""Metres from the edge of the asphalt to a guard rail."""
+LINE_INSIDE = 0.30
+"""Metres from the edge of the asphalt to a line along it."""
+DOUBLE_GAP = 0.09
+"""Metres from the middle to each of two lines there."""
+KERB_M = 0.45
+DIM = 0.42
+"""Light in a tunnel beside that outside."""
+ROUGH_STEP = 2
+"""Points of a drawn road to a row of what its wheels roll on."""
 
 
 def ribbon(
@@ -73,18 +85,27 @@ def edge(track: Track, index: Rows, offset: float, height: float) -> NDArray[np.
     points = track.line[index].copy()
     points[:, :2] -= track.left[index] * offset
     points[:, 2] += height
+    if track.bank is not None:
+        points[:, 2] += track.bank[index] * offset
     return points
 
 
 def surface(track: Track) -> Quads:
-    """What the wheels roll on, a row per metre: from kerb to kerb, the slopes down to the land, the bridge's walls."""
-    every = np.arange(len(track.line))
-    walls = every[track.bridge]
+    """What the wheels roll on: from kerb to kerb, the slopes down to the land, the walls of bridges and tunnels, rails.
+
+    A row per metre, of drawn roads one for two.
+    """
+    step = 1 if track.road_seed is None else ROUGH_STEP
+    every = np.arange(0, len(track.line), step)
+    walls = every[track.bridge[every] if track.tunnel is None else (track.bridge | track.tunnel)[every]]
     half, out = track.half_width, track.half_width + SHOULDER
-    parts = [ribbon(track, every, -out, out, (1, 1, 1), step=1)]
-    for sign in (-1, 1):
-        parts.append(on_side(track, sign, every, out, out + 4, (1, 1, 1), heights=(0.0, -1.2), step=1))
-        parts.append(on_side(track, sign, walls, half, half + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=1))
+    parts = [ribbon(track, every, -out, out, (1, 1, 1), step=step)]
+    for side, sign in enumerate((-1, 1)):
+        parts.append(on_side(track, sign, every, out, out + 4, (1, 1, 1), heights=(0.0, -1.2), step=step))
+        parts.append(on_side(track, sign, walls, half, half + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=step))
+        if track.rails is not None:
+            rows, at = every[track.rails[every, side]], half + RAIL
+            parts.append(on_side(track, sign, rows, at, at + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=step))
     return Quads.joined(parts)
 
 
@@ -106,61 +127,168 @@ def on_side(
     return ribbon(track, rows, -outer, -inner, colour, heights=heights[::-1], step=step, texture_m=texture_m)
 
 
-def painted(track: Track, appearance: Appearance) -> dict[str, Quads]:
-    """All that is drawn of the road, by texture: ``asphalt``, ``cobbles``, ``soil`` and ``plain``.
+def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None = None) -> dict[str, Quads]:
+    """All that is drawn of the road, by texture: ``asphalt``, ``dim``, ``cobbles``, ``soil`` and ``plain``.
 
-    Colours count in ``plain`` alone; the others are of one colour each: ``appearance.asphalt``, ``STONE`` and
-    ``appearance.earth``.
+    ``asphalt`` is whatever the road is laid with, ``dim`` the same in a tunnel. Colours count in ``plain`` alone; the
+    others are of one colour each.
+
+    Args:
+        track: The road.
+        appearance: The day's colours.
+        bare: Where the marks have gone, [N].
     """
     blocks = np.arange(0, len(track.line), BLOCK)
     bend = np.maximum.reduceat(np.abs(track.curvature), blocks) > KERBED
     bridge, earth = track.bridge[blocks], track.earth_edge[blocks]
+    tunnel = np.zeros_like(bridge) if track.tunnel is None else track.tunnel[blocks]
+    style = track.style
+    if style.centre_line is None:
+        style = replace(style, centre_line="dashed" if track.centre_line else "none")
+    unmarked = replace(style, edge_line="none", centre_line="none", kerbs="none")
+    gone = np.zeros_like(bridge) if bare is None else bare[blocks]
     stretches = [(blocks[~bend], BLOCK), (np.concatenate([blocks[bend], blocks[bend] + BLOCK // 2]), BLOCK // 2)]
-    kinds: dict[str, list[Quads]] = {"asphalt": [], "cobbles": [], "soil": [], "plain": []}
-    for (rows, step), kerbed in zip(stretches, (False, True), strict=True):
+    kinds: dict[str, list[Quads]] = {"asphalt": [], "dim": [], "cobbles": [], "soil": [], "plain": []}
+    inside: dict[str, list[Quads]] = {name: [] for name in kinds}
+    for (rows, step), in_bend in zip(stretches, (False, True), strict=True):
         rows = rows[rows < len(track.line)]
-        on_bridge, on_earth = bridge[rows // BLOCK], earth[rows // BLOCK]
-        lane(kinds, partial(ribbon, track, step=step), track, rows[~on_bridge], appearance)
+        on_bridge, on_earth, hidden = (found[rows // BLOCK] for found in (bridge, earth, tunnel))
+        worn = gone[rows // BLOCK]
         kinds["cobbles"].append(
             ribbon(track, rows[on_bridge], -track.half_width, track.half_width, STONE, texture_m=3.0, step=step)
         )
+        # Nearly always one part alone: outside, with its marks.
+        for target, looks, chosen in (
+            (kinds, style, ~hidden & ~worn),
+            (kinds, unmarked, ~hidden & worn),
+            (inside, style, hidden & ~worn),
+            (inside, unmarked, hidden & worn),
+        ):
+            kerbed = looks.kerbs == "everywhere" or (in_bend and looks.kerbs == "bends")
+            if chosen.any():
+                part = chosen & ~on_bridge
+                lane(target, partial(ribbon, track, step=step), track, rows[part], appearance, looks)
+                for sign in (-1, 1):
+                    side = partial(on_side, track, sign, step=step)
+                    edges(target, side, track.half_width, rows[part & ~on_earth], appearance, looks, kerbed=kerbed)
         for sign in (-1, 1):
             side = partial(on_side, track, sign, step=step)
-            edges(kinds, side, track.half_width, rows[~on_bridge & ~on_earth], appearance, kerbed=kerbed)
             earth_edges(kinds, side, track.half_width, rows[~on_bridge], rows[on_earth], appearance)
             bridge_walls(kinds, side, track.half_width, rows[on_bridge])
-    return {name: Quads.joined(parts) for name, parts in kinds.items()}
+    kinds["dim"] += inside["asphalt"]
+    kinds["plain"] += [Quads(quads.corners, quads.colours * DIM, quads.uv) for quads in inside["plain"]]
+    return {name: Quads.joined(parts) for name, parts in kinds.items() if parts}
 
 
-def lane(kinds: dict[str, list[Quads]], across: Ribbon, track: Track, rows: Rows, appearance: Appearance) -> None:
-    """The asphalt between the painted lines, and the dashes along its middle."""
-    inner, half_line = track.half_width - VERGE, LINE / 2
-    dashes = rows[(rows // 8) % 2 > 0] if track.centre_line else rows[:0]
+def lane(
+    kinds: dict[str, list[Quads]], across: Ribbon, track: Track, rows: Rows, appearance: Appearance, style: RoadStyle
+) -> None:
+    """The surface between the lines along the edges, and what is painted along its middle."""
+    inner, line = inner_edge(track.half_width, style), style.line_m
+    if style.centre_line == "double":
+        # From left to right: where each strip ends, and whether it is painted.
+        strips = [(-inner, False), (-DOUBLE_GAP - line, True), (-DOUBLE_GAP, False), (DOUBLE_GAP, True)]
+        strips += [(DOUBLE_GAP + line, False), (inner, False)]
+        for (left, paint), (right, _) in pairwise(strips):
+            kinds["plain" if paint else "asphalt"].append(across(rows, left, right, centre_colour(appearance, style)))
+        return
+    half_line = line / 2
+    painted_rows = {"none": rows[:0], "solid": rows, "dashed": dashes(rows, style)}[str(style.centre_line)]
     kinds["asphalt"] += [
         across(rows, -inner, -half_line, appearance.asphalt),
         across(rows, half_line, inner, appearance.asphalt),
-        across(np.setdiff1d(rows, dashes), -half_line, half_line, appearance.asphalt),
+        across(np.setdiff1d(rows, painted_rows), -half_line, half_line, appearance.asphalt),
     ]
-    kinds["plain"].append(across(dashes, -half_line, half_line, appearance.marking))
+    kinds["plain"].append(across(painted_rows, -half_line, half_line, centre_colour(appearance, style)))
+
+
+def inner_edge(half: float, style: RoadStyle) -> float:
+    """Metres from the middle to where the line along the edge begins, or the asphalt ends."""
+    inset = {"double": VERGE, "none": 0.0}.get(style.edge_line, LINE_INSIDE + style.line_m)
+    return half - inset
+
+
+def dashes(rows: Rows, style: RoadStyle) -> Rows:
+    """Those of ``rows`` where a dashed line is painted."""
+    paint, bare = style.dash
+    return rows[rows % (paint + bare) >= bare]
+
+
+def centre_colour(appearance: Appearance, style: RoadStyle) -> Colour:
+    """Of the lines along the middle."""
+    return appearance.white_paint if style.white_centre else appearance.marking
 
 
 def edges(
-    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, appearance: Appearance, *, kerbed: bool
+    kinds: dict[str, list[Quads]],
+    side: Ribbon,
+    half: float,
+    rows: Rows,
+    appearance: Appearance,
+    style: RoadStyle,
+    *,
+    kerbed: bool,
 ) -> None:
-    """The lines and what lies beyond them: a dark strip and concrete, in bends red and white kerbs."""
-    inner = half - VERGE
-    kinds["plain"].append(side(rows, inner, inner + LINE, appearance.marking))
+    """The lines along one edge and what lies beyond them: a shoulder, or red and white kerbs."""
+    inner, line = inner_edge(half, style), style.line_m
+    colour = appearance.white_paint if style.white_edges else appearance.marking
+    if style.edge_line != "double":
+        single_edge(kinds, side, half, rows, appearance, style, colour, kerbed=kerbed)
+        return
+    kinds["plain"].append(side(rows, inner, inner + line, colour))
     if kerbed:
         kinds["plain"] += [
-            side(rows, inner + LINE, half + 0.25, stripes(rows, appearance)),
+            side(rows, inner + line, half + 0.25, stripes(rows, appearance)),
             side(rows, half + 0.25, half + SHOULDER, np.array(appearance.concrete) * 1.3),
         ]
         return
     kinds["plain"] += [
-        side(rows, inner + LINE, half - 0.1, appearance.verge),
-        side(rows, half - 0.1, half, appearance.marking),
-        side(rows, half, half + SHOULDER, appearance.concrete, heights=(0.0, 0.05)),
+        side(rows, inner + line, half - 0.1, appearance.verge),
+        side(rows, half - 0.1, half, colour),
     ]
+    shoulder(kinds, side, half, half + SHOULDER, rows, appearance, style)
+
+
+def single_edge(
+    kinds: dict[str, list[Quads]],
+    side: Ribbon,
+    half: float,
+    rows: Rows,
+    appearance: Appearance,
+    style: RoadStyle,
+    colour: Colour,
+    *,
+    kerbed: bool,
+) -> None:
+    """One line or none along an edge, the rest of the asphalt, and what lies beyond."""
+    inner, line = inner_edge(half, style), style.line_m
+    if style.edge_line != "none":
+        painted_rows = rows if style.edge_line == "solid" else dashes(rows, style)
+        kinds["plain"].append(side(painted_rows, inner, inner + line, colour))
+        kinds["asphalt"] += [
+            side(np.setdiff1d(rows, painted_rows), inner, inner + line, appearance.asphalt),
+            side(rows, inner + line, half, appearance.asphalt),
+        ]
+    if kerbed:
+        kinds["plain"].append(side(rows, half, half + KERB_M, stripes(rows, appearance), heights=(0.0, 0.05)))
+    shoulder(kinds, side, half + KERB_M * kerbed, half + SHOULDER, rows, appearance, style)
+
+
+def shoulder(
+    kinds: dict[str, list[Quads]],
+    side: Ribbon,
+    inner: float,
+    outer: float,
+    rows: Rows,
+    appearance: Appearance,
+    style: RoadStyle,
+) -> None:
+    """What lies between the edge and the slope."""
+    if style.shoulder == "earth":
+        kinds["soil"].append(side(rows, inner, outer, appearance.earth))
+        return
+    colour = appearance.concrete if style.shoulder == "concrete" else appearance.gravel
+    kinds["plain"].append(side(rows, inner, outer, colour, heights=(0.0, 0.05)))
 
 
 def earth_edges(
@@ -191,6 +319,9 @@ def patch(track: Track, at: int, offset: float, length: float, width: float) -> 
     reach = track.half_width
     left, right = (np.clip(offset + side * half, -reach, reach) for side in (-1, 1))
     edges = [track.line[index] - np.c_[track.left[index] * x[:, None], np.full(7, -0.03)] for x in (right, left)]
+    if track.bank is not None:
+        for points, x in zip(edges, (right, left), strict=True):
+            points[:, 2] += track.bank[index] * x
     corners = np.stack([edges[0][:-1], edges[0][1:], edges[1][1:], edges[1][:-1]], axis=1)
     return Quads(corners, np.ones_like(corners), np.zeros((6, 4, 2)))
 

@@ -11,23 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 from panda3d.core import GeomNode, NodePath, TransparencyAttrib
 
-from nacdrive.envs.udacity_track.appearance import Appearance
+from nacdrive.envs.udacity_track.appearance import Appearance, Colour, unit
+from nacdrive.envs.udacity_track.blocks import boulders, cars, houses
+from nacdrive.envs.udacity_track.extras import NO_EXTRAS, Extras
 from nacdrive.envs.udacity_track.meshes import (
     SIDE,
     Quads,
     asphalt_texture,
     bush_texture,
     cobbles_texture,
+    concrete_texture,
     geometry,
     grain,
+    gravel_texture,
     lay_texture,
     oak_texture,
     pine_texture,
     soil_texture,
     tiled,
+    tiled_quickly,
 )
-from nacdrive.envs.udacity_track.road import STONE, painted, patch
-from nacdrive.envs.udacity_track.terrain import Terrain, load_terrain
+from nacdrive.envs.udacity_track.road import DIM, STONE, painted, patch
+from nacdrive.envs.udacity_track.structures import FOOT, structures
+from nacdrive.envs.udacity_track.terrain import Terrain, terrain_of
 from nacdrive.envs.udacity_track.track import Track
 
 CLEAR_OF_ROAD = 3.5
@@ -39,33 +45,89 @@ HOOD_BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.66
 HOOD_HALF_WIDTH = 0.86
 
 
-def build_scene(track: Track, appearance: Appearance) -> tuple[NodePath, NodePath]:
-    """The scene and its sky, which has to follow the camera; about 0.1 s."""
+def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS) -> tuple[NodePath, NodePath]:
+    """The scene and its sky, which has to follow the camera; about 0.1 s, for drawn roads a third of that."""
     rng = np.random.default_rng(appearance.paint_seed)
-    ground = load_terrain(track.name)
+    ground = terrain_of(track)
     root = NodePath("scene")
     flat = appearance.exposure * min(1.0, appearance.ambient + (1 - appearance.ambient) * max(0.35, appearance.sun[2]))
+    drawn = track.road_seed is not None
+    lay = tiled_quickly if drawn else tiled
     soil = soil_texture(rng, 0.10)
+    laid = paving(track, appearance, rng)
     textures = {
-        "asphalt": (asphalt_texture(rng, appearance.asphalt_contrast), appearance.asphalt),
-        "cobbles": (cobbles_texture(rng), STONE),
+        "asphalt": laid,
+        "dim": (laid[0], unit(np.array(laid[1]) * DIM)),
+        "cobbles": (cobbles_texture(rng) if track.bridge.any() or not drawn else soil, STONE),
         "soil": (soil, appearance.earth),
     }
-    for name, quads in painted(track, appearance).items():
-        part = tiled(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
+    for name, quads in painted(track, appearance, extras.bare).items():
+        part = lay(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
         part.set_two_sided(True)
         if name in textures:
             picture, colour = textures[name]
             lay_texture(part, picture, np.array(colour) * flat)
+    if extras.stains:
+        lay_stains(root, track, extras)
     cast_shadows(root, track, appearance, rng)
-    lay_texture(tiled(root, "land", land_quads(ground, appearance, rng)), soil)
-    tiled(root, "water", water_quads(track, ground, appearance), tile=240.0)
+    lay_texture(lay(root, "land", land_quads(ground, appearance, rng)), soil)
+    lay(root, "water", water_quads(track, ground, appearance), tile=240.0)
     plant(root, track, ground, appearance, rng)
+    build_up(root, track, ground, appearance, extras, flat, rng)
     # Panda draws states in the order of their addresses, which is another one each time; where two surfaces meet,
     # single pixels depend on it. So the order is said: near things first, shadows right after the road.
     for order, part in enumerate(root.get_children()):
         part.set_bin("fixed", order)
     return root, build_sky(appearance, rng)
+
+
+def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tuple[NDArray[np.uint8], Colour]:
+    """Texture and colour of what the road is laid with."""
+    contrast, surface = appearance.asphalt_contrast, track.style.surface
+    if surface == "concrete":
+        return concrete_texture(rng, contrast), appearance.concrete
+    if surface == "cobbles":
+        return cobbles_texture(rng), STONE
+    if surface == "gravel":
+        return gravel_texture(rng, contrast), appearance.gravel
+    return asphalt_texture(rng, contrast), appearance.asphalt
+
+
+def lay_stains(root: NodePath, track: Track, extras: Extras) -> None:
+    """Patches and stains on the road, dark or light."""
+    for name, light in (("dark stains", 0.0), ("light stains", 0.85)):
+        found = [patch(track, *stain.oval) for stain in extras.stains if stain.dark == (light == 0.0)]
+        if found:
+            group = tiled(root, name, Quads.joined(found))
+            group.set_color(light, light, light, 0.42)
+            group.set_transparency(TransparencyAttrib.M_alpha)
+            group.set_depth_write(False)
+            group.set_two_sided(True)
+
+
+def build_up(
+    root: NodePath,
+    track: Track,
+    ground: Terrain,
+    appearance: Appearance,
+    extras: Extras,
+    flat: float,
+    rng: np.random.Generator,
+) -> None:
+    """Guard rails, tunnels, houses, boulders and parked cars."""
+    parts = []
+    if (standing := structures(track, appearance, flat)) is not None:
+        parts.append(standing)
+    if appearance.houses:
+        places = free_places(track, ground, appearance.houses, rng, near=False)
+        far = ground.road_distance_at(*places[:, :2].T) > track.half_width + 12
+        parts.append(houses(places[far], rng, appearance))
+    if appearance.boulders:
+        parts.append(boulders(free_places(track, ground, appearance.boulders, rng, near=True), rng, appearance))
+    if len(extras.cars.places):
+        parts.append(cars(extras.cars.places, extras.cars.turns, rng, appearance))
+    if parts:
+        tiled_quickly(root, "built", Quads.joined(parts)).set_two_sided(True)
 
 
 def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Quads:
@@ -123,7 +185,8 @@ def plant(root: NodePath, track: Track, ground: Terrain, appearance: Appearance,
     for name, paint, count, (low, high), aspect in kinds:
         places = free_places(track, ground, count, rng, near=name == "bushes")
         heights = rng.uniform(low, high, len(places))
-        group = tiled(root, name, crossed(places, heights, heights * aspect / 2, rng))
+        lay = tiled if track.road_seed is None else tiled_quickly
+        group = lay(root, name, crossed(places, heights, heights * aspect / 2, rng))
         lay_texture(group, paint(rng), np.array(appearance.leaves) * appearance.exposure * rng.uniform(0.7, 1.1))
         group.set_transparency(TransparencyAttrib.M_binary)
         group.set_two_sided(True)
@@ -154,7 +217,11 @@ def free_places(
     flat = track.line[along, :2] + track.left[along] * side[:, None]
     distance = ground.road_distance_at(*flat.T)
     height = ground.height_at(*flat.T)
-    good = (distance > track.half_width + CLEAR_OF_ROAD) & (height > track.water_level + 0.3)
+    clear = np.full(len(along), CLEAR_OF_ROAD)
+    if track.tunnel is not None:
+        # On the mound over a tunnel trees would stand in the air or in the vault.
+        clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)
+    good = (distance > track.half_width + clear) & (height > track.water_level + 0.3)
     free: NDArray[np.float64] = np.c_[flat, height - 0.1][good][:count]
     return free
 

@@ -1,6 +1,6 @@
-"""The two tracks, a closed centre line with heights, widths and what lies beside it, and where a car is on them.
+"""Tracks: a closed centre line with heights, width and what lies beside it; the two fixed ones; where a car is on one.
 
-Tracks are fixed: no seed changes them. To the right is positive throughout.
+No seed changes the two tracks that are named here; ``random_road`` draws others. To the right is positive throughout.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import unknown_name
+from nacdrive.envs.udacity_track.style import STANDARD_STYLE, RoadStyle
 
 SPACING = 1.0
 """Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
+SHOULDER = 1.3
+"""Metres of concrete, kerb or earth beyond the edge of the asphalt."""
 REACH = 25
 """Points of the centre line, ahead and behind, among which the nearest one to a moving car is looked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Track:
     """A closed road. All arrays have one entry per point of the centre line, driven in the order of the points."""
 
@@ -46,6 +49,20 @@ class Track:
     """Height of the hills around, in metres."""
     lake: tuple[float, float, float]
     """Centre (east, north) and radius of the hollow that the water fills."""
+    bank: NDArray[np.float64] | None = None
+    """Metres by which the surface rises per metre to the right, [N]; None where it is level from side to side."""
+    tunnel: NDArray[np.bool_] | None = None
+    """Where the road runs through a tunnel, [N]; None where there is none."""
+    rails: NDArray[np.bool_] | None = None
+    """Where guard rails stand at the left and at the right side, [N, 2]; None where there are none."""
+    style: RoadStyle = STANDARD_STYLE
+    """What is laid and painted on it."""
+    relief_seed: int = 20160518
+    """Decides the hills around."""
+    road_seed: int | None = None
+    """What it was drawn from; None for the fixed ones."""
+    redraws: int = 0
+    """How many draws of that seed were thrown away because they could not be driven."""
 
     @cached_property
     def spacing(self) -> float:
@@ -57,6 +74,11 @@ class Track:
         """Metres of one lap, along the ground spec."""
         steps = np.diff(self.line[:, :2], axis=0, append=self.line[:1, :2])
         return float(np.linalg.norm(steps, axis=1).sum())
+
+    @cached_property
+    def heading_list(self) -> list[float]:
+        """``heading`` as plain numbers, for loops over its points."""
+        return [float(x) for x in self.heading]
 
     @cached_property
     def left(self) -> NDArray[np.float64]:
@@ -143,14 +165,12 @@ def load_track(name: str) -> Track:
         raise unknown_name("track", name, TRACK_SPECS)
     spec = TRACK_SPECS[name]
     line = evenly_spaced(rounded(evenly_spaced(np.array(spec.corners, dtype=float), 0.5), spec.rounding / 0.5))
-    ahead = np.roll(line, -1, axis=0) - np.roll(line, 1, axis=0)
-    heading = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
-    turn = (np.roll(heading, -1) - np.roll(heading, 1) + np.pi) % (2 * np.pi) - np.pi
+    heading, curvature = directions(line)
     return Track(
         name=name,
         line=line,
         heading=heading,
-        curvature=turn / np.linalg.norm(ahead[:, :2], axis=1),
+        curvature=curvature,
         half_width=spec.half_width,
         bridge=stretches(len(line), spec.bridge),
         earth_edge=stretches(len(line), spec.earth),
@@ -159,6 +179,14 @@ def load_track(name: str) -> Track:
         relief=spec.relief,
         lake=spec.lake,
     )
+
+
+def directions(line: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Heading and curvature [N] of a closed line [N, 2 or 3], as ``Track`` has them."""
+    ahead = np.roll(line, -1, axis=0) - np.roll(line, 1, axis=0)
+    heading = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
+    turn = (np.roll(heading, -1) - np.roll(heading, 1) + np.pi) % (2 * np.pi) - np.pi
+    return heading, turn / np.linalg.norm(ahead[:, :2], axis=1)
 
 
 def stretches(count: int, parts: Stretches) -> NDArray[np.bool_]:

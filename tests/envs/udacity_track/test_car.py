@@ -13,7 +13,7 @@ STRAIGHT = 40.0
 
 @pytest.fixture(scope="module")
 def car() -> Car:
-    return Car("lake")
+    return Car(load_track("lake"))
 
 
 def placed(car: Car, speed: float = 0.0) -> Car:

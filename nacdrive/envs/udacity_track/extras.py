@@ -1,0 +1,122 @@
+"""What is wrong with a road on one day: marks that have gone, patches and stains, cars that stand at its edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.envs.udacity_track.blocks import CAR
+from nacdrive.envs.udacity_track.options import RoadOptions
+from nacdrive.envs.udacity_track.track import Track
+
+GAP_M = 12.0, 45.0
+"""Metres of road on which marks are missing at a stretch."""
+INWARDS = 0.15
+"""Metres by which the middle of a parked car lies inside the edge of the asphalt."""
+CAR_EVERY = 14.0
+"""Least metres between two parked cars."""
+FREE_START = 25.0
+"""Metres ahead of a car's start that are free of parked ones."""
+
+
+@dataclass(frozen=True)
+class Stain:
+    """An oval on the road."""
+
+    oval: tuple[int, float, float, float]
+    """Point of the centre line, offset to the right, length and width in metres: as ``road.patch`` takes them."""
+    dark: bool
+
+
+@dataclass(frozen=True)
+class ParkedCars:
+    """Where cars stand."""
+
+    s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Metres along the lap, [n]."""
+    offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Metres to the right of the middle of the road, [n]."""
+    places: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
+    """On the ground, [n, 3]."""
+    turns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Radians counter-clockwise from east, [n]."""
+
+
+@dataclass(frozen=True)
+class Extras:
+    """One day's faults of a road."""
+
+    bare: NDArray[np.bool_] | None = None
+    """Where marks are missing, [N]."""
+    stains: tuple[Stain, ...] = ()
+    cars: ParkedCars = field(default_factory=ParkedCars)
+
+
+NO_EXTRAS = Extras()
+
+
+def draw_extras(track: Track, options: RoadOptions, rng: np.random.Generator, start_s: float) -> Extras:
+    """What ``options`` ask for, by ``rng``; the road ahead of ``start_s`` is free of cars."""
+    return Extras(
+        bare=missing(track, options.missing_marks, rng) if options.missing_marks else None,
+        stains=stains(track, options.patches, rng) if options.patches else (),
+        cars=parked(track, options.parked_cars, rng, start_s) if options.parked_cars else ParkedCars(),
+    )
+
+
+def missing(track: Track, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Stretches that together are ``share`` of the lap, to within one of them."""
+    bare = np.zeros(len(track.line), dtype=bool)
+    if share >= 1:
+        return ~bare
+    while bare.mean() < share:
+        begin, length = int(rng.integers(len(bare))), round(rng.uniform(*GAP_M) / track.spacing)
+        bare[np.arange(begin, begin + min(length, round(share * len(bare)))) % len(bare)] = True
+    return bare
+
+
+def stains(track: Track, count: int, rng: np.random.Generator) -> tuple[Stain, ...]:
+    """``count`` of them, anywhere on the road."""
+    found = []
+    for _ in range(count):
+        at, offset = int(rng.integers(len(track.line))), float(rng.uniform(-0.9, 0.9)) * track.half_width
+        size = float(rng.uniform(1.0, 7.0)), float(rng.uniform(0.5, 2.5))
+        found.append(Stain((at, offset, *size), dark=bool(rng.random() < 0.65)))
+    return tuple(found)
+
+
+def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -> ParkedCars:
+    """At most ``count`` cars along the edges where no wall or rail is, no two beside each other."""
+    taken: list[float] = []
+    rows = []
+    for _ in range(count * 20):
+        if len(taken) == count:
+            break
+        s, sign = float(rng.uniform(0, track.length)), int(rng.choice((-1, 1)))
+        skew = float(rng.normal(0, 0.03))
+        index = int(s / track.spacing) % len(track.line)
+        near = np.arange(index - 4, index + 5) % len(track.line)
+        blocked = track.bridge[near].any()
+        blocked |= track.tunnel is not None and bool(track.tunnel[near].any())
+        blocked |= track.rails is not None and bool(track.rails[near, int(sign > 0)].any())
+        apart = all(
+            abs((s - other + track.length / 2) % track.length - track.length / 2) > CAR_EVERY for other in taken
+        )
+        ahead = (s - start_s) % track.length
+        if blocked or not apart or min(ahead, track.length - ahead + FREE_START - CAR[1] * 2) < FREE_START:
+            continue
+        taken.append(s)
+        rows.append((s, sign * (track.half_width - INWARDS), skew + np.pi * (sign < 0)))
+    found = np.array(rows, dtype=float).reshape(-1, 3)
+    along, beside, turned = found[:, 0], found[:, 1], found[:, 2]
+    places, turns = [], []
+    for one, side in zip(along, beside, strict=True):
+        point, heading = track.at(float(one))
+        point[:2] += side * np.array((np.sin(heading), -np.cos(heading)))
+        index = int(one / track.spacing) % len(track.line)
+        point[2] += 0.0 if track.bank is None else track.bank[index] * side
+        places.append(point)
+        turns.append(heading)
+    return ParkedCars(along, beside, np.array(places).reshape(-1, 3), np.array(turns) + turned)

@@ -1,0 +1,94 @@
+"""The options of random roads and of what is wrong with a road; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nacdrive.common.errors import UserError, unknown_name
+
+RANDOM = "random"
+"""A track of its own for every episode; ``random:SEED`` is one of them."""
+LARGEST_SEED = 2**31 - 1
+MOST_CARS, MOST_PATCHES = 60, 400
+
+
+@dataclass(frozen=True)
+class RoadOptions:
+    """How difficult and how varied random roads are, and what is wrong with a road."""
+
+    road_difficulty: float | None = None
+    """udacity-track, random roads: bends, width, hills and banking, from 0 (as gentle as lake) to 1 (as tight, narrow
+    and steep as mountain); 0.5 if not given."""
+    scene_variety: float | None = None
+    """udacity-track, random roads: how far surfaces, lines, edges, weather, seasons and time of day are from those of
+    lake, 0 to 1; 0.5 if not given."""
+    missing_marks: float | None = None
+    """udacity-track: share of the lap, 0 to 1, on which all painted lines and kerbs have gone."""
+    patches: int | None = None
+    """udacity-track: how many patches and stains lie on the road."""
+    parked_cars: int | None = None
+    """udacity-track: how many cars stand at the edges of the road, half on the asphalt."""
+
+    def __post_init__(self) -> None:
+        for name in ("road_difficulty", "scene_variety", "missing_marks"):
+            value = getattr(self, name)
+            # Also refuses what is no number.
+            if value is not None and not 0 <= value <= 1:
+                raise UserError(f"{flag(name)} is {value:g}: give a number from 0 to 1.")
+        for name, most in (("patches", MOST_PATCHES), ("parked_cars", MOST_CARS)):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise UserError(f"{flag(name)} is {value}: give 0 to {most}.")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not None, by name."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def check(self, track: str | None) -> None:
+        """Refuse knobs of random roads where ``track`` is none of them.
+
+        Raises:
+            UserError: one sentence that says so.
+        """
+        for name in ("road_difficulty", "scene_variety"):
+            if getattr(self, name) is not None and not is_random(track):
+                raise UserError(f"{flag(name)} is for random roads: add --track {RANDOM}, or leave it out.")
+
+
+def flag(name: str) -> str:
+    """The option on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def is_random(track: str | None) -> bool:
+    """Whether ``track`` means random roads, in general or one of them."""
+    return track is not None and track.partition(":")[0] == RANDOM
+
+
+def road_seed(track: str) -> int | None:
+    """The seed in ``random:SEED``; None for ``random``.
+
+    Raises:
+        UserError: if it is no seed.
+    """
+    _, colon, text = track.partition(":")
+    if not colon:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= LARGEST_SEED):
+        raise UserError(f"--track {track}: the seed of a random road is a whole number from 0 to {LARGEST_SEED}.")
+    return int(text)
+
+
+def check_track(track: str, fixed: tuple[str, ...]) -> None:
+    """Refuse what is neither one of the ``fixed`` tracks nor random.
+
+    Raises:
+        UserError: for such a name.
+    """
+    if is_random(track):
+        road_seed(track)
+    elif track not in fixed:
+        raise unknown_name("track", track, (*fixed, RANDOM))
