@@ -217,13 +217,14 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page
             from nacdrive.common.paths import find_model
+            from nacdrive.drivers.exported import ExportedPolicy
             from nacdrive.viz.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
             what["choices"] = spec.actions if spec.realtime else action_names(spec)
-            if policy is not None:
+            if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
                 what["what_if"] = what_if_of(config, policy, expert is not None)
             page = open_page(watching, config.host, config.page, title, control=control, **what)
@@ -289,14 +290,15 @@ def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatI
 
 def load_what_if(config: DriveConfig) -> WhatIf:
     """Called in the process that answers."""
+    from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.rollout.what_if import Simulation, WhatIf
 
     _, policy = driver_of(config)
-    assert policy is not None
+    assert policy is not None and not isinstance(policy.policy, ExportedPolicy)
     simulation = None
     if not config.spec.realtime:
         simulation = Simulation(
-            lambda seed: make_env(config, policy, seed),
+            lambda seed: make_env(config, policy, policy, seed),
             lambda driver, env: wrapped(config, driver, env, None),
             lambda: expert_of(config, policy),
         )

@@ -155,9 +155,8 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     from nacdrive.common.paths import find_model
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers import load_expert
-    from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+    from nacdrive.drivers.speed_control import at_speed
     from nacdrive.envs.registry import spec_of_source
-    from nacdrive.envs.udacity.telemetry import MPS_PER_MPH
     from nacdrive.models import load_policy
     from nacdrive.rollout.what_if import JPEG_LEVELS, Simulation, WhatIf
 
@@ -179,7 +178,7 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
         return spec.make(options)
 
     def wrap(driver: Driver, env: DrivingEnv) -> Driver:
-        return driver if spec.speed_mph is None else SpeedControl(driver, SpeedController(spec.speed_mph * MPS_PER_MPH))
+        return at_speed(driver, spec.speed_mph)
 
     expert = str(recording.meta.get("expert") or spec.expert)
     known = expert in spec.experts

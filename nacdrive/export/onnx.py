@@ -125,7 +125,12 @@ def describe(policy: Policy, model: Path, precision: str) -> dict[str, Any]:
         "action_repeat": config.repeat,
         "actions": action_labels(config.task, len(config.actions)),
         "state": [
-            {"name": f"state.{name}", "shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch."), "initial": 0}
+            {
+                "name": f"state.{name}",
+                "shape": list(x.shape),
+                "dtype": str(x.dtype).removeprefix("torch."),
+                "initial": 0,
+            }
             for name, x in state.items()
         ],
         "config": config.to_json(),

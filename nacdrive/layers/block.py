@@ -69,7 +69,8 @@ class StackLayer(SequenceLayer):
     """``depth`` blocks around layers of one kind, behind a linear map to ``d_model``; a norm and a pooling at the end.
 
     The layers (and a pooling over steps) share the window among them, so that the stack's output depends on no more
-    steps than a single layer's. Sizes and ``gap_s`` are those of ``SequenceLayer``; ``window`` is that of the whole stack.
+    steps than a single layer's. Sizes and ``gap_s`` are those of ``SequenceLayer``; ``window`` is that of the whole
+    stack.
 
     Args:
         layer: registered name of the layers, or ``module:Name``.

@@ -73,7 +73,9 @@ def test_the_c_of_a_shipped_udacity_policy_steers_as_torch(name: str, tmp_path: 
     assert compare(policy, compiled, frames, t_s, resets=(0,)) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ["nac-exact-choices", "nac-euler-steers", "topk", "long-lstm", "cfc-steers", "gru-steers"])
+@pytest.mark.parametrize(
+    "kind", ["nac-exact-choices", "nac-euler-steers", "topk", "long-lstm", "cfc-steers", "gru-steers"]
+)
 def test_the_program_beside_it_runs_under_sanitizers_and_prints_the_decisions(kind: str, tmp_path: Path) -> None:
     policy, model = saved(kind, tmp_path)
     code, header, program = export_c(model, tmp_path / "made")
@@ -155,10 +157,16 @@ def test_names_become_names_of_c(given: str, made: str) -> None:
 
 
 def test_numbers_are_written_so_that_they_read_back_as_themselves() -> None:
-    values = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32) * 10.0 ** np.arange(-20, 30, dtype=np.float32)
+    values = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32) * 10.0 ** np.arange(
+        -20, 30, dtype=np.float32
+    )
     text = array("w", values)
     assert text.startswith("static const float w[3][50] = {")
-    read = [np.float32(item.rstrip("f")) for item in text[text.index("=") + 1 :].replace("{", "").replace("}", "").rstrip(";").split(",") if item.strip()]
+    read = [
+        np.float32(item.rstrip("f"))
+        for item in text[text.index("=") + 1 :].replace("{", "").replace("}", "").rstrip(";").split(",")
+        if item.strip()
+    ]
     np.testing.assert_array_equal(np.array(read, np.float32).reshape(3, 50), values)
 
 
