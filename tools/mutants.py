@@ -37,6 +37,7 @@ SCOPE = {
     "nacdrive/drivers/speed_control.py": "tests/drivers",
     "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/tasks/test_registry.py",
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
+    "nacdrive/datasets/synthetic.py": "tests/bench/test_bench_table.py tests/datasets",
     "nacdrive/datasets": "tests/datasets tests/tasks/test_splits.py",
     "nacdrive/training": "tests/training tests/tasks/test_imitation.py",
 }
