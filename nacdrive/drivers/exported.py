@@ -77,7 +77,9 @@ class ExportedPolicy:
         return None
 
 
-def load_any_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> Policy | ExportedPolicy:
+def load_any_policy(
+    path: Path | str, *, device: str = "cpu", expect_task: str | None = None
+) -> Policy | ExportedPolicy:
     """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file.
 
     Raises:

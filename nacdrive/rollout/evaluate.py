@@ -429,7 +429,9 @@ def list_drives(spec: EvalSpec, folder: Path) -> None:
         return
     about = spec.env_spec
     expert = load_expert(spec.expert).name if spec.expert else "none"
-    subject: object = load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
+    subject: object = (
+        load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
+    )
     fps = recorded_fps(about, spec.repeat(subject), spec.options)
     write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe={}), [])
     RecordingWriter(folder, source=about.source, fps=fps, expert=expert, resume=True)
