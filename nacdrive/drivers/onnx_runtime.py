@@ -46,15 +46,14 @@ class Decision(NamedTuple):
     logits: NDArray[np.float32] | None = None
 
 
+# Field 14 of ModelProto, metadata_props: key (1) and value (2). Protobuf reads appended fields as part of a file.
+_ENTRY = b"\x0a" + bytes([len(CHECKSUM)]) + CHECKSUM.encode() + b"\x12" + bytes([DIGEST])
+_SEAL = b"\x72" + bytes([len(_ENTRY) + DIGEST]) + _ENTRY
+
+
 def seal(model: bytes) -> bytes:
     """``model`` (a serialized ONNX ModelProto) with its checksum behind it, as one more entry of its metadata."""
-    return model + _seal_prefix() + hashlib.sha256(model).hexdigest().encode()
-
-
-def _seal_prefix() -> bytes:
-    # Field 14 of ModelProto, metadata_props: key (1) and value (2). Protobuf reads appended fields as part of a file.
-    entry = b"\x0a" + bytes([len(CHECKSUM)]) + CHECKSUM.encode() + b"\x12" + bytes([DIGEST])
-    return b"\x72" + bytes([len(entry) + DIGEST]) + entry
+    return model + _SEAL + hashlib.sha256(model).hexdigest().encode()
 
 
 def read_sealed(path: Path) -> bytes:
@@ -67,26 +66,17 @@ def read_sealed(path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise PolicyError(f"{path} cannot be read ({error.strerror}): check the path.") from error
-    prefix = _seal_prefix()
-    end = len(data) - len(prefix) - DIGEST
+    end = len(data) - DIGEST
     if CHECKSUM.encode() not in data:
         raise PolicyError(f"{path} was not made by 'nacdrive export' (or is cut off): export a policy to ONNX with it.")
-    sealed = end > 0 and data[end : end + len(prefix)] == prefix
-    if not sealed or hashlib.sha256(data[:end]).hexdigest().encode() != data[end + len(prefix) :]:
+    model = data[:end].removesuffix(_SEAL)
+    if len(model) == end or seal(model) != data:
         raise PolicyError(f"{path} was changed since it was exported (its checksum does not match): export it anew.")
     return data
 
 
 class Policy:
-    """An exported policy and its memory of the episode.
-
-    Args:
-        path: the ``.onnx`` file.
-        threads: of onnxruntime.
-
-    Raises:
-        PolicyError: see ``read_sealed``; also if the file is of a newer nacdrive.
-    """
+    """The exported policy in ``path`` and its memory of the episode; raises what ``read_sealed`` raises."""
 
     def __init__(self, path: str | Path, threads: int = 1) -> None:
         self.path = Path(path)
@@ -135,20 +125,14 @@ class Policy:
         self._last_s = -math.inf
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Decision:
-        """Decide on one frame.
-
-        Args:
-            frame: uint8 [height, width, 3], RGB.
-            t_s: when it was taken, in seconds since the episode began.
-            speed_mps: speed of the car, for networks that look at it; 0 if not given.
+        """Decide on one frame: uint8 RGB [height, width, 3], taken ``t_s`` seconds after the episode began.
 
         Raises:
             PolicyError: if the frame has another shape or type, or the time is no number or goes back.
         """
         if frame.shape != self.frame_shape or frame.dtype != np.uint8:
-            raise PolicyError(
-                f"{self.name} was trained on frames of uint8 {self.frame_shape}, this one is {frame.dtype} {frame.shape}"
-            )
+            given = f"{frame.dtype} {frame.shape}"
+            raise PolicyError(f"{self.name} was trained on frames of uint8 {self.frame_shape}, this one is {given}")
         if not self._last_s <= t_s < math.inf:
             raise PolicyError(f"the time goes from {self._last_s:g} to {t_s:g} s: call reset() before a new episode.")
         self._last_s = t_s
@@ -161,7 +145,8 @@ class Policy:
         found = dict(zip(self._outputs, self._session.run(None, feed), strict=True))
         self._state = {name: found[f"next.{name}"] for name in self._state}
         choice, logits = (int(found["action"][0]), found["logits"]) if "action" in found else (None, None)
-        return Decision(*(float(found[name][0]) for name in ("steering", "throttle", "brake")), choice, logits)
+        steering, throttle, brake = (float(found[name][0]) for name in ("steering", "throttle", "brake"))
+        return Decision(steering, throttle, brake, choice, logits)
 
 
 def pictures(video: str | None, images: list[str], shape: tuple[int, ...], gap_s: float) -> Iterator[tuple[float, Any]]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
-import logging
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +17,7 @@ from nacdrive.common.files import atomic_path
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
 from nacdrive.envs.registry import env_spec
 from nacdrive.export.policy_step import INPUTS, PolicyStep
+from nacdrive.export.quiet import quiet
 from nacdrive.models.files import load_policy
 from nacdrive.models.policy import Policy
 
@@ -79,7 +77,7 @@ def record(
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is not installed, which writes ONNX: pip install 'nacdrive[onnx]'.") from error
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         program = torch.onnx.export(
             module,
             example,
@@ -153,16 +151,3 @@ def to_bytes(proto: ModelProto, about: dict[str, Any]) -> bytes:
     proto.producer_name, proto.producer_version = "nacdrive", __version__
     set_model_props(proto, {ABOUT: json.dumps(about)})
     return seal(proto.SerializeToString())
-
-
-@contextlib.contextmanager
-def _quiet() -> Any:
-    """Keep torch's exporter from talking about itself."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
