@@ -45,7 +45,9 @@ class Config:
     """Simulated frames after which a drive ends."""
 
 
-def drive(spec: EnvSpec, policy: Any, seed: int, track: str, max_frames: int | None) -> tuple[dict[str, Any], list[float]]:
+def drive(
+    spec: EnvSpec, policy: Any, seed: int, track: str, max_frames: int | None
+) -> tuple[dict[str, Any], list[float]]:
     """The numbers of a drive, and the steering of every decision."""
     driver: Any = PolicyDriver(policy)
     if spec.speed_mph is not None:

@@ -54,7 +54,13 @@ def export_c(model: Path, out: Path) -> list[Path]:
     """
     target = out if out.suffix == ".c" else out / f"{model.stem}.c"
     name = identifier(target.stem)
-    source = c_source(describe(load_policy(model)), name, f"{model.name}", hashlib.sha256(model.read_bytes()).hexdigest(), include=target.stem)
+    source = c_source(
+        describe(load_policy(model)),
+        name,
+        f"{model.name}",
+        hashlib.sha256(model.read_bytes()).hexdigest(),
+        include=target.stem,
+    )
     files = [target, target.with_suffix(".h"), target.with_name(f"{target.stem}_try.c")]
     for path, text in zip(files, (source.code, source.header, source.program), strict=True):
         write_text(path, text)
@@ -115,7 +121,7 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
     )
     code = "\n".join(
         [
-            f'/* {net.name}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew than edit. */',
+            f"/* {net.name}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew than edit. */",
             "",
             f'#include "{include or name}.h"',
             "",
@@ -327,9 +333,7 @@ def step_function(net: NetworkDescription) -> str:
             f"    /* Rows {first} to {last - 1} are not for the network to see. */\n"
             f"    for (int i = {first} * COLUMNS * 3; i < {last} * COLUMNS * 3; i++) a[i] = 0.0f;\n"
         )
-    calls = [
-        f"    convolution_{i}({'a, b' if i % 2 else 'b, a'});" for i, _ in enumerate(net.convolutions, 1)
-    ]
+    calls = [f"    convolution_{i}({'a, b' if i % 2 else 'b, a'});" for i, _ in enumerate(net.convolutions, 1)]
     decide = "decide_choice.c" if len(net.actions) else "decide_continuous.c"
     return fill(
         "step.c",
@@ -446,10 +450,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
             array("command_weight", step.command[:, sources, targets]),
         ]
         command_part = part("nac_command.c")
-    if step.euler_step_s is not None:
-        h = number(step.euler_step_s)
-    else:
-        h = f"t / {number(step.euler_steps)}"
+    h = number(step.euler_step_s) if step.euler_step_s is not None else f"t / {number(step.euler_steps)}"
     settle = fill("nac_euler.c", steps=step.euler_steps, h=h) if step.mode == "euler" else part(f"nac_{step.mode}.c")
     tau = {
         "gap": "gap",

@@ -36,7 +36,9 @@ STEERS: dict[str, Any] = {
 }
 LONG = {**CHOICES, "window": 9}
 KINDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
-    **{f"{model}-choices": (CHOICES, model, {}) for model in ("nac-steady", "nac-exact", "gru", "lstm", "cfc", "dense")},
+    **{
+        f"{model}-choices": (CHOICES, model, {}) for model in ("nac-steady", "nac-exact", "gru", "lstm", "cfc", "dense")
+    },
     **{f"{model}-steers": (STEERS, model, {}) for model in ("nac-steady", "nac-euler", "gru", "lstm", "cfc", "dense")},
     "topk": (LONG, "nac-exact", {"topk": 3}),
     "absolute-time": (LONG, "nac-exact", {"time_input": "absolute"}),
