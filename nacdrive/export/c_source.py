@@ -450,10 +450,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
             array("command_weight", step.command[:, sources, targets]),
         ]
         command_part = part("nac_command.c")
-    if step.euler_step_s is not None:
-        h = number(step.euler_step_s)
-    else:
-        h = f"t / {number(step.euler_steps)}"
+    h = number(step.euler_step_s) if step.euler_step_s is not None else f"t / {number(step.euler_steps)}"
     settle = fill("nac_euler.c", steps=step.euler_steps, h=h) if step.mode == "euler" else part(f"nac_{step.mode}.c")
     tau = {
         "gap": "gap",

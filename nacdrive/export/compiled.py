@@ -1,4 +1,4 @@
-"""A policy's exported C, compiled here and driven from Python: to compare it with torch, frame by frame or on a track."""
+"""A policy's exported C, compiled here and driven from Python, to compare it with torch: by frames, or on a track."""
 
 from __future__ import annotations
 

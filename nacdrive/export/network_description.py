@@ -463,21 +463,21 @@ def _gru(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
     return RecurrentStep(
         "gru",
         layer.window,
-        Linear(_array(gru.weight_ih_l0), _array(gru.bias_ih_l0)),
-        _array(gru.weight_hh_l0),
-        _array(gru.bias_hh_l0),
+        Linear(_array(gru.get_parameter("weight_ih_l0")), _array(gru.get_parameter("bias_ih_l0"))),
+        _array(gru.get_parameter("weight_hh_l0")),
+        _array(gru.get_parameter("bias_hh_l0")),
     )
 
 
 def _lstm(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
     assert isinstance(layer, LSTMLayer)
     lstm = layer.lstm
-    bias = _array(lstm.bias_ih_l0 + lstm.bias_hh_l0)
+    bias = _array(lstm.get_parameter("bias_ih_l0") + lstm.get_parameter("bias_hh_l0"))
     return RecurrentStep(
         "lstm",
         layer.window,
-        Linear(_array(lstm.weight_ih_l0), bias),
-        _array(lstm.weight_hh_l0),
+        Linear(_array(lstm.get_parameter("weight_ih_l0")), bias),
+        _array(lstm.get_parameter("weight_hh_l0")),
         np.zeros_like(bias),
     )
 

@@ -23,6 +23,7 @@ from tests.helpers.small_policies import CHOICES, KINDS, saved, small_policy, sm
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler: apt-get install gcc")
 STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror")
+QUICK = ("-std=c99", "-O1")  # to compile; how fast it decides is none of a test's business
 SANITIZED = (*STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 CLOSE = 1e-5
 
@@ -50,14 +51,17 @@ def test_c_decides_as_torch(kind: str, tmp_path: Path) -> None:
     compiled = CompiledPolicy(model, tmp_path, STRICT)
     frames, t_s = smooth_frames(policy, 24)
     assert compare(policy, compiled, frames, np.concatenate([t_s[:14], t_s[:10]]), resets=(0, 14)) < CLOSE
-    given = [policy.step(frame, float(t) + 100) and policy.last_decision().scores for frame, t in zip(frames, t_s)]
+    given = []
+    for frame, t in zip(frames, t_s, strict=True):
+        policy.step(frame, float(t) + 100)
+        given.append(policy.last_decision().scores)
     assert np.ptp(given, axis=0).max() > 1e-3, "outputs that never change would hide every mistake"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("agents") / "carracing").glob("nac_*.pt")))
 def test_the_c_of_a_shipped_carracing_policy_decides_as_torch_over_a_recorded_lap(name: str, tmp_path: Path) -> None:
     model = shipped("agents") / "carracing" / f"{name}.pt"
-    compiled = CompiledPolicy(model, tmp_path)
+    compiled = CompiledPolicy(model, tmp_path, QUICK)
     recording = Recording.open(shipped("recordings") / "carracing-sample")
     laps = [recording.load(k) for k in (0, 1)]
     frames = np.concatenate([lap.decoded()[:90] for lap in laps])
@@ -68,14 +72,12 @@ def test_the_c_of_a_shipped_carracing_policy_decides_as_torch_over_a_recorded_la
 @pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("agents") / "udacity").glob("nac_*.pt")))
 def test_the_c_of_a_shipped_udacity_policy_steers_as_torch(name: str, tmp_path: Path) -> None:
     model = shipped("agents") / "udacity" / f"{name}.pt"
-    policy, compiled = load_policy(model), CompiledPolicy(model, tmp_path)
-    frames, t_s = smooth_frames(policy, 30)
+    policy, compiled = load_policy(model), CompiledPolicy(model, tmp_path, QUICK)
+    frames, t_s = smooth_frames(policy, 20)
     assert compare(policy, compiled, frames, t_s, resets=(0,)) < CLOSE
 
 
-@pytest.mark.parametrize(
-    "kind", ["nac-exact-choices", "nac-euler-steers", "topk", "long-lstm", "cfc-steers", "gru-steers"]
-)
+@pytest.mark.parametrize("kind", ["nac-euler-steers", "topk", "long-lstm"])
 def test_the_program_beside_it_runs_under_sanitizers_and_prints_the_decisions(kind: str, tmp_path: Path) -> None:
     policy, model = saved(kind, tmp_path)
     code, header, program = export_c(model, tmp_path / "made")

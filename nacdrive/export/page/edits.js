@@ -106,7 +106,7 @@ function sound(e, network) {
     case "hide": return whole(e.age, network.window) && e.age > 0;
     case "head": return whole(e.head, s.heads ?? 0);
     case "unit": return !s.heads && whole(e.index, s.width);
-    case "neuron": return Boolean(s.heads) && e.group in sizes && (e.index === null || whole(e.index, sizes[e.group])) && (e.head === null || whole(e.head, s.heads));
+    case "neuron": return Boolean(s.heads) && Object.keys(sizes).includes(e.group) && (e.index === null || whole(e.index, sizes[e.group])) && (e.head === null || whole(e.head, s.heads));
     default: return false;
   }
 }

@@ -1,0 +1,418 @@
+"""The page with a lap and a network in it, in a real Chromium: it decides as torch does, and answers what-if."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.images import decode_image, encode_jpeg
+from nacdrive.datasets.recording import Recording
+from nacdrive.export.html import export_html, lap_record, load_lap, network_json, page, script
+from nacdrive.export.network_description import describe
+from nacdrive.models import Policy, load_policy
+from tests.helpers.episodes import make_episode
+from tests.helpers.small_policies import KINDS, saved, small_policy, smooth_frames
+from tests.web.conftest import browser, open_page  # noqa: F401
+
+SAMPLE = shipped("recordings") / "carracing-sample"
+DRIVING = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))
+CLOSE = 1e-4
+PAINTED = """(() => {
+  const c = document.getElementById('overlay');
+  return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0);
+})()"""
+TOO_SMALL = """[...document.querySelectorAll('button, select')]
+  .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.id || e.textContent)"""
+UNNAMED = """[...document.querySelectorAll('button, input, select')]
+  .filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map((e) => e.id)"""
+DECIDE_ALL = """([description, weights, frames, t_s, changes]) => {
+  const network = new Network(description, floatsOf(weights));
+  const size = description.preprocessing.height * description.preprocessing.width * 3;
+  const text = atob(frames);
+  const frame = (i) => Uint8Array.from({length: size}, (_, k) => text.charCodeAt(i * size + k));
+  const tokens = t_s.map((_, i) => network.token(frame(i)));
+  const edits = {...NO_EDITS, ...changes};
+  for (const name of ["heads", "units", "hidden"]) edits[name] = new Set(edits[name]);
+  return t_s.map((t, i) => {
+    const first = Math.max(0, i - network.window + 1);
+    const found = network.decide(tokens.slice(first, i + 1), t_s.slice(first, i + 1), i > 0 ? t_s[i - 1] : null, edits);
+    return [...found.outputs, found.steering, found.throttle, found.brake, found.choice];
+  });
+}"""
+
+
+@pytest.fixture(scope="module")
+def javascript(browser: Any) -> Any:  # noqa: F811
+    """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
+    tab = browser.new_page()
+    tab.add_script_tag(content=script("network.js"))
+
+    def decide(policy: Policy, frames: Any, t_s: Any, **changes: Any) -> np.ndarray:
+        description, weights = network_json(describe(policy))
+        packed = base64.b64encode(np.ascontiguousarray(frames).tobytes()).decode()
+        given = [description, weights, packed, [float(t) for t in t_s], changes]
+        return np.array(tab.evaluate(DECIDE_ALL, given))
+
+    yield decide
+    tab.close()
+
+
+def decided(policy: Policy, frames: Any, t_s: Any) -> np.ndarray:
+    """The same by torch."""
+    policy.reset()
+    rows = []
+    for frame, t in zip(frames, t_s, strict=True):
+        action = policy.step(frame, float(t))
+        choice = -1 if action.choice is None else action.choice
+        rows.append([*policy.last_decision().scores, action.steering, action.throttle, action.brake, choice])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_javascript_decides_as_torch(javascript: Any, kind: str) -> None:
+    policy = small_policy(kind)
+    frames, t_s = smooth_frames(policy, 14)
+    found, true = javascript(policy, frames, t_s), decided(policy, frames, t_s)
+    np.testing.assert_allclose(found, true, atol=CLOSE * max(1.0, np.abs(true).max()))
+
+
+@pytest.mark.parametrize("path", DRIVING, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_javascript_decides_as_torch_for_the_shipped_policies(javascript: Any, path: Path) -> None:
+    policy = load_policy(path)
+    if policy.task == "carracing":
+        lap = Recording.open(SAMPLE).load(0)
+        frames, t_s = lap.decoded()[60:90], lap.t_s[60:90]
+    else:
+        frames, t_s = smooth_frames(policy, 6)
+    true = decided(policy, frames, t_s)
+    np.testing.assert_allclose(javascript(policy, frames, t_s), true, atol=CLOSE * max(1.0, np.abs(true).max() / 10))
+
+
+@pytest.mark.parametrize("model", ["nac-steady-choices", "silu-tanh"])
+@pytest.mark.parametrize(
+    ("group", "index"), [("inter", None), ("inter", 3), ("command", 2), ("sensory", 1), ("motor", 1)]
+)
+def test_a_muted_neuron_is_one_that_torch_has_cut_off(
+    javascript: Any, model: str, group: str, index: int | None
+) -> None:
+    policy = small_policy(model)
+    frames, t_s = smooth_frames(policy, 8)
+    before = decided(policy, frames, t_s)
+    found = javascript(policy, frames, t_s, neurons=[{"group": group, "index": index, "head": None}])
+    policy.network.sequence.nac.mask_group(group, None if index is None else [index])
+    np.testing.assert_allclose(found, decided(policy, frames, t_s), atol=CLOSE)
+    assert np.abs(found - before).max() > 0
+
+
+def test_a_muted_head_adds_nothing(javascript: Any) -> None:
+    policy = small_policy("nac-exact-choices")
+    frames, t_s = smooth_frames(policy, 8)
+    found = javascript(policy, frames, t_s, heads=[1, 3])
+    depth = policy.network.sequence.nac.head_dim
+    with torch.no_grad():
+        for head in (1, 3):
+            policy.network.sequence.nac.out_proj.weight[:, head * depth : (head + 1) * depth] = 0
+    np.testing.assert_allclose(found, decided(policy, frames, t_s), atol=CLOSE)
+
+
+def test_a_hidden_frame_is_one_that_no_query_may_see(javascript: Any) -> None:
+    policy = small_policy("nac-exact-choices")
+    frames, t_s = smooth_frames(policy, 8)
+    t_s = np.arange(8) * 0.08  # so that the gap before the present frame is the same without those that are hidden
+    found = javascript(policy, frames, t_s, hidden=[2, 3])
+    nac = policy.network.sequence.nac
+    with torch.inference_mode():
+        x = policy.network.features(torch.from_numpy(frames))
+        for i in range(4, 8):
+            hidden = torch.tensor([[True, True, False, False]])
+            seen = nac(
+                x[None, i - 3 : i + 1],
+                t=torch.tensor(t_s[None, i - 3 : i + 1]).float(),
+                key_padding_mask=hidden,
+                last_only=True,
+            )
+            np.testing.assert_allclose(found[i, :5], policy.network.head(seen)[0, 0], atol=CLOSE)
+
+
+def test_a_frame_that_comes_later_is_one_with_a_later_time(javascript: Any) -> None:
+    for kind in ("nac-exact-choices", "cfc-choices", "absolute-time", "elapsed-time"):
+        policy = small_policy(kind)
+        frames, t_s = smooth_frames(policy, 5)
+        found = javascript(policy, frames, t_s, delay_s=0.3)[-1]
+        late = decided(policy, frames, [*t_s[:-1], t_s[-1] + 0.3])[-1]
+        np.testing.assert_allclose(found, late, atol=CLOSE)
+
+
+# ------------------------------------------------------------------------------------------------------------ the page
+
+
+@pytest.fixture(scope="module")
+def lap_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_html(
+        shipped("agents") / "carracing" / "nac_steady.pt",
+        SAMPLE,
+        tmp_path_factory.mktemp("page") / "lap.html",
+        seconds=4.0,
+    )
+
+
+@pytest.fixture
+def opened(open_page: Callable[..., Any], lap_page: Path) -> Callable[..., Any]:  # noqa: F811
+    def go(**options: Any) -> Any:
+        tab = open_page(lap_page.as_uri(), **options)
+        until(tab, "player.lap.plain.every((d) => d !== null)")
+        return tab
+
+    return go
+
+
+def until(tab: Any, condition: str) -> None:
+    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
+    for _ in range(600):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"not within half a minute: {condition}")
+
+
+def moment(tab: Any, i: int) -> None:
+    tab.evaluate(f"player.show({i})")
+    until(tab, f"player.now.at === {i}")
+
+
+def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened: Callable[..., Any]) -> None:
+    asked: list[str] = []
+    tab = opened()
+    tab.on("request", lambda request: asked.append(request.url))
+    lap = Recording.open(SAMPLE).load(0)
+    policy = load_policy(shipped("agents") / "carracing" / "nac_steady.pt")
+    count = tab.evaluate("player.lap.length")
+    assert count == 50
+    true = decided(policy, lap.decoded()[:count], lap.t_s[:count])
+    found = np.array(tab.evaluate("player.lap.plain.map((d) => [...d.outputs])"))
+    np.testing.assert_allclose(found, true[:, :5], atol=CLOSE * np.abs(true).max())
+    agreed = np.mean(true[:, -1] == lap.choice[:count])
+    assert f"decides as driven in {100 * agreed:.0f} %" in tab.text_content("#lap-note")
+    tab.keyboard.press("Home")
+    tab.keyboard.press("Space")
+    until(tab, "player.now.at > 3")
+    tab.keyboard.press("Space")
+    until(tab, "!player.playing")
+    assert [url for url in asked if not url.startswith("data:")] == []
+    assert tab.faults == []
+
+
+def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    policy = small_policy("nac-steady-steers")
+    frames, t_s = smooth_frames(policy, 3)
+    episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
+    (tmp_path / "lap.html").write_text(page(describe(policy), lap_record(describe(policy), episode, 60.0)))
+    tab = open_page((tmp_path / "lap.html").as_uri())
+    until(tab, "player.lap.plain.every((d) => d !== null)")
+    found = np.array(tab.evaluate("player.lap.pixels(1).then((p) => [...p])"), np.uint8)
+    apart = np.abs(found.reshape(frames[1].shape).astype(int) - decode_image(episode.frames[1]))
+    assert apart.max() <= 1
+    assert any(word in tab.text_content("#bars") for word in ("straight", "left", "right"))
+    assert tab.faults == []
+
+
+def episode_of(policy: Policy, frames: list[bytes], t_s: Any) -> Episode:
+    blank = make_episode(7, len(frames))
+    return Episode(
+        **{
+            **vars(blank),
+            "frames": frames,
+            "t_s": t_s,
+            "source": policy.task,
+            "choice": np.full(len(frames), -1),
+            "expert_logits": None,
+        }
+    )
+
+
+def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    moment(tab, 40)
+    before = tab.evaluate("[...player.now.now.outputs]")
+    tab.click("#paint")
+    box = tab.locator("#overlay").bounding_box()
+    tab.mouse.move(box["x"] + 5, box["y"] + 5)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.9, steps=4)
+    tab.mouse.up()
+    until(tab, "player.now.edits !== null")
+    assert tab.evaluate("[...player.now.now.outputs]") != before
+    assert tab.evaluate("[...player.now.plain.outputs]") == before
+    share = tab.evaluate("player.edits.list[0].w * player.edits.list[0].h")
+    said = tab.text_content("#effect")
+    assert f"({100 * share:.0f} % of the picture)" in said and "→" in said
+    # What the sentence says is what torch measures with the same grey in all four frames.
+    lap, policy = Recording.open(SAMPLE).load(0), load_policy(shipped("agents") / "carracing" / "nac_steady.pt")
+    paint = tab.evaluate("player.edits.list[0]")
+    frames = lap.decoded()[37:41].copy()
+    x0, y0 = int(np.floor(paint["x"] * 96)), int(np.floor(paint["y"] * 96))
+    x1, y1 = int(np.ceil((paint["x"] + paint["w"]) * 96)), int(np.ceil((paint["y"] + paint["h"]) * 96))
+    frames[:, y0:y1, x0:x1] = 128
+    x = policy.network.features(torch.from_numpy(frames))
+    true = policy.network.head(policy.network.sequence(x[None], torch.tensor(lap.t_s[None, 37:41]).float()))[0, -1]
+    np.testing.assert_allclose(tab.evaluate("[...player.now.now.outputs]"), true.detach(), atol=2e-3)
+    assert len(tab.query_selector_all("#edits li")) == 1
+    tab.keyboard.press("u")
+    until(tab, "player.now.edits === null")
+    assert tab.evaluate("[...player.now.now.outputs]") == before
+    assert tab.text_content("#effect") == ""
+    assert tab.faults == []
+
+
+def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_one_by_one(
+    opened: Callable[..., Any],
+) -> None:
+    tab = opened()
+    moment(tab, 40)
+    tab.click("#heads button:nth-child(11)", delay=200)
+    assert tab.get_attribute("#heads button:nth-child(11)", "aria-pressed") == "true"
+    tab.click("#film button:nth-child(3)", delay=200)
+    tab.select_option("#group", "inter")
+    tab.select_option("#neuron", index=12)
+    tab.select_option("#of", index=3)
+    tab.click("#mute")
+    tab.locator("#light").fill("0.4")
+    tab.locator("#blur").fill("2")
+    tab.locator("#delay").fill("0.2")
+    rows = [row.text_content().rstrip("✕") for row in tab.query_selector_all("#edits li")]
+    assert rows == [
+        "head 11 muted", "the frame of 0.16 s ago hidden", "inter neuron 12 of head 3 muted", "the light at 40 %",
+        "the picture blurred by 2 px", "the frame 200 ms later",
+    ]  # fmt: skip
+    until(tab, "document.getElementById('effect').textContent.includes('and 4 more edits')")
+    address = tab.evaluate("location.hash")
+    tab.click("#edits li:nth-child(2) button")
+    assert len(tab.query_selector_all("#edits li")) == 5
+    until(tab, "document.querySelector('#film button:nth-child(3)').getAttribute('aria-pressed') === 'false'")
+    tab.click("#clear")
+    until(tab, "player.now.edits === null")
+    # The address held it all.
+    tab.evaluate("(hash) => { location.hash = hash; }", address)
+    tab.reload()
+    until(tab, "player.now && player.now.at === 40 && player.edits.list.length === 6")
+    assert tab.faults == []
+
+
+def test_an_address_that_was_tampered_with_brings_nothing_in(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    for text in (
+        "nonsense",
+        '[{"kind":"head","head":99}]',
+        '[{"kind":"neuron","group":"constructor","index":null,"head":null}]',
+        '[null,1,{"kind":"paint","x":"<b>"}]',
+        "{}",
+    ):
+        tab.evaluate("(text) => player.edits.restore(text, player.network)", text)
+        assert tab.evaluate("player.edits.list.length") == 0
+    assert tab.faults == []
+
+
+def test_the_whole_lap_is_tried_and_the_occlusion_map_is_laid_over_the_picture(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    tab.select_option("#region", "0,0,0.5,1")
+    tab.click("#try-all")
+    until(tab, "document.getElementById('try-said').textContent.startsWith('It decides otherwise in')")
+    other = tab.evaluate("player.tried.filter((d, i) => d.choice !== player.lap.plain[i].choice).length")
+    assert f"in {other} of 50 frames" in tab.text_content("#try-said")
+    tab.click("#clear")
+    moment(tab, 40)
+    tab.keyboard.press("o")
+    until(tab, "document.getElementById('try-said').textContent.startsWith('One grey square')")
+    assert tab.evaluate(PAINTED)
+    assert tab.faults == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}, {"color_scheme": "dark"}],
+    ids=["phone", "dark"],
+)
+def test_it_fits_a_phone_and_a_dark_screen(opened: Callable[..., Any], options: dict[str, Any]) -> None:
+    tab = opened(**options)
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.evaluate("document.documentElement.dataset.theme") == ("dark" if "color_scheme" in options else "light")
+    assert tab.evaluate(TOO_SMALL) == []
+    assert tab.evaluate(UNNAMED) == []
+    assert tab.faults == []
+
+
+def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    policy = small_policy("gru-steers")
+    frames, t_s = smooth_frames(policy, 6)
+    episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
+    (tmp_path / "lap.html").write_text(page(describe(policy), lap_record(describe(policy), episode, 60.0)))
+    tab = open_page((tmp_path / "lap.html").as_uri())
+    until(tab, "player.lap.plain.every((d) => d !== null)")
+    moment(tab, 4)
+    assert not tab.is_visible("#heads") and not tab.is_visible("#time-edits")
+    tab.select_option("#neuron", index=3)
+    tab.click("#mute")
+    until(tab, "player.now.edits !== null")
+    assert tab.text_content("#effect").startswith("With unit 4 muted it")
+    assert tab.faults == []
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+
+def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
+    carracing = shipped("agents") / "carracing" / "nac_steady.pt"
+    with pytest.raises(UserError, match=r"trained for 'udacity'.*this lap is of 'carracing'"):
+        export_html(shipped("agents") / "udacity" / "nac_steady.pt", SAMPLE, tmp_path)
+    with pytest.raises(UserError, match="there is no episode 9"):
+        load_lap(SAMPLE, 9)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="truncated or damaged"):
+        export_html(carracing, tmp_path / "broken.parquet", tmp_path)
+    (tmp_path / "evaluation.json").write_text("{}")
+    with pytest.raises(UserError, match="kept no drives"):
+        export_html(carracing, tmp_path, tmp_path / "lap.html")
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    policy = small_policy("dense-choices")
+    frames, t_s = smooth_frames(policy, 3)
+    bad = "</script><img src=x onerror=alert(1)>"
+    episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
+    record = {**lap_record(describe(policy), episode, 60.0), "driver": bad, "where": bad}
+    (tmp_path / "lap.html").write_text(page(describe(policy), record))
+    tab = open_page((tmp_path / "lap.html").as_uri())
+    until(tab, "player.lap.plain.every((d) => d !== null)")
+    assert bad in tab.text_content("#about")
+    assert tab.query_selector("img") is None
+    assert tab.faults == []
+
+
+def test_the_verb_writes_the_page_of_an_evaluation_with_its_own_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nacdrive.cli.main import dispatch
+
+    out = tmp_path / "lap.html"
+    assert dispatch(["share", str(SAMPLE), "-o", str(out), "--seconds", "2"]) == 0
+    assert "the first 2 s of 14.9 s driven by ppo, with nac_steady.pt" in capsys.readouterr().out
+    with pytest.raises(UserError, match="give --overwrite"):
+        dispatch(["share", str(SAMPLE), "-o", str(out)])
+    with pytest.raises(UserError, match=r"ends in \.html"):
+        dispatch(["share", str(SAMPLE), "-o", str(tmp_path / "lap.txt")])
+    _, model = saved("nac-exact-choices", tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "evaluation.json").write_text(f'{{"file": "{model}", "sha256": "another"}}')
+    (tmp_path / "run" / "drives").symlink_to(SAMPLE.resolve())
+    with pytest.raises(UserError, match="give it with --model"):
+        dispatch(["share", str(tmp_path / "run"), "-o", str(tmp_path / "other.html")])
