@@ -34,7 +34,7 @@ CENTER = "observation.images.center"
 def sets(tmp_path_factory):
     """A recording and what its exports are."""
     folder = tmp_path_factory.mktemp("sets")
-    write(folder / "recording", [drive(1, 3, sides=True), drive(2, 4, sides=True)])
+    write(folder / "recording", [drive(1, 3, sides=True, label=True), drive(2, 4, sides=True)])
     export_lerobot(folder / "recording", folder / "lerobot")
     release_folders()
     return folder
@@ -137,6 +137,9 @@ def set_feature(name, key, value):
         (lambda info: info.update(features=[1]), "damaged"),
         (lambda info: info.update(fps="fast"), "damaged"),
         (lambda info: info.update(fps=-1), "damaged"),
+        (drop_feature("observation.images.left"), "episode 0 .* lacks observation.images.left"),
+        (drop_feature("observation.state"), "episode 0 .* lacks observation.state"),
+        (drop_feature("expert.steering"), "episode 0 .* lacks expert.steering"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -317,6 +320,7 @@ def put(name, values):
         (put("episode_1/nacdrive", "[1]"), "no JSON object"),
         (put("episode_1/nacdrive", 5), "no text"),
         (lambda file: file["episode_1"].attrs.pop("seed"), "seed"),
+        (lambda file: file["episode_0/infos"].pop("expert_steering"), "infos lack expert_steering"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
