@@ -202,6 +202,9 @@ def export_log(
     """
     recording = Recording.open(folder, source=SOURCE)
     frames = 0
+    for index in range(len(recording)):
+        # A damaged episode is found before the first row is written.
+        recording.load(index)
     with UdacityLogWriter(out, overwrite=overwrite) as writer:
         for index in range(len(recording)):
             episode = recording.load(index)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -33,7 +34,7 @@ CENTER = "observation.images.center"
 def sets(tmp_path_factory):
     """A recording and what its exports are."""
     folder = tmp_path_factory.mktemp("sets")
-    write(folder / "recording", [drive(1, 3, sides=True), drive(2, 4, sides=True)])
+    write(folder / "recording", [drive(1, 3, sides=True, label=True), drive(2, 4, sides=True)])
     export_lerobot(folder / "recording", folder / "lerobot")
     release_folders()
     return folder
@@ -136,6 +137,9 @@ def set_feature(name, key, value):
         (lambda info: info.update(features=[1]), "damaged"),
         (lambda info: info.update(fps="fast"), "damaged"),
         (lambda info: info.update(fps=-1), "damaged"),
+        (drop_feature("observation.images.left"), "episode 0 .* lacks observation.images.left"),
+        (drop_feature("observation.state"), "episode 0 .* lacks observation.state"),
+        (drop_feature("expert.steering"), "episode 0 .* lacks expert.steering"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -316,6 +320,7 @@ def put(name, values):
         (put("episode_1/nacdrive", "[1]"), "no JSON object"),
         (put("episode_1/nacdrive", 5), "no text"),
         (lambda file: file["episode_1"].attrs.pop("seed"), "seed"),
+        (lambda file: file["episode_0/infos"].pop("expert_steering"), "infos lack expert_steering"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -393,20 +398,50 @@ def test_an_export_replaces_only_its_own(tmp_path, name):
     assert (tmp_path / "out" / "mine.txt").exists()
 
 
+@pytest.mark.parametrize("name", ["lerobot", "minari"])
+def test_random_damage_ends_in_a_recording_or_in_one_sentence(request, name):
+    folder = request.getfixturevalue(name)
+    files = [path for path in sorted(folder.rglob("*.*")) if path.is_file() and path.name[0] != "."]
+    noise = random.Random(5)
+    for _ in range(25):
+        path = noise.choice(files)
+        whole = path.read_bytes()
+        data = bytearray(whole)
+        for _ in range(noise.choice([1, 3, 20])):
+            place = max(0, len(data) - 1 - noise.randrange(min(len(data), noise.choice([3000, len(data)]))))
+            if noise.random() < 0.8:
+                data[place] = noise.randrange(256)
+            else:
+                del data[place : place + 40]
+        path.write_bytes(data)
+        try:
+            dispatch(["recordings", "import", str(folder), "--from", name, "--out", str(folder.parent / "out")])
+            shutil.rmtree(folder.parent / "out")
+        except UserError as error:
+            assert "\n" not in str(error)
+        path.write_bytes(whole)
+        assert [entry.name for entry in folder.parent.iterdir()] == ["set"]
+
+
 def test_scores_of_several_widths_are_refused(tmp_path):
     episodes = [drive(1, choices=3, logits=True), drive(2, choices=4, logits=True)]
     with pytest.raises(UserError, match="scores of 3 and 4 actions"):
         export_lerobot(write(tmp_path / "recording", episodes), tmp_path / "out")
 
 
-def test_an_altered_episode_is_not_exported(tmp_path):
-    folder = write(tmp_path / "recording", [drive(1)])
-    path = next(folder.glob("*.parquet"))
+@pytest.mark.parametrize("name", ["lerobot", "minari", "udacity"])
+def test_an_altered_episode_is_not_exported(tmp_path, name):
+    if name == "minari":
+        pytest.importorskip("h5py", reason="needs h5py")
+    folder = write(tmp_path / "recording", [drive(1), drive(2)])
+    path = sorted(folder.glob("*.parquet"))[1]
     data = bytearray(path.read_bytes())
     data[300] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match="altered since it was recorded"):
-        export_lerobot(folder, tmp_path / "out")
+        dispatch(["recordings", "export", str(folder), "--to", name, "--out", str(tmp_path / "out")])
+    release_folders()
+    assert not (tmp_path / "out").exists()
 
 
 def test_options_that_mean_nothing_to_a_format_are_refused(lerobot, tmp_path):

@@ -34,7 +34,7 @@ def test_the_sample_comes_back_file_for_file(exported, tmp_path):
     assert all(path.read_bytes() == written[path.name] for path in SAMPLE.glob("*.parquet"))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(recordings(alike=False))
 def test_any_recording_comes_back_as_it_was(episodes):
     with tempfile.TemporaryDirectory() as name:

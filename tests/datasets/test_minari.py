@@ -41,7 +41,7 @@ def test_the_sample_comes_back_file_for_file(exported, tmp_path):
     assert_same_recording(SAMPLE, tmp_path / "again")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(recordings(alike=True))
 def test_any_recording_comes_back_as_it_was(episodes):
     with tempfile.TemporaryDirectory() as name:

@@ -26,6 +26,7 @@ from nacdrive.datasets.exchange.lerobot_export import (
     INFO,
     LABEL,
     LOGITS,
+    OPTIONAL,
     OURS,
     OURS_VERSION,
     PLAIN,
@@ -467,8 +468,12 @@ def build_episode(
     check_range(steering, throttle, brake)
     unknown = {"choice": np.full(N, -1), "expert_choice": np.full(N, -1), "reward": np.zeros(N)}
     plain = {ours: columns[name] for ours, name in PLAIN.items() if name in columns}
-    if found.header is not None and plain.keys() != PLAIN.keys():
-        raise ValueError(f"lacks {', '.join(sorted(PLAIN.keys() - plain.keys()))}")
+    if found.header is not None:
+        there = columns.keys() | {found.cameras[camera] for camera in frames}
+        wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            raise ValueError(f"lacks {', '.join(missing)}")
     t_s = plain.pop("t_s", None)
     values = {**unknown, **plain}
     speed = columns[STATE].reshape(N) if STATE in columns else np.full(N, np.nan)

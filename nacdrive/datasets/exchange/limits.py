@@ -83,7 +83,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         UserError: if it is truncated, damaged or another kind of file, or says that it holds absurdly much.
     """
     try:
-        file = pq.ParquetFile(path, thrift_string_size_limit=2**27, thrift_container_size_limit=2**22)
+        # Without pre_buffer, which would hold the whole file.
+        limits = {"thrift_string_size_limit": 2**27, "thrift_container_size_limit": 2**22}
+        file = pq.ParquetFile(path, pre_buffer=False, **limits)
         metadata = file.metadata
         for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
             for column in (group.column(i) for i in range(group.num_columns)):

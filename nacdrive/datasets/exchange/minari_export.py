@@ -41,7 +41,9 @@ BATCH = 32
 TERMINATED = ("lap finished", "left the field", "terminated")
 """Ends of an episode that are the environment's own; any other one is a truncation."""
 INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_choice")
-"""Columns that become ``infos``; ``expert_steering`` and ``expert_logits`` where there are any."""
+"""Columns that become ``infos``."""
+OPTIONAL_INFOS = ("expert_steering", "expert_logits")
+"""Those that not every episode has."""
 
 
 @dataclass(frozen=True)
@@ -261,11 +263,11 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
     for name in INFOS:
         values = getattr(episode, name)
         write_numbers(infos, name, np.append(values, after_last(name, values, episode)))
-    for name in ("expert_steering", "expert_logits"):
+    optional = [name for name in OPTIONAL_INFOS if getattr(episode, name) is not None]
+    for name in optional:
         values = getattr(episode, name)
-        if values is not None:
-            write_numbers(infos, name, np.concatenate([values, values[-1:]]))
-    ours = {"driver": episode.driver, "return": episode.episode_return, "meta": episode.meta}
+        write_numbers(infos, name, np.concatenate([values, values[-1:]]))
+    ours = {"driver": episode.driver, "return": episode.episode_return, "columns": optional, "meta": episode.meta}
     # An attribute holds 64 kB at most, and meta may be longer.
     group.create_dataset("nacdrive", data=json.dumps(ours, allow_nan=False), dtype=h5py.string_dtype())
 

@@ -29,7 +29,15 @@ from nacdrive.datasets.exchange.limits import (
     read_object,
     within,
 )
-from nacdrive.datasets.exchange.minari_export import INFOS, MAIN, METADATA, OURS_VERSION, SMALLEST_IMAGE, load_h5py
+from nacdrive.datasets.exchange.minari_export import (
+    INFOS,
+    MAIN,
+    METADATA,
+    OPTIONAL_INFOS,
+    OURS_VERSION,
+    SMALLEST_IMAGE,
+    load_h5py,
+)
 from nacdrive.datasets.exchange.strangers import check_range, clock
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.staging import write_recording
@@ -334,14 +342,15 @@ class Reader:
 
     def own(self, group: Any, N: int) -> dict[str, Any]:
         """The columns of an episode that nacdrive wrote."""
-        infos = {name: self.info(group, name, N) for name in (*INFOS, "expert_steering", "expert_logits")}
-        missing = [name for name in INFOS if infos[name] is None]
-        if missing:
-            raise ValueError(f"infos lack {', '.join(missing)}")
         text = self.column(group, "nacdrive")
         if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
             raise ValueError("'nacdrive' is no text")
         ours = parse_object(text[()])
+        wanted = (*INFOS, *(name for name in OPTIONAL_INFOS if name in ours["columns"]))
+        infos = dict.fromkeys(OPTIONAL_INFOS) | {name: self.info(group, name, N) for name in wanted}
+        missing = [name for name in wanted if infos[name] is None]
+        if missing:
+            raise ValueError(f"infos lack {', '.join(missing)}")
         more = {"driver": str(ours["driver"]), "episode_return": float(ours["return"]), "meta": dict(ours["meta"])}
         return {**infos, **more, "reward": self.numbers(group, "rewards", N)}
 
