@@ -74,9 +74,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
     """``text`` with ``change`` made to what is no code."""
     parts = CODE.split(text)
     # Of each match the fence alone is a group of its own, and stands behind it.
-    return "".join(
-        part if index % 3 == 1 else change(part) for index, part in enumerate(parts) if index % 3 != 2
-    )
+    return "".join(part if index % 3 == 1 else change(part) for index, part in enumerate(parts) if index % 3 != 2)
 
 
 def targets(text: str, path: str) -> Iterator[str]:
