@@ -102,17 +102,18 @@ def udacity(body: str) -> list[Result]:
     flawless = find(r"drives that never left the road \| \*\*(\d+) of (\d+)\*\*.*?\| \*\*(\d+) of (\d+)\*\*", body)
     autonomy = find(rf"autonomy [^|]*\| {NUMBER} [^|]*\| {NUMBER} ", body)
     offset = find(rf"from the middle, mean, m \| {NUMBER} [^|]*\| {NUMBER} ", body)
-    return [
-        (
-            (f"nacdrive/UdacityTrack-v0 {track}", f"built-in {track} track, {flawless[2 * i + 1]} unseen skies"),
-            [
-                ("flawless_drives", "drives that never left the road, %", 100 * int(flawless[2 * i]) / int(flawless[2 * i + 1])),
-                ("autonomy", "autonomy, %", float(autonomy[i])),
-                ("lane_offset", "mean distance from the middle, m", float(offset[i])),
-            ],
+    results: list[Result] = []
+    for i, track in enumerate(("lake", "mountain")):
+        good, drives = map(int, flawless[2 * i : 2 * i + 2])
+        metrics: list[tuple[str, str, Any]] = [
+            ("flawless_drives", "drives that never left the road, %", 100 * good / drives),
+            ("autonomy", "autonomy, %", float(autonomy[i])),
+            ("lane_offset", "mean distance from the middle, m", float(offset[i])),
+        ]
+        results.append(
+            ((f"nacdrive/UdacityTrack-v0 {track}", f"built-in {track} track, {drives} unseen skies"), metrics)
         )
-        for i, track in enumerate(("lake", "mountain"))
-    ]  # fmt: skip
+    return results
 
 
 def emnist(body: str) -> list[Result]:
