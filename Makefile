@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Small networks on few cores: more threads than one make every step slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint docs bench mutants clean
+.PHONY: demo test lint docs bench mutants test-matrix clean
 
 demo: $(INSTALLED)
 	$(BIN)/nacdrive demo
@@ -20,6 +20,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/hygiene.py
 
 # The site comes to lie in build/site; warnings are errors.
 docs: $(INSTALLED)
@@ -42,6 +43,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	@touch $@
+
+# The oldest and the newest versions of the dependencies, on each Python that is at hand; nightly rather than daily.
+test-matrix: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python tools/dependency_matrix.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

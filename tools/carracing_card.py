@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hub_metadata import with_front_matter
 
 from nacdrive.common.files import read_json, write_text
 from nacdrive.common.paths import shipped
@@ -136,7 +137,8 @@ def main() -> None:
     options = parser.parse_args()
     text, model_file = card(options.run, options.eval, options.unseen, options.machine)
     target = shipped("agents") / "carracing"
-    write_text(target / f"{model_file.stem}.md", text)
+    written = target / f"{model_file.stem}.md"
+    write_text(written, with_front_matter(written, text))
     shutil.copyfile(model_file, target / model_file.name)
     rows = read_rows(options.run / "metrics.jsonl")
     shutil.copyfile(options.run / "metrics.jsonl", target / f"{model_file.stem}.metrics.jsonl")

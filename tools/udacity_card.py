@@ -13,6 +13,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from hub_metadata import with_front_matter
+
 from nacdrive.cli.eval import with_interval
 from nacdrive.common.files import read_json, write_text
 from nacdrive.common.paths import shipped
@@ -106,7 +108,9 @@ def main() -> None:
     options = parser.parse_args()
     file = options.run / f"{read_json(options.run / 'run.json')['config']['model'].replace('-', '_')}.pt"
     target = shipped("agents") / "udacity"
-    write_text(target / f"{file.stem}.md", card(load_policy(file), file, read_json(options.eval / "metrics.json")))
+    written = target / f"{file.stem}.md"
+    text = card(load_policy(file), file, read_json(options.eval / "metrics.json"))
+    write_text(written, with_front_matter(written, text))
     shutil.copyfile(file, target / file.name)
     shutil.copyfile(options.run / "metrics.jsonl", target / f"{file.stem}.metrics.jsonl")
     print(f"{target / file.name}: card and log beside it")
