@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import tempfile
 import time
@@ -65,6 +66,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
         Row("nac-pw + all four", ALL_KEYS, {k: v for options in LEVERS.values() for k, v in options.items()}),
         Row("nac-exact (Top-8, as published)", "nac-exact", {}),
         Row("nac-lag-8k (Top-8, norm, features, scale)", "nac-lag-8k", {}),
+        Row("nac-lag-8k + gated score", "nac-lag-8k", {"score_gradient": "gated"}),
     ),
     "block": (
         in_block("block: nac-pw", ALL_KEYS, {}),
@@ -153,6 +155,9 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
+    # What a shell starts in the background ignores Ctrl-C's signal unless it is asked for.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     done = {(row["task"], row["row"], row["seed"]) for row in load(args.results)}
     wanted = [job for job in jobs(args.tasks, args.tables, args.seeds) if job.key not in done]
     print(f"{len(wanted)} trainings", flush=True)

@@ -71,7 +71,9 @@ class _Chunked(torch.autograd.Function):
             keys = key_set(problem, heads, first, last)
             motor = backbone.motor(keys, first, last - first)
             gate, _, _ = gate_argument(keys.take(tokens.tk), tokens.tq[:, first:last], tokens.tau[first:last], True)
-            mix = attend(motor, gate, keys.allowed, scale, _keep(gate, problem, seed, first), problem.options).mix
+            score = None if tokens.score is None else tokens.score[:, first:last]
+            keep = _keep(gate, problem, seed, first)
+            mix = attend(motor, gate, keys.allowed, scale, keep, problem.options, score).mix
             y[:, first:last] = keys.weighted_sum(tokens.v, mix)
             if recording and problem.index is not None:
                 motors.append(motor)  # two numbers per pair; of all T^2 pairs they would be too many
@@ -105,7 +107,8 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
     zq, tq, tau = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.tau))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
-    sums = Tokens(zq, zk, tq, tk, v, tau)
+    gscore = None if tokens.score is None else tokens.score.new_empty(tokens.score.shape)
+    sums = Tokens(zq, zk, tq, tk, v, tau, gscore)
     totals = {name: None if x is None else x.new_zeros(x.shape) for name, x in w.tensors().items()}
     scale = None if scale is None else scale.detach().requires_grad_()
     gscale = None if scale is None else torch.zeros_like(scale)
@@ -115,13 +118,17 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         gate, time, slope = gate_argument(keys.take(tokens.tk), tokens.tq[:, here], tokens.tau[here], True)
         motor = ctx.motors[number].detach() if ctx.motors else backbone.motor(keys, first, last - first)
         with torch.enable_grad():
-            leaves = [motor.requires_grad_(), gate.requires_grad_()] + ([] if scale is None else [scale])
+            score = None if tokens.score is None else tokens.score[:, here].detach().requires_grad_()
+            leaves = [motor.requires_grad_(), gate.requires_grad_()]
+            leaves += [x for x in (score, scale) if x is not None]
             keep = _keep(gate, problem, ctx.seed, first)
-            mix = attend(motor, gate, keys.allowed, scale, keep, problem.options).mix
+            mix = attend(motor, gate, keys.allowed, scale, keep, problem.options, score).mix
         gmix = keys.weighted_sum_backward(tokens.v, mix.detach(), gy[:, here], sums.v)
         gmotor, ggate, *rest = torch.autograd.grad(mix, leaves, gmix, allow_unused=True, materialize_grads=True)
+        if gscore is not None:
+            gscore[:, here] = rest[0]
         if gscale is not None:
-            gscale += rest[0]
+            gscale += rest[-1]
         gslope, gtime = ggate * time, ggate * slope
         if tokens.elapsed:
             sums.tq[:, here] = torch.stack([gslope.sum(2), ggate.sum(2)], -1)

@@ -17,6 +17,7 @@ from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.pairwise import (
     PHIS,
     QUADRATURES,
+    SCORE_GRADIENTS,
     PairOptions,
     PairProblem,
     Pairs,
@@ -24,6 +25,7 @@ from nacdrive.nac.pairwise import (
     all_pairs,
     attend,
     pair_logits,
+    pair_scores,
 )
 from nacdrive.nac.rewiring import Map, sources_of, take
 from nacdrive.nac.streaming import Snapshot, State, StepWeights
@@ -80,6 +82,9 @@ class NAC(nn.Module):
         eps: lower bound of omega, 1/s.
         logit_scale: multiply the logits by a learned factor: a number is its value at first, one factor a head;
             True is one factor for all heads that begins at 1.
+        score_gradient: how the score q.k by which Top-K chooses is trained: not at all (``none``, the paper's);
+            ``straight-through``: its softmax over the chosen keys gets the gradient of the attention weights, the
+            output stays as it is; ``gated``: q.k / sqrt(D) is added to the logits of the chosen keys.
         dropout: of attention weights, in training.
         in_features: features of the inputs; ``d_model`` by default.
         out_features: features of the output; ``d_model`` by default.
@@ -120,6 +125,7 @@ class NAC(nn.Module):
         input_norm: bool = False,
         eps: float = 1e-3,
         logit_scale: bool | float = False,
+        score_gradient: str = "none",
         dropout: float = 0.0,
         in_features: int | None = None,
         out_features: int | None = None,
@@ -157,6 +163,8 @@ class NAC(nn.Module):
         one_of("gate", gate, GATES)
         one_of("polarity", polarity, POLARITIES)
         one_of("time_input", time_input, TIME_INPUTS)
+        one_of("score_gradient", score_gradient, SCORE_GRADIENTS)
+        require(score_gradient == "none" or topk is not None, "score_gradient", score_gradient, "none without topk")
         require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
         require(
             isinstance(logit_scale, bool) or 0 < logit_scale < math.inf,
@@ -175,7 +183,7 @@ class NAC(nn.Module):
         self.time_input = time_input
         self.in_features = in_features or d_model
         self.out_features = out_features or d_model
-        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps)
+        self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, score_gradient)
         self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
         self.sensory_wiring = sensory_wiring(self.in_features, d_model, sparsity, gate, seed)
@@ -516,10 +524,18 @@ class NAC(nn.Module):
         first, w = self._fused(wide, prune)
         tokens = self._tokens(q, k, v, tau.to(wide), None if tau_k is None else tau_k.to(wide), first)
         problem = PairProblem(flat, mask, k.shape[2], self.options, self.dropout if self.training else 0.0, low)
+        if self._score_counts:
+            tokens = tokens._replace(score=pair_scores(q.flatten(1, 2), k.flatten(1, 2), problem))
         if not detailed:
             return pair_attention(tokens, w, self._scale(wide), problem), None
         found = all_pairs(tokens, w, self._scale(wide), problem)
         return found.y, self._details(q, k, v, found)
+
+    @property
+    def _score_counts(self) -> bool:
+        """Whether the score of a pair goes beyond choosing it."""
+        kind = self.options.score_gradient
+        return kind == "gated" or (kind == "straight-through" and torch.is_grad_enabled())
 
     def _scale(self, dtype: torch.dtype) -> Tensor | None:
         scale = self.logit_scale
@@ -580,7 +596,11 @@ class NAC(nn.Module):
         keep = None
         if self.training and self.dropout:
             keep = F.dropout(torch.ones_like(gate), self.dropout)
-        a = attend(motor.reshape(heads, 2, batch, -1), gate, allowed, self._scale(gate.dtype), keep, self.options)
+        score = None
+        if self._score_counts:
+            score = (memory[..., :depth] @ (q / depth**0.5).unsqueeze(-1)).squeeze(-1)
+        motor = motor.reshape(heads, 2, batch, -1)
+        a = attend(motor, gate, allowed, self._scale(gate.dtype), keep, self.options, score)
         return torch.bmm(a.mix.view(heads * batch, 1, -1), v.flatten(0, 1)).view(heads, batch, depth)
 
     def _best(self, q: Tensor, memory: Tensor, seen: int, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:

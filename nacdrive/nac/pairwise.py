@@ -18,6 +18,7 @@ from nacdrive.nac.validation import tracing
 PHIS = ("sigmoid", "tanh", "none")
 PAIRS_AT_ONCE = 4096  # their hidden layers fit a core's second-level cache
 QUADRATURES = ("time", "constant")
+SCORE_GRADIENTS = ("none", "straight-through", "gated")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class PairOptions:
     quadrature: str
     delta_t: float
     eps: float
+    score_gradient: str = "none"
 
 
 class Tokens(NamedTuple):
@@ -44,6 +46,7 @@ class Tokens(NamedTuple):
     tk: Tensor  # [H, M, 2] time gate, key half: slope and offset; with lags [H, M, 3]: and tau_j
     v: Tensor  # [H, M, D]
     tau: Tensor  # [N] time input of the queries
+    score: Tensor | None = None  # [H, N, n] by which the pairs were chosen, where these are trained
 
     @property
     def elapsed(self) -> bool:
@@ -129,7 +132,13 @@ class Attention(NamedTuple):
 
 
 def attend(
-    motor: Tensor, gate: Tensor, allowed: Tensor | None, scale: Tensor | None, keep: Tensor | None, o: PairOptions
+    motor: Tensor,
+    gate: Tensor,
+    allowed: Tensor | None,
+    scale: Tensor | None,
+    keep: Tensor | None,
+    o: PairOptions,
+    score: Tensor | None = None,
 ) -> Attention:
     """Dynamics, softmax and quadrature (paper, Eqns. 15-19).
 
@@ -140,6 +149,7 @@ def attend(
         scale: logit scale, a scalar or ``[H, 1, 1]``; None for 1.
         keep: dropout factors ``[H, N, n]``, or None.
         o: options.
+        score: by which the pairs were chosen, ``[H, N, n]``, where it is trained; None where not.
     """
     content, rate = motor.unbind(1)
     phi = torch.sigmoid(content) if o.phi == "sigmoid" else torch.tanh(content) if o.phi == "tanh" else content
@@ -148,16 +158,23 @@ def attend(
     logits = o.dynamics(phi, omega, t_ij)
     if scale is not None:
         logits = logits * scale
-    if allowed is None:
-        weights = _softmax(logits)
-    else:
-        # A row without any key must give zeros, not NaN, also in its gradient: hence no -inf here.
-        weights = _softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min))
-        weights = weights.masked_fill(~allowed, 0.0)
+    if score is not None and o.score_gradient == "gated":
+        logits = logits + score
+    weights = _masked_softmax(logits, allowed)
+    if score is not None and o.score_gradient == "straight-through":
+        soft = _masked_softmax(score, allowed)
+        weights = weights + (soft - soft.detach())
     mix = weights * t_ij if o.quadrature == "time" else weights * o.delta_t
     if keep is not None:
         mix = mix * keep
     return Attention(phi, omega, t_ij, logits, weights, mix)
+
+
+def _masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    if allowed is None:
+        return _softmax(logits)
+    # A row without any key must give zeros, not NaN, also in its gradient: hence no -inf here.
+    return _softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)).masked_fill(~allowed, 0.0)
 
 
 def _softmax(x: Tensor) -> Tensor:
@@ -214,6 +231,18 @@ def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
     return table.reshape(-1, width).index_select(0, rows.reshape(-1)).view(*rows.shape, width)
 
 
+def pair_scores(q: Tensor, k: Tensor, problem: PairProblem) -> Tensor:
+    """q_i . k_j / sqrt(D) of the chosen pairs, ``[H, N, n]``; q is ``[H, N, D]``, k ``[H, M, D]``. Differentiable."""
+    heads, queries, depth = q.shape
+    q = q / depth**0.5
+    if problem.index is None:
+        batch = problem.mask.position.shape[0]
+        found = q.view(heads, batch, -1, depth) @ k.view(heads, batch, -1, depth).transpose(-1, -2)
+        return found.view(heads, queries, -1)
+    rows, _ = problem.rows(heads, 0, queries)
+    return (gather_rows(k, rows) @ q.unsqueeze(-1)).squeeze(-1)
+
+
 class Pairs(NamedTuple):
     """All that ``all_pairs`` computed on its way."""
 
@@ -234,7 +263,8 @@ def all_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: Pa
     motor, inter, command = pair_logits(z.flatten(1, 2), w)
     gate, _, _ = gate_argument(gather_rows(tokens.tk, rows), tokens.tq, tokens.tau)
     keep = F.dropout(torch.ones_like(gate), problem.dropout) if problem.dropout else None
-    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, problem.options)
+    o = problem.options
+    attention = attend(motor.reshape(heads, 2, queries, n), gate, allowed, scale, keep, o, tokens.score)
     y = (attention.mix.unsqueeze(2) @ gather_rows(tokens.v, rows)).squeeze(2)
     width = (heads, queries, n, -1)
     return Pairs(y, attention, rows % problem.keys, allowed, inter.view(width), command.view(width))

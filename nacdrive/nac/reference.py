@@ -81,13 +81,23 @@ def nac_forward(
         if layer.logit_scale is not None:
             scale = layer.logit_scale.double()
             logits = logits * (scale[h] if scale.ndim else scale)
-        exps = torch.exp(logits - logits.max()) * chosen
-        alpha = exps / exps.sum(-1, keepdim=True).clamp(min=1e-300)
+        score = qh @ kh.transpose(1, 2) / math.sqrt(layer.head_dim)
+        if layer.options.score_gradient == "gated":
+            logits = logits + score
+        alpha = softmax(logits, chosen)
+        if layer.options.score_gradient == "straight-through":
+            alpha = alpha + softmax(score, chosen) - softmax(score, chosen).detach()
         factor = time if layer.options.quadrature == "time" else layer.options.delta_t
         outputs.append((alpha * factor) @ vh)
         weights.append(alpha)
     out = torch.cat(outputs, -1) @ layer.out_proj.weight.double().T + layer.out_proj.bias.double()
     return out, torch.stack(weights, 1)
+
+
+def softmax(logits: Tensor, chosen: Tensor) -> Tensor:
+    """Over the chosen keys; 0 for the others."""
+    exps = torch.exp(logits - logits.detach().max()) * chosen
+    return exps / exps.sum(-1, keepdim=True).clamp(min=1e-300)
 
 
 def dense(synapses: Synapses) -> Tensor:

@@ -54,9 +54,9 @@ def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     """Whether the kernel computes these pairs (it is fast only from ``LEAST_PAIRS`` on; see ``wins``).
 
     Not supported, and left to the chunked path: float64, dropout in training, ``Euler(adaptive=True)``, lags in the
-    time gate, layers wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4 unfolds,
-    deterministic algorithms (keys' gradients are summed atomically), compiling, export and function transforms, and
-    GPUs older than compute capability 8.0 or with too little shared memory.
+    time gate, a trained score, layers wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4
+    unfolds, deterministic algorithms (keys' gradients are summed atomically), compiling, export and function
+    transforms, and GPUs older than compute capability 8.0 or with too little shared memory.
     """
     mode = problem.options.dynamics
     width = max(tokens.zq.shape[-1], 1 if w.w3 is None else w.w3.shape[-2])
@@ -65,7 +65,8 @@ def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
         available()
         and not tracing()
         and not tokens.elapsed
-        and all(x.dtype == torch.float32 for x in tokens)
+        and tokens.score is None
+        and all(x.dtype == torch.float32 for x in tokens if x is not None)
         and problem.dropout == 0
         and not (isinstance(mode, Euler) and mode.adaptive)
         and tokens.v.shape[-1] <= DEEPEST
@@ -271,7 +272,7 @@ class _TritonPairs(torch.autograd.Function):
         gscale = None
         if of_scale is not None and scale is not None:
             gscale = of_scale.sum(1).view(-1, 1, 1).sum_to_size(scale.shape)
-        return (None, None, gscale, *out[:5], tau.sum(0), *weights.values())
+        return (None, None, gscale, *out[:5], tau.sum(0), None, *weights.values())  # no score is trained here
 
 
 def _arguments(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> list[Tensor | int]:
@@ -288,7 +289,7 @@ def _arguments(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: P
     position = problem.mask.position.reshape(-1).contiguous()
     padding = None if problem.mask.padding is None else problem.mask.padding.contiguous().view(torch.uint8)
     return [
-        *tokens,
+        *tokens[:6],
         *(nothing if x is None else x for x in weights),
         position if index is None else index,
         heads_apart,

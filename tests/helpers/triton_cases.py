@@ -160,7 +160,7 @@ def expanded(w: FusedWeights, heads: int) -> FusedWeights:
 def run(case: Case, device: str, dtype: torch.dtype, kernel: bool) -> dict[str, Tensor]:
     """Output and gradients by name, in float64 on the CPU."""
     tokens, w, scale, problem = build(case, device, dtype)
-    leaves = dict(zip(Tokens._fields, tokens, strict=True))
+    leaves = {name: x for name, x in zip(Tokens._fields, tokens, strict=True) if x is not None}
     leaves |= {n: x for n, x in w.tensors().items() if x is not None}
     if scale is not None:
         leaves["scale"] = scale

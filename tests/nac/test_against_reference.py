@@ -83,6 +83,9 @@ OPTIONS = [
     {"time_input": "elapsed"},
     {"time_input": "elapsed", "learn_time_scale": True, "share_backbone": True},
     {"time_features": 3},
+    {"score_gradient": "gated"},
+    {"score_gradient": "straight-through"},
+    {"score_gradient": "gated", "logit_scale": 8.0, "time_input": "elapsed", "input_norm": True, "time_features": 2},
     {"input_norm": True},
     {"logit_scale": 8.0},
     {"time_input": "elapsed", "time_features": 3, "input_norm": True, "logit_scale": 8.0},
@@ -113,7 +116,8 @@ def test_chunked_gradients_equal_reference(monkeypatch) -> None:
     """``need_weights`` takes the plain path, so the chunked backward pass is compared here by itself."""
     everything = {"time_input": "elapsed", "time_features": 2, "input_norm": True, "logit_scale": 8.0}
     few = ({}, {"activation": "silu"}, {"activation": "linear"}, {"unfolds": 1}, {"logit_scale": True}, everything)
-    for options in (*few, {**everything, "topk": None}):
+    scores = [{"score_gradient": kind, **everything} for kind in ("gated", "straight-through")]
+    for options in (*few, *scores, {**everything, "topk": None}):
         layer = NAC(8, 2, **{"topk": 3, "learn_time_scale": True, **options}).double()
         x = torch.randn(2, 9, 8, dtype=torch.float64)
         t = torch.rand(2, 9, dtype=torch.float64).cumsum(1)
@@ -148,11 +152,13 @@ def test_chunked_pairwise_holds_for_large_inputs(dtype: torch.dtype, size: float
 
 
 @pytest.mark.parametrize("chunk", [1 << 20, 8], ids=["at-once", "chunked"])
-@pytest.mark.parametrize("activation", ["tanh", "silu"])
-def test_gradcheck(activation: str, chunk: int, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "options", [{"activation": "tanh"}, {"activation": "silu"}, {"score_gradient": "gated"}], ids=str
+)
+def test_gradcheck(options: dict, chunk: int, monkeypatch) -> None:
     monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", chunk)
     torch.manual_seed(0)
-    layer = NAC(4, 2, topk=2, activation=activation, logit_scale=True).double()
+    layer = NAC(4, 2, topk=2, logit_scale=True, **options).double()
     x = torch.randn(1, 4, 4, dtype=torch.float64, requires_grad=True)
     names = [n for n, _ in layer.named_parameters()]
 
@@ -162,8 +168,37 @@ def test_gradcheck(activation: str, chunk: int, monkeypatch) -> None:
     assert torch.autograd.gradcheck(f, (x, *layer.parameters()), fast_mode=True)
 
 
-def test_cross_attention_equals_reference() -> None:
-    layer = NAC(8, 2, topk=4).double()
+@pytest.mark.parametrize("kind", ["gated", "straight-through"])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("topk", "method"), [(3, "exact"), (3, "sqrt"), (40, "exact")])
+def test_a_trained_score_equals_reference(kind: str, mask: str, topk: int, method: str, monkeypatch) -> None:
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", 24)
+    compare(NAC(8, 2, topk=topk, selection=method, score_gradient=kind), **MASKS[mask])
+
+
+def test_straight_through_leaves_the_output_alone_and_trains_what_chooses() -> None:
+    layers = []
+    for kind in ("none", "straight-through"):
+        torch.manual_seed(0)
+        layers.append(NAC(8, 2, topk=2, score_gradient=kind).double())
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    outputs = [layer(x) for layer in layers]
+    assert torch.equal(*outputs)
+    for y in outputs:
+        y.square().sum().backward()
+    plain, trained = (layer.q_gate.weight.grad for layer in layers)
+    assert not torch.allclose(plain, trained)
+    assert torch.equal(*(layer.v_gate.weight.grad for layer in layers))
+
+
+def test_a_trained_score_needs_a_choice() -> None:
+    with pytest.raises(ValueError, match="score_gradient='gated'; allowed is none without topk"):
+        NAC(8, 2, topk=None, score_gradient="gated")
+
+
+@pytest.mark.parametrize("kind", ["none", "gated"])
+def test_cross_attention_equals_reference(kind: str) -> None:
+    layer = NAC(8, 2, topk=4, score_gradient=kind).double()
     q, k, v = (torch.randn(2, n, 8, dtype=torch.float64) for n in (5, 9, 9))
     y, weights = layer(q, k, v, need_weights=True)
     expected, alpha = nac_forward(layer, q, k, v)
