@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NOBODY = "none"
 FASTEST_MPH = 30
 """The simulator's own car goes no faster."""
+EPISODES = 20
+"""If nobody says how many."""
 USUAL = {"renderer": "official", "laps": 3.0}
 """Of the options that only some environments have, where not given."""
 
@@ -48,8 +50,8 @@ class EvalConfig:
     """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
     """module:MyDriver that drives in the policy's stead; or an expert, such as geometric."""
-    episodes: int = 20
-    """Number of tracks; of udacity-track, skies under which each of its tracks is driven."""
+    episodes: int | None = None
+    """Number of tracks (20 if not given); of udacity-track, skies under which each of its tracks is driven."""
     seed: int = POLICY_TEST.start
     """Seed of the first track; the others have the following seeds. No training touches the default ones."""
     out: Path | None = None
@@ -74,8 +76,8 @@ class EvalConfig:
     videos: bool = True
     """Film the worst, the median and the best drive of each track."""
     track: str | None = None
-    """udacity-track: lake, mountain, both as if not given, or random: each episode on a road of its own that no policy
-    has seen (random:SEED: all on one)."""
+    """udacity-track: lake, mountain, both as if not given, or random: each episode on a road that no training
+    sees (random:SEED: all on one)."""
     road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
     """How random roads are, and what is wrong with a road."""
     laps: float | None = None
@@ -85,7 +87,8 @@ class EvalConfig:
     repeat: int | None = None
     """udacity-track: steps of 0.02 s between two frames; 4 if not given."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
-    """udacity-track: logs or recordings on which the steering is compared too."""
+    """udacity-track: logs or recordings on which the steering is judged; no lap is driven unless --laps, --track or
+    --episodes asks for it."""
     device: str = "cpu"
     """Where the policy runs: cpu, cuda or cuda:N."""
     disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
@@ -103,7 +106,7 @@ class EvalConfig:
         spec.refuse({**given, "data": self.data or None}, "eval")
         spec.tracks_of(self.track)
         self.road.check(self.track)
-        if not 1 <= self.episodes <= LARGEST_SEED:
+        if self.episodes is not None and not 1 <= self.episodes <= LARGEST_SEED:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1, and at most {LARGEST_SEED}.")
         check_workers_and_seed(self.workers, self.seed)
         if self.laps is not None and not 0 < self.laps <= LARGEST_COUNT:
@@ -130,12 +133,19 @@ class EvalConfig:
         return env_spec(self.env)
 
     @property
+    def count(self) -> int:
+        """Episodes to drive; 0 where a log alone is judged."""
+        asked = self.laps is not None or self.track is not None or not self.data
+        return EPISODES * asked if self.episodes is None else self.episodes
+
+    @property
     def folder(self) -> Path:
         """Folder of the result."""
         if self.out is not None:
             return self.out
         d = self.disturbance
         parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
+        parts |= {"dropped": d.dropped, "late": d.late}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
         # Policies of the same name drive several environments.
@@ -143,7 +153,7 @@ class EvalConfig:
         env += [str(self.track)] if is_random(self.track) else []
         named += [f"{option}-{value:g}" for option, value in self.road.given.items()]
         who = Path(self.model).stem if self.driver is None else self.driver
-        name = "-".join(["eval", *env, who, *named])
+        name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
     def spec(self, model: Path | None) -> EvalSpec:
@@ -182,7 +192,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.files import result_folder, write_json
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
-    from nacdrive.common.runs import usable_cores
+    from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.rollout import evaluate as evaluation
     from nacdrive.rollout.environment import action_names, warn_of_pixels
 
@@ -196,8 +206,15 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         warn_of_pixels(worker.policy, config.renderer)
     _ = worker.expert
     offline = on_recorded(worker.policy, config.data) if config.data else None
+    if offline is not None and not config.count:
+        out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+        judged = {"env": env.title, "model": evaluation.identify(spec), "offline": offline, "run": run_record(config)}
+        write_json(out / "metrics.json", judged)
+        print(verdict_text(offline))
+        print(f"numbers: {out / 'metrics.json'}")
+        return judged
     tracks = env.tracks_of(config.track)
-    seeds = range(config.seed, config.seed + config.episodes)
+    seeds = range(config.seed, config.seed + config.count)
     with ExitStack() as stack:
         listeners = []
         if config.watch:
@@ -222,12 +239,14 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
     print(in_words(metrics, spec.options.get("laps", math.nan)))
+    if offline is not None:
+        print(verdict_text(offline))
     print(f"report: {out / 'report.html'}")
     return metrics
 
 
 def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
-    """Errors of the steering on recorded frames.
+    """The verdict on recorded frames.
 
     Raises:
         UserError: for an exported policy, whose graph takes one frame after the other.
@@ -236,9 +255,17 @@ def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> d
 
     if isinstance(policy, ExportedPolicy):
         raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
-    from nacdrive.rollout.offline_eval import errors_on
+    from nacdrive.rollout.log_verdict import judge_logs
 
-    return errors_on(policy, folders)
+    return judge_logs(policy, folders)
+
+
+def verdict_text(offline: dict[str, Any]) -> str:
+    """The verdict for people."""
+    # Imported here, for it brings torch, without which exported policies drive.
+    from nacdrive.rollout.log_verdict import in_words as verdict_in_words
+
+    return "\n".join(verdict_in_words(offline))
 
 
 class Show:

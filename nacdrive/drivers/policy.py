@@ -49,9 +49,12 @@ class PolicyDriver:
             self.policy.reset()
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """Decide on one frame; between two decisions ``pace_s`` apart the last one again."""
-        t_s = float(info["t_s"])
+        """Decide on one frame; between two decisions ``pace_s`` apart, and while no newer frame has come, the last one
+        again. Decisions are made for the time when the frame was taken, where that is told.
+        """
+        t_s = float(info.get("frame_t_s", info["t_s"]))
         self.held = self.pace_s > 0.0 and t_s - self._held_s < self.pace_s - SLACK_S
+        self.held |= "frame_t_s" in info and t_s <= self._held_s
         if not self.held:
             with self._memory:
                 self._held = self.policy.step(frame, t_s, info.get("speed_mps"))

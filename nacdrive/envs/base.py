@@ -47,6 +47,8 @@ class Info(TypedDict, total=False):
     """Pictures of all cameras by name, where there are several."""
     jpeg: bytes
     """The frame as it came, where it came as a JPEG."""
+    frame_t_s: float
+    """When the frame that is shown was taken, where ``NoisyCamera`` loses frames or brings them late."""
     clean_frame: Frame
     """The frame as it was taken, where ``NoisyCamera`` has made it worse."""
     expert_action: Action

@@ -26,6 +26,12 @@ class CameraNoise:
     """Decisions by which frames come late; until the first has arrived, the first frame of the episode stands."""
     brightness: float = 1.0
     """Factor on all pixels, clipped to white: 0.5 is dusk, 1.5 is glare, 1 changes nothing."""
+    dropped: float = 0.0
+    """Probability, drawn anew at every decision, that the frame is lost: the one before stands, and the policy is told
+    when that was taken."""
+    late: int = 0
+    """Most decisions by which a frame comes late, each by another number drawn from 0 to this; frames never overtake
+    each other, and the policy is told when the newest was taken."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.noise < math.inf:
@@ -36,6 +42,16 @@ class CameraNoise:
             raise UserError(f"--delay-steps {self.delay_steps} is negative: give a number of decisions, such as 2.")
         if not 0 <= self.brightness < math.inf:
             raise UserError(f"--brightness {self.brightness} is no factor: give a factor, such as 0.7.")
+
+        if not 0 <= self.dropped < 1:
+            raise UserError(f"--dropped {self.dropped} is no probability: give a number from 0 to below 1.")
+        if not 0 <= self.late <= 50:
+            raise UserError(f"--late is {self.late}: give a number of decisions from 0 to 50.")
+
+    @property
+    def irregular(self) -> bool:
+        """Whether frames come at times of their own, so that the driver must be told when one was taken."""
+        return self.dropped > 0 or self.late > 0
 
     @property
     def active(self) -> bool:
@@ -50,6 +66,10 @@ class CameraNoise:
             parts.append(f"{self.blackout:.0%} of the frames black")
         if self.delay_steps:
             parts.append(f"frames {self.delay_steps} decisions late")
+        if self.dropped:
+            parts.append(f"{self.dropped:.0%} of the frames lost")
+        if self.late:
+            parts.append(f"frames up to {self.late} decisions late")
         if self.brightness != 1:
             parts.append(f"brightness x {self.brightness:g}")
         return ", ".join(parts) or "none"
@@ -66,10 +86,19 @@ class Camera:
         """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
         self._random = np.random.default_rng(None if seed is None else (seed, 0xCA3E7A))
         self._late: deque[Frame] = deque(maxlen=self.disturbance.delay_steps + 1)
+        # Of their own: whether frames are lost leaves noise and blackouts as they are.
+        self._losses = np.random.default_rng(None if seed is None else (seed, 0xD20))
+        self._under_way: deque[tuple[int, float, Frame]] = deque()
+        self._arrived: tuple[float, Frame] | None = None
+        self._step = 0
+        self.taken_s = 0.0
+        """When the frame that is shown was taken, by the clock of the calls."""
 
-    def __call__(self, frame: Frame) -> Frame:
-        """The disturbed frame; ``frame`` itself is left as it is."""
+    def __call__(self, frame: Frame, t_s: float = 0.0) -> Frame:
+        """The disturbed frame at ``t_s`` seconds; ``frame`` itself is left as it is."""
         d = self.disturbance
+        if d.irregular:
+            frame = self._arriving(frame, t_s)
         self._late.append(frame)
         seen = self._late[0]
         # Drawn at every decision, so that one setting leaves the random numbers of the other alone.
@@ -83,12 +112,30 @@ class Camera:
             picture += self._random.standard_normal(seen.shape, dtype=np.float32) * (d.noise * 255)
         return np.asarray(np.clip(np.rint(picture), 0, 255), dtype=np.uint8)
 
+    def _arriving(self, frame: Frame, t_s: float) -> Frame:
+        """The newest frame that has arrived, where some are lost and others late; the first always arrives."""
+        d = self.disturbance
+        # Both are drawn at every decision, so that one setting leaves the random numbers of the other alone.
+        lost, behind = self._losses.random() < d.dropped, int(self._losses.integers(d.late + 1))
+        if self._arrived is None:
+            self._arrived = t_s, frame
+        elif not lost:
+            last_due = self._under_way[-1][0] if self._under_way else 0
+            self._under_way.append((max(self._step + behind, last_due), t_s, frame))
+        while self._under_way and self._under_way[0][0] <= self._step:
+            _, taken_s, newest = self._under_way.popleft()
+            self._arrived = taken_s, newest
+        self._step += 1
+        self.taken_s, shown = self._arrived
+        return shown
+
 
 class NoisyCamera(DrivingWrapper):
     """A driving environment seen through a worse camera; the same seed of ``reset`` gives the same disturbance.
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
-    All else is the environment's own.
+    Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. All else is the
+    environment's own.
     """
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
@@ -99,9 +146,16 @@ class NoisyCamera(DrivingWrapper):
         """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
         self.camera.reset(seed)
         frame, info = self.env.reset(seed=seed, options=options)
-        return self.camera(frame), {**info, "clean_frame": frame}
+        return self._seen(frame, info)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
         """Carry out one decision; see ``DrivingEnv.step``."""
         frame, reward, terminated, truncated, info = self.env.step(action)
-        return self.camera(frame), reward, terminated, truncated, {**info, "clean_frame": frame}
+        seen, info = self._seen(frame, info)
+        return seen, reward, terminated, truncated, info
+
+    def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
+        """What the camera makes of a frame, and what is told beside it."""
+        seen = self.camera(frame, float(info.get("t_s", 0.0)))
+        told = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
+        return seen, {**info, "clean_frame": frame, **told}

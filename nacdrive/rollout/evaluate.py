@@ -466,8 +466,11 @@ def claim(out: Path, identity: Mapping[str, Any]) -> None:
     if path.exists():
         before = read_json(path)
         for key, now in identity.items():
+            was = before.get(key, now)
+            if key == "disturbance":
+                was = {**plain(CameraNoise()), **was}
             # Who else drives may change; what an older version did not write down was no choice then.
-            if key not in ("file", "expert", "expert_key") and before.get(key, now) != now:
+            if key not in ("file", "expert", "expert_key") and was != now:
                 what = "model file" if key == "sha256" else key
                 raise UserError(f"{out} holds an evaluation of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

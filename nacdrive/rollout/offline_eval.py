@@ -1,4 +1,4 @@
-"""Steering errors on recorded drives: of a policy, and of models trained anew for each part that is held out."""
+"""Steering errors on recorded drives, and of models trained anew for each part that is held out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nacdrive.common.runs import seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.models import Policy
 from nacdrive.tasks.sample import Sample
-from nacdrive.tasks.splits import block_folds, blocks_of, slice_sample
+from nacdrive.tasks.splits import block_folds, slice_sample
 from nacdrive.tasks.udacity import Udacity, center_alone, with_sides
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
@@ -22,17 +22,6 @@ from nacdrive.training.fit import fit
 TASK = Udacity()
 Errors = dict[str, float]
 """``mse`` and ``mae`` of one block, and the same of predicting zero or a mean."""
-
-
-def errors_on(policy: Policy, folders: Sequence[Path]) -> dict[str, Any]:
-    """Errors of ``policy`` on whole logs or recordings, with intervals over their blocks of 8 s.
-
-    Raises:
-        UserError: if a folder holds no data of this task.
-    """
-    samples = center_alone(TASK.load(folders))
-    rows = [errors(*pair) for sample in samples for pair in cut(sample, predict(policy, sample))]
-    return {"frames": sum(map(len, samples)), "blocks": len(rows), **summarised(rows)}
 
 
 def cross_validate(
@@ -78,12 +67,6 @@ def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
             steering = network(stretch["frames"][None], stretch["t"][None])[0, start - first :, 0]
             out.append(steering.float().clamp(-1, 1).cpu())
     return torch.cat(out)
-
-
-def cut(sample: Sample, steering: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Steering and target of each block of a drive."""
-    target = sample.fields["target"]
-    return [(steering[b.start : b.stop], target[b.start : b.stop]) for b in blocks_of([sample])]
 
 
 def errors(steering: Tensor, target: Tensor, mean: float | None = None) -> Errors:
