@@ -63,7 +63,7 @@ def opened(page: Any) -> None:
 
 
 def edits(page: Any) -> list[str]:
-    return [str(one) for one in page.locator(".edits li:not(.dim) span:first-child").all_text_contents()]
+    return [str(one) for one in page.locator(".edits li:not(.dim) > span").all_text_contents()]
 
 
 def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any], replay: ReplayServer) -> None:
@@ -136,6 +136,7 @@ def test_a_link_opens_the_moment_with_its_edits(open_page: Callable[..., Any], r
     assert text(page, "#time") == "1.2 s"
     assert text(page, "#heads [aria-pressed=true]") == "3"
     assert edits(page) == ["dimmed to 20 %", "head 1 muted", "inter neuron 4 of head 2 muted"]
+    until(page, "document.querySelector('[aria-label=\"Mute head 1\"]')?.getAttribute('aria-pressed') === 'true'")
     page.get_by_role("button", name="Notes").click()
     assert "look here" in text(page, "#jumps")
     assert page.faults == []

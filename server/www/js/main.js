@@ -4,12 +4,18 @@ import { Dashboard } from "./dashboard.js";
 import { $ } from "./dom.js";
 import { toggleTheme } from "./theme.js";
 import { savePng } from "./png_export.js";
+import { Tour } from "./tour.js";
 
 const dashboard = new Dashboard();
+const tour = new Tour();
 
 $("theme").addEventListener("click", toggleTheme);
 $("png").addEventListener("click", () => savePng());
 $("help").addEventListener("click", () => $("words").showModal());
+$("tour").addEventListener("click", () => {
+  $("words").close();
+  tour.start();
+});
 $("saliency").addEventListener("change", (e) => {
   dashboard.frame.setOverlay(e.target.checked);
   dashboard.again();

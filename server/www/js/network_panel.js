@@ -160,6 +160,8 @@ export class NetworkPanel {
       return button;
     });
     $("heads").replaceChildren(label, ...this.buttons);
+    this.setEdits(this.edits);
+    this.onHead?.(this.head);
   }
 
   mark(head) {
