@@ -77,6 +77,7 @@ def main() -> None:
         page.wait_for_selector("#map", state="visible", timeout=120_000)
         page.get_by_role("button", name="Take all edits back").click()
         film.wait(".sentence", "Change something")
+        page.wait_for_timeout(400)
         film.take(1800)
         box = page.locator("#patches").bounding_box()
         assert box is not None
