@@ -4,6 +4,7 @@ import { Dashboard } from "./dashboard.js";
 import { $ } from "./dom.js";
 import { toggleTheme } from "./theme.js";
 import { savePng } from "./png_export.js";
+import { togglePresentation } from "./presentation.js";
 import { Tour } from "./tour.js";
 
 const dashboard = new Dashboard();
@@ -26,6 +27,7 @@ document.addEventListener("keydown", (press) => {
   const key = press.key.toLowerCase();
   if (key === "t") toggleTheme();
   if (key === "p") savePng();
+  if (key === "f") togglePresentation();
   if (key === "s") $("saliency").click();
   if (key === "n" && !$("input-switch").hidden) $("only-input").click();
   if (key === "?") $("help").click();
