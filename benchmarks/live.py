@@ -263,7 +263,7 @@ def report(
         "on being watched; *all* adds the server's threads, which run beside it (target: under 5 %). The first three "
         "rows are `nacdrive drive` as it is: neurons at every 2nd decision, saliency at every 8th.",
         "",
-        "*What if* is answered in a process of its own (`nice 10`), which is in none of these columns; in the last row "
+        "*What if* is answered in a process of its own (`nice 5`), which is in none of these columns; in the last row "
         "the viewer asks all the while. From question to answer, over the wire, "
         + ", ".join(
             f"{name}: median {np.median(took) * 1e3:.0f} ms, slowest {max(took) * 1e3:.0f} ms of {len(took)}"

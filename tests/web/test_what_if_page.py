@@ -17,7 +17,7 @@ from tests.web.test_page import STICKING_OUT, serve, shows, text, until
 
 PRESS_MS = 160
 ANSWERED = "document.querySelector('.sentence')?.textContent.startsWith('{}')"
-LONG_S = 60
+LONG_S = 240
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ export class Tour {
     this.count = document.createElement("span");
     this.count.className = "dim";
     this.next = button("Next", () => this.go(this.at + 1));
-    this.next.className = "ask";
+    this.next.className = "main";
     const row = document.createElement("p");
     row.className = "row";
     row.append(this.next, button("Back", () => this.go(this.at - 1)), button("End the tour", () => this.end(), { key: "Esc" }), this.count);
