@@ -9,6 +9,7 @@ processes of their own that take every message and acknowledge it, as the page d
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import subprocess
@@ -26,8 +27,9 @@ from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, make
 from nacdrive.models import load_policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.policy import Policy
+from nacdrive.rollout.what_if import Simulation, WhatIf
 from nacdrive.viz import GradCam
-from nacdrive.web import LiveServer
+from nacdrive.web import LiveServer, WhatIfSource
 
 PERIOD_S = 0.08
 """CarRacing's decisions: every fourth of 50 frames a second."""
@@ -68,6 +70,47 @@ for viewer in viewers:
 print(min(seen))
 """
 """Viewers in a process of their own: each takes every message, acknowledges it, and counts frames until the goodbye."""
+
+
+ASK = """
+import json, sys, time
+from simple_websocket import Client, ConnectionClosed
+
+def receive(number):
+    while True:
+        answer = json.loads(socket.receive())
+        if answer["id"] == number and (answer.get("done") or answer.get("error")):
+            return answer
+
+stream = Client(f"ws://127.0.0.1:{sys.argv[1]}/stream", headers={"Origin": "http://127.0.0.1"})
+socket = Client(f"ws://127.0.0.1:{sys.argv[1]}/what-if", headers={"Origin": "http://127.0.0.1"})
+edits = [{"kind": "mute", "head": 10}, {"kind": "paint", "left": 0, "top": 0.2, "right": 0.4, "bottom": 0.6}]
+took, number, seq = {"decide": [], "occlusion": [], "ghost": []}, 0, 0
+try:
+    while True:
+        message = stream.receive(timeout=0)
+        while message is not None:
+            if isinstance(message, bytes):
+                head = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
+                seq = head.get("frame_seq", seq)
+                stream.send("a")
+            message = stream.receive(timeout=0)
+        if seq < 30:
+            time.sleep(0.02)
+            continue
+        ask = "ghost" if number % 40 == 39 else "occlusion" if number % 10 == 9 else "decide"
+        number += 1
+        began = time.perf_counter()
+        body = {"id": number, "ask": ask, "moment": {"seq": seq}, "edits": edits[: 1 + number % 2]}
+        socket.send(json.dumps(body))
+        if "error" not in receive(number):
+            took[ask].append(time.perf_counter() - began)
+        time.sleep(0.25)
+except ConnectionClosed:
+    pass
+print(json.dumps(took))
+"""
+"""A viewer that asks what if all the while: four decisions a second, and in turn maps and ghosts of ten seconds."""
 
 
 class Spent:
@@ -134,12 +177,26 @@ def drive(
     return {**result, "server": (time.process_time() - process - own) / count * 1e3, "decisions": count}
 
 
-def measure(viewers: int, seconds: float, neurons_every: int, saliency_every: int, policy: Policy) -> dict[str, float]:
-    """One row of the table."""
+def load_what_if() -> WhatIf:
+    """In the process that answers."""
+    return WhatIf(some_policy(), Simulation(lambda seed: make_carracing()))
+
+
+def measure(
+    viewers: int,
+    seconds: float,
+    neurons_every: int,
+    saliency_every: int,
+    policy: Policy,
+    asked: dict[str, list[float]] | None = None,
+) -> dict[str, float]:
+    """One row of the table; with ``asked`` the viewer asks what if, and the seconds until the answers go there."""
     audience = None
-    with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS) as server:
+    source = WhatIfSource(load_what_if, policy.config.window, ghost=True)
+    with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS, what_if=source) as server:
         if viewers:
-            command = [sys.executable, "-c", WATCH, str(server.port), str(viewers)]
+            script = WATCH if asked is None else ASK
+            command = [sys.executable, "-c", script, str(server.port), str(viewers)]
             audience = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             deadline = time.monotonic() + 60
             while server.viewers < viewers and time.monotonic() < deadline:
@@ -148,7 +205,11 @@ def measure(viewers: int, seconds: float, neurons_every: int, saliency_every: in
         time.sleep(0.5)
     row["frames seen"] = float("nan")
     if audience is not None:
-        row["frames seen"] = int(audience.communicate(timeout=60)[0]) / row["decisions"]
+        said = audience.communicate(timeout=60)[0]
+        if asked is None:
+            row["frames seen"] = int(said) / row["decisions"]
+        else:
+            asked.update(json.loads(said))
     return row
 
 
@@ -168,7 +229,11 @@ def publish_microseconds(policy: Policy) -> tuple[float, float]:
 
 
 def report(
-    rows: list[tuple[str, dict[str, float]]], publish: tuple[float, float], policy: Policy, seconds: float
+    rows: list[tuple[str, dict[str, float]]],
+    publish: tuple[float, float],
+    policy: Policy,
+    seconds: float,
+    asked: dict[str, list[float]],
 ) -> str:
     """The page of results."""
     lines = [
@@ -198,6 +263,15 @@ def report(
         "on being watched; *all* adds the server's threads, which run beside it (target: under 5 %). The first three "
         "rows are `nacdrive drive` as it is: neurons at every 2nd decision, saliency at every 8th.",
         "",
+        "*What if* is answered in a process of its own (`nice 5`), which is in none of these columns; in the last row "
+        "the viewer asks all the while. From question to answer, over the wire, "
+        + ", ".join(
+            f"{name}: median {np.median(took) * 1e3:.0f} ms, slowest {max(took) * 1e3:.0f} ms of {len(took)}"
+            for name, took in asked.items()
+            if took
+        )
+        + ". A ghost drives the past once more and then twice ten seconds (once for a moment).",
+        "",
     ]
     return "\n".join(lines)
 
@@ -217,10 +291,12 @@ def main() -> None:
         ("1 viewer, no neurons, no saliency", 1, 0, 0),
     ]
     rows = []
+    asked: dict[str, list[float]] = {}
     for name, viewers, neurons_every, saliency_every in plan:
         rows.append((name, measure(viewers, options.seconds, neurons_every, saliency_every, policy)))
         print(name, {key: round(value, 3) for key, value in rows[-1][1].items()}, flush=True)
-    written = report(rows, publish_microseconds(policy), policy, options.seconds)
+    rows.append(("1 viewer, who asks what if", measure(1, 2 * options.seconds, 2, 8, policy, asked)))
+    written = report(rows, publish_microseconds(policy), policy, options.seconds, asked)
     if options.out is None:
         print(written)
         return

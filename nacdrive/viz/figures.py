@@ -14,6 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
@@ -162,6 +163,7 @@ def label(axis: Axes, text: str) -> None:
 GROUPS = ("sensory", "inter", "command", "motor")
 COLOURS = {"sensory": "#566473", "inter": "#0064b0", "command": "#007a5a", "motor": "#c23f08"}
 EXCITING, INHIBITING = "#d55e00", "#0064b0"
+SIGNS = {"exciting synapse": EXCITING, "inhibiting synapse": INHIBITING}
 
 
 def wiring_figure(circuit: Mapping[str, Any], title: str) -> Figure:
@@ -189,6 +191,8 @@ def wiring_figure(circuit: Mapping[str, Any], title: str) -> Figure:
     loops = len(circuit["edges"]) - len(edges)
     total = len(circuit["edges"])
     axis.set_title(f"{title}\n{total} synapses, {loops} of them recurrent among command neurons", fontsize=11, pad=22)
+    signs = [Line2D([], [], color=colour, label=name) for name, colour in SIGNS.items()]
+    axis.legend(handles=signs, loc="lower center", bbox_to_anchor=(0.5, -0.09), ncols=2, frameon=False, fontsize=9)
     axis.set_xlim(-0.3, 3.35)
     axis.set_ylim(-0.05, 1.12)
     axis.axis("off")

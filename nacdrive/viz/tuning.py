@@ -16,8 +16,8 @@ from nacdrive.viz.sides import separations
 from nacdrive.viz.trace import retrace
 
 
-def tuning_table(policy: Policy) -> list[dict[str, Any]]:
-    """Per head its gate that tells left from right best, over the laps shipped with the policy's task; plain JSON.
+def tuning_table(policy: Policy, laps: int | None = None) -> list[dict[str, Any]]:
+    """Per head its gate that tells left from right best, over the ``laps`` (all) shipped with its task; plain JSON.
 
     Each entry: ``head`` (from 0), ``name`` (phi, omega, t or logits), its medians ``left``, ``straight`` and ``right``
     while the policy steers so, and ``strength`` (0 tells nothing, 1 separates perfectly). Empty where nothing can be
@@ -27,9 +27,9 @@ def tuning_table(policy: Policy) -> list[dict[str, Any]]:
     if policy.circuit() is None or not folder.is_dir():
         return []
     recording = Recording.open(folder)
-    laps = (retrace(policy, recording.load(i), number=i) for i in range(len(recording.episodes)))
+    looked = [retrace(policy, recording.load(i), number=i) for i in range(len(recording.episodes))[:laps]]
     best: dict[int, dict[str, Any]] = {}
-    for one in separations(list(laps)):
+    for one in separations(looked):
         medians = {name: getattr(one, name) for name in ("left", "straight", "right")}
         plain = {name: round(value, 4) if math.isfinite(value) else None for name, value in medians.items()}
         best.setdefault(one.head, {"head": one.head, "name": one.name, **plain, "strength": round(one.strength, 4)})

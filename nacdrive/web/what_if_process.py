@@ -1,6 +1,6 @@
 """What-if questions are answered in a process of their own, that the drive loses no time by them.
 
-The process begins with the first question, has the least claim on the cores (``nice``), ends with this one, and is
+The process begins with the first question, has less claim on the cores (``nice``), ends with this one, and is
 begun anew if it dies. Short questions are answered between two steps of a ghost's drive.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from nacdrive.common.errors import UserError
 from nacdrive.rollout.what_if import Moment, WhatIf
 
-NICENESS = 10
+NICENESS = 5
 MOST_WAITING = 64
 """Questions of all viewers together that are not answered yet."""
 END_S = 3.0

@@ -519,6 +519,23 @@ def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(op
         assert text(page, "#heads [aria-pressed=true]") == "1"
 
 
+def test_the_reason_is_soon_that_of_the_moment_that_is_shown(open_page: Callable[..., Any]) -> None:
+    head = {"name": "omega", "left": 4.0, "straight": 2.0, "right": 0.5, "strength": 1.0}
+    with serve(tuning=[{**head, "head": 1}, {**head, "head": 0, "strength": 0.1}]) as server:
+        page = open_page(server.url)
+        for step, value in ((0, 0.5), (1, 4.0)):
+            tick = make_tick(step, saliency=False)
+            gates = {"omega": np.full_like(tick.neurons["omega"], value)}
+            server.publish(make_tick(step, saliency=False, neurons={**tick.neurons, **gates}))
+            shows(page, tick)
+        # Measured beforehand: the head is chosen with the first decision.
+        assert text(page, "#heads [aria-pressed=true]") == "2"
+        until(
+            page, "document.getElementById('why-note').textContent.startsWith('head 2 says left: ω is 4.00')", None, 5
+        )
+        assert "(left 4.00, straight 2.00, right 0.50)" in text(page, "#why-note")
+
+
 def test_a_drive_without_rewards_has_no_return_to_show(open_page: Callable[..., Any]) -> None:
     with serve(choices=()) as server:
         page = open_page(server.url)

@@ -29,7 +29,7 @@ def connect(server: Any) -> Client:
     return WholeClient(url, headers={"Origin": "http://127.0.0.1"})
 
 
-def answers(client: Client, number: int, timeout_s: float = 60) -> list[dict[str, Any]]:
+def answers(client: Client, number: int, timeout_s: float = 240) -> list[dict[str, Any]]:
     """All answers to a question, up to the last."""
     found = []
     deadline = time.monotonic() + timeout_s
@@ -75,11 +75,11 @@ def test_a_ghost_comes_piece_by_piece_and_decisions_are_answered_meanwhile(live:
     assert found[-1]["effect"]["seconds"] == pytest.approx(1.04, abs=0.05)
     client.send(json.dumps({"id": 4, "ask": "ghost", "moment": {"seq": 12}, "edits": DARK, "seconds": 60}))
     client.send(json.dumps({"id": 5, "ask": "decide", "moment": {"seq": 12}, "edits": []}))
-    while (answer := json.loads(client.receive(timeout=30)))["id"] != 5:
+    while (answer := json.loads(client.receive(timeout=240)))["id"] != 5:
         assert not answer.get("done")
     client.send(json.dumps({"id": 4, "ask": "stop"}))
     client.send(json.dumps({"id": 6, "ask": "decide", "moment": {"seq": 13}, "edits": []}))
-    while (answer := json.loads(client.receive(timeout=30)))["id"] != 6:
+    while (answer := json.loads(client.receive(timeout=240)))["id"] != 6:
         assert not answer.get("done")
     client.close()
 

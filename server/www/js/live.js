@@ -146,6 +146,7 @@ export function startLive(dashboard) {
     shown = moment;
     whatIf.hold({ seq: moment.row.seq }, moment.row);
     address();
+    dashboard.network.still();
     await dashboard.show(moment, history.frameAt);
   }
 

@@ -4,12 +4,19 @@ import { Dashboard } from "./dashboard.js";
 import { $ } from "./dom.js";
 import { toggleTheme } from "./theme.js";
 import { savePng } from "./png_export.js";
+import { togglePresentation } from "./presentation.js";
+import { Tour } from "./tour.js";
 
 const dashboard = new Dashboard();
+const tour = new Tour();
 
 $("theme").addEventListener("click", toggleTheme);
 $("png").addEventListener("click", () => savePng());
 $("help").addEventListener("click", () => $("words").showModal());
+$("tour").addEventListener("click", () => {
+  $("words").close();
+  tour.start();
+});
 $("saliency").addEventListener("change", (e) => {
   dashboard.frame.setOverlay(e.target.checked);
   dashboard.again();
@@ -20,6 +27,7 @@ document.addEventListener("keydown", (press) => {
   const key = press.key.toLowerCase();
   if (key === "t") toggleTheme();
   if (key === "p") savePng();
+  if (key === "f") togglePresentation();
   if (key === "s") $("saliency").click();
   if (key === "n" && !$("input-switch").hidden) $("only-input").click();
   if (key === "?") $("help").click();

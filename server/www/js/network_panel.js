@@ -91,7 +91,18 @@ export class NetworkPanel {
     this.circuit.show(neurons, head);
     this.gates.show(neurons, head);
     this.attention.show(neurons, head, this.film);
-    if (!neurons?.has("weights") || performance.now() - this.said < READING_MS) return;
+    if (!neurons?.has("weights")) return;
+    const rest = this.said + READING_MS - performance.now();
+    if (rest > 0) {
+      // What is said last is said of what is shown: nothing may come any more that would say it anew.
+      this.later ??= setTimeout(() => {
+        this.later = null;
+        this.refresh();
+      }, rest + 5);
+      return;
+    }
+    clearTimeout(this.later);
+    this.later = null;
     this.said = performance.now();
     const ages = Array.from(neurons.times, (_, key) => neurons.age(key).toFixed(2));
     $("attention").setAttribute("aria-label", `Attention of every head over the frames of ${ages.join(", ")} s ago`);
@@ -136,6 +147,11 @@ export class NetworkPanel {
     this.buttons.forEach((button, i) => { button.dataset.muted = heads.has(i) ? "yes" : "no"; });
   }
 
+  // The moment that comes next stands still: its sentence need not wait until the last one has been read.
+  still() {
+    this.said = -Infinity;
+  }
+
   // A head that is chosen before there are any.
   want(head) {
     this.chosen = true;
@@ -160,6 +176,8 @@ export class NetworkPanel {
       return button;
     });
     $("heads").replaceChildren(label, ...this.buttons);
+    this.setEdits(this.edits);
+    this.onHead?.(this.head);
   }
 
   mark(head) {

@@ -211,6 +211,7 @@ export async function startReplay(dashboard) {
       if (source !== store) return;
       shown = step;
       standing();
+      if (!head.playing) dashboard.network.still();
       await dashboard.show(moment, (episode, t_s) => frameAt(source, step, t_s));
     } finally {
       drawing = false;

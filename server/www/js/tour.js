@@ -1,0 +1,84 @@
+// A tour of a minute: one card after the other in the light, with a sentence or two on what it shows.
+
+import { $, button, put } from "./dom.js";
+
+const STOPS = [
+  [".sees", "What the camera sees. What is dimmed never reaches the network."],
+  [".does", "What the policy does now, and how sure it is. The diamond is the expert: what it would do in this place."],
+  [".why", "The neuronal attention circuit. Each frame of the last moments is weighed by a small network of neurons, once per head. The line above says what the head that tells most says now."],
+  [".charts", "The same over time. Click into it to hold that moment; comma and full stop go one decision back and on."],
+  [".map", "The road from above, as it was driven. Wide and orange: the expert would have done something else."],
+  [".log", "What happened, moments worth a look, and your own notes."],
+  [".ask", "And the point of it all: at any moment, change something, and see what it would do then."],
+];
+
+export class Tour {
+  constructor() {
+    this.at = -1;
+    this.card = document.createElement("div");
+    this.card.className = "tour";
+    this.card.hidden = true;
+    this.card.setAttribute("role", "dialog");
+    this.card.setAttribute("aria-label", "Tour of the page");
+    this.text = document.createElement("p");
+    this.text.setAttribute("role", "status");
+    this.count = document.createElement("span");
+    this.count.className = "dim";
+    this.next = button("Next", () => this.go(this.at + 1));
+    this.next.className = "main";
+    const row = document.createElement("p");
+    row.className = "row";
+    row.append(this.next, button("Back", () => this.go(this.at - 1)), button("End the tour", () => this.end(), { key: "Esc" }), this.count);
+    this.card.append(this.text, row);
+    document.body.append(this.card);
+    document.addEventListener("keydown", (press) => {
+      if (this.card.hidden || press.key !== "Escape") return;
+      press.stopImmediatePropagation();
+      this.end();
+    }, true);
+  }
+
+  // Those that are on this page now.
+  get stops() {
+    return STOPS.filter(([where]) => document.querySelector(where)?.getClientRects().length);
+  }
+
+  start() {
+    this.go(0);
+    this.next.focus();
+  }
+
+  go(n) {
+    const { stops } = this;
+    if (n < 0) return;
+    if (n >= stops.length) return this.end();
+    this.at = n;
+    this.mark();
+    const [where, text] = stops[n];
+    const lit = document.querySelector(where);
+    lit.classList.add("lit");
+    lit.scrollIntoView({ block: "nearest" });
+    put(this.text, text);
+    put(this.count, `${n + 1} of ${stops.length}`);
+    put(this.next.firstChild, n === stops.length - 1 ? "Done" : "Next");
+    this.card.hidden = false;
+    const box = lit.getBoundingClientRect();
+    const room = this.card.getBoundingClientRect();
+    // Beneath what it speaks of, or above, or over its lower edge.
+    const below = box.bottom + 8;
+    const top = below + room.height < innerHeight - 70 ? below : box.top - room.height - 8 > 0 ? box.top - room.height - 8 : innerHeight - room.height - 80;
+    this.card.style.top = `${Math.max(8, top)}px`;
+    this.card.style.left = `${Math.max(8, Math.min(innerWidth - room.width - 8, box.left))}px`;
+  }
+
+  mark() {
+    for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit");
+  }
+
+  end() {
+    this.mark();
+    this.at = -1;
+    this.card.hidden = true;
+    $("help").focus();
+  }
+}
