@@ -44,6 +44,9 @@ ROWS_PER_GROUP = 500
 
 CAMERAS = {"center": "observation.images.center", **{side: f"observation.images.{side}" for side in SIDES}}
 STATE, ACTION = "observation.state", "action"
+STATE_NAMES = ("speed_mps", "gap_s")
+"""Metres a second, and seconds since the frame before (0 at first). LeRobot hands a feature of one number to policies
+without its axis, which they do not take: hence two."""
 ACTION_NAMES = ("steering", "throttle", "brake")
 PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.reward", "t_s": "t_s"}
 """Columns of ours with one number a frame, and their names there. Names that begin with 'action' or 'observation' are
@@ -107,7 +110,7 @@ class Layout:
             CAMERAS[camera]: {"dtype": "image", "shape": [*shape, 3], "names": ["height", "width", "channel"]}
             for camera, shape in self.shapes.items()
         }
-        found[STATE] = numbers("float32", ("speed_mps",))
+        found[STATE] = numbers("float32", STATE_NAMES, 2)
         found[ACTION] = numbers("float32", ACTION_NAMES, 3)
         found |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
         found |= {LABEL: numbers("float32")} if self.label else {}
@@ -251,7 +254,8 @@ class DataWriter:
             frames = checked_frames(episode, camera, cameras.get(camera, []), shape)
             empty = pa.nulls(steps, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
             columns[CAMERAS[camera]] = image_column(frames, f"{camera}-{number:06d}") if frames else empty
-        columns[STATE] = pa.array(episode.speed_mps)
+        gap_s = np.diff(episode.t_s, prepend=episode.t_s[:1])
+        columns[STATE] = fixed_list(np.stack([episode.speed_mps, gap_s.astype(np.float32)], axis=1))
         columns[ACTION] = fixed_list(np.stack([getattr(episode, name) for name in ACTION_NAMES], axis=1))
         columns |= {name: pa.array(getattr(episode, ours)) for ours, name in PLAIN.items()}
         if self.layout.label:

@@ -31,6 +31,7 @@ from nacdrive.datasets.exchange.lerobot_export import (
     OURS_VERSION,
     PLAIN,
     STATE,
+    STATE_NAMES,
 )
 from nacdrive.datasets.exchange.limits import (
     MAX_EPISODE_BYTES,
@@ -360,7 +361,7 @@ def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]
         elif name in found.cameras.values():
             good = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
             good = good and kind.field("bytes").type in (pa.binary(), pa.large_binary())
-        elif name in (ACTION, LOGITS):
+        elif name in (ACTION, LOGITS, STATE):
             good = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
         else:
             good = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name not in WHOLE)
@@ -372,9 +373,8 @@ def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]
 
 def known_elsewhere(found: LeRobotSet) -> list[str]:
     """Columns that mean in a stranger's data set what they mean in ours."""
-    state = found.features.get(STATE, {})
-    speed = state.get("names") == ["speed_mps"] and list(state.get("shape", [])) == [1]
-    return ["next.reward", *([STATE] if speed else [])]
+    names = found.features.get(STATE, {}).get("names")
+    return ["next.reward", *([STATE] if isinstance(names, list) and names[:2] == list(STATE_NAMES) else [])]
 
 
 class Batches:
@@ -476,7 +476,7 @@ def build_episode(
             raise ValueError(f"lacks {', '.join(missing)}")
     t_s = plain.pop("t_s", None)
     values = {**unknown, **plain}
-    speed = columns[STATE].reshape(N) if STATE in columns else np.full(N, np.nan)
+    speed = columns[STATE][:, 0] if STATE in columns else np.full(N, np.nan)
     own = row.ours
     present = own.get("columns", ())
     reward = np.asarray(values["reward"], dtype=np.float64)
