@@ -1,10 +1,10 @@
 """A decision without the simulator: eager torch, compiled torch, ONNX Runtime and C, on one core.
 
-    OMP_NUM_THREADS=1 python benchmarks/inference.py [--decisions 1000] [--equal 10000] [--write docs/results/inference.md]
+    OMP_NUM_THREADS=1 python benchmarks/inference.py [--decisions 1000] [--equal 10000] [--write FILE]
 
-Every row is a process of its own with one thread. *Start* is from the first import to the first decision, *memory* what
-the process holds in the end. Frames change from decision to decision. Two clocks: the wall's, which other jobs of the
-machine slow down, and the CPU's, which they hardly touch. The first decisions are left out of the percentiles. Speed
+Every row is a process of its own with one thread. *Start* is from the first import to the first decision, *memory*
+what the process holds in the end. Frames change from decision to decision. Two clocks: the wall's, which other jobs of
+the machine slow down, and the CPU's, which they hardly touch. The first decisions are left out of the percentiles. Speed
 does not depend on what the weights have learnt: LSTM, GRU, CfC and MHA are untrained, of the shipped size. ``--equal``
 drives the shipped policies through so many decisions with resets in torch and in ONNX Runtime, side by side.
 """
@@ -194,8 +194,9 @@ def main() -> None:
                 else:
                     n = json.loads(done.stdout.splitlines()[-1])
                     (w50, w99), (c50, c99) = n["wall_ms"], n["cpu_ms"]
+                    by = BACKENDS[backend] + (", int8" if "int8" in kind else "")
                     lines.append(
-                        f"| {subject} | {BACKENDS[backend]}{', int8' if 'int8' in kind else ''} | {w50:.3f} | {w99:.3f} | "
+                        f"| {subject} | {by} | {w50:.3f} | {w99:.3f} | "
                         f"{c50:.3f} | {c99:.3f} | {n['start_s']:.2f} | {n['start_cpu_s']:.2f} | {n['memory_mb']:.0f} |"
                     )
                 print(lines[-1], flush=True)
@@ -211,7 +212,8 @@ def main() -> None:
                 print(same[-1], flush=True)
     versions = package_versions()
     threads = f"one thread, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
-    head = f"{processor()}; {threads}; Python {versions['python']}, torch {versions.get('torch')}; {given.decisions} decisions"
+    head = f"{processor()}; {threads}; Python {versions['python']}, torch {versions.get('torch')}; "
+    head += f"{given.decisions} decisions"
     text = "\n".join([head, "", *lines, *same, ""])
     if given.write:
         write_text(given.write, text)
