@@ -36,9 +36,9 @@ def quantize(proto: ModelProto, policy: Policy, calibration: Sequence[Path]) -> 
 
     folders = [find_recording(folder) for folder in calibration]
     if not folders:
-        if policy.task != "carracing":
+        folders = [shipped("recordings") / f"{policy.task}-sample"]
+        if not folders[0].is_dir():
             raise UserError(f"no recording of '{policy.task}' is shipped: give some with --calibration.")
-        folders = [shipped("recordings") / "carracing-sample"]
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         """Recorded frames with the states that the policy has there."""
