@@ -3,10 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/inference.py [--decisions 1000] [--equal 10000] [--write FILE]
 
 Every row is a process of its own with one thread. *Start* is from the first import to the first decision, *memory*
-what the process holds in the end. Frames change from decision to decision. Two clocks: the wall's, which other jobs of
-the machine slow down, and the CPU's, which they hardly touch. The first decisions are left out of the percentiles.
-Speed does not depend on what the weights have learnt: LSTM, GRU, CfC and MHA are untrained, of the shipped size. ``--equal``
-drives the shipped policies through so many decisions with resets in torch and in ONNX Runtime, side by side.
+what the process holds in the end. Frames change from decision to decision. Two clocks: the wall's, which other jobs
+of the machine slow down, and the CPU's, which they hardly touch. The first decisions are left out of the percentiles.
+Speed does not depend on what the weights have learnt: LSTM, GRU, CfC and MHA are untrained, of the shipped size.
+``--equal`` drives the shipped policies through so many decisions with resets in torch and in ONNX Runtime, side by
+side.
 """
 
 from __future__ import annotations
