@@ -152,6 +152,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--decisions", type=int, default=1000)
     parser.add_argument("--equal", type=int, default=0)
+    parser.add_argument("--by", nargs="+", choices=BACKENDS, default=list(BACKENDS))
+    parser.add_argument("--policies", nargs="+", help="words of their names, such as lstm or udacity; all if not given")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--row", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -176,6 +178,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for subject, model in subjects(folder).items():
+            if given.policies and not any(word in subject for word in given.policies):
+                continue
             config = load_policy(model).config
             graphs = {"onnx": folder / "policy.onnx"}
             export_onnx(model, graphs["onnx"])
@@ -185,6 +189,8 @@ def main() -> None:
             kinds = ["torch", "compiled", *graphs, *(["c"] if has_c else [])]
             for kind in kinds:
                 backend = kind.partition(",")[0]
+                if backend not in given.by:
+                    continue
                 file = graphs.get(kind, model)
                 row = [backend, str(file), str(config.height), str(config.width), name]
                 command = [sys.executable, __file__, "--decisions", str(given.decisions), "--row", *row]
