@@ -190,6 +190,8 @@ def main(arguments: list[str] | None = None) -> int:
     except PolicyError as error:
         print(f"nacdrive_run: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader (such as `head`) has gone, and Python would complain of it at its end
     return 0
 
 

@@ -16,7 +16,6 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.export.policy_step import INPUTS, PolicyStep
 from nacdrive.export.quiet import quiet
 from nacdrive.models.policy import Policy
-from nacdrive.tasks import load_task
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -37,10 +36,9 @@ def quantize(proto: ModelProto, policy: Policy, calibration: Sequence[Path]) -> 
 
     folders = [find_recording(folder) for folder in calibration]
     if not folders:
-        sample = load_task(policy.task).sample_recording
-        if sample is None:
+        folders = [shipped("recordings") / f"{policy.task}-sample"]
+        if not folders[0].is_dir():
             raise UserError(f"no recording of '{policy.task}' is shipped: give some with --calibration.")
-        folders = [shipped("recordings") / sample]
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         """Recorded frames with the states that the policy has there."""

@@ -28,7 +28,7 @@ OPTIONS: dict[str, tuple[str, int, dict]] = {
     "nac-adaptive": ("nac-exact", 4, {"mode": Euler(adaptive=True), "quadrature": "constant"}),
     "nac-elapsed-chosen": ("nac-elapsed", 6, {"topk": 3}),
     "nac-absolute": ("nac-exact", 4, {"time_input": "absolute", "learn_time_scale": True}),
-    "nac-shared-silu": ("nac-steady", 4, {"share_backbone": True, "activation": "silu", "polarity": "fixed"}),
+    "nac-shared-silu": ("nac-exact", 4, {"share_backbone": True, "activation": "silu", "polarity": "fixed"}),
     "nac-linear": ("nac-steady", 4, {"activation": "linear", "phi": "none"}),
     "stack-gru": ("stack", 5, {"layer": "gru"}),
     "stack-mha": ("stack", 7, {"layer": "mha", "depth": 3, "expansion": 0}),

@@ -1,0 +1,35 @@
+"""``nacdrive export``: what it refuses before it works, and what it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacdrive.cli.main import dispatch
+from nacdrive.common.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--to", "c", "--int8"], "--int8 is for --to onnx"),
+        (["--calibration", "x"], "--calibration is for --int8"),
+        (["--to", "html"], "--lap and --to html belong together"),
+        (["--lap", "x"], "--lap and --to html belong together"),
+        (["--out", "x.pt"], "must end in .onnx"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        dispatch(["export", "nac_steady", *arguments])
+
+
+def test_an_unknown_model_is_refused_and_an_existing_file_kept(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"did you mean 'nac_steady\.pt'"):
+        dispatch(["export", "carracing/nac_stedy"])
+    out = tmp_path / "mine.onnx"
+    out.write_text("mine")
+    with pytest.raises(UserError, match="exists: give --overwrite"):
+        dispatch(["export", "udacity/nac_steady", "--out", str(out)])
+    assert out.read_text() == "mine"
