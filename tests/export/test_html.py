@@ -416,3 +416,10 @@ def test_the_verb_writes_the_page_of_an_evaluation_with_its_own_policy(
     (tmp_path / "run" / "drives").symlink_to(SAMPLE.resolve())
     with pytest.raises(UserError, match="give it with --model"):
         dispatch(["share", str(tmp_path / "run"), "-o", str(tmp_path / "other.html")])
+
+
+def test_an_evaluation_keeps_its_drives_where_the_page_looks_for_them() -> None:
+    from nacdrive.export.html import KEPT_DRIVES
+    from nacdrive.rollout.results import DRIVES
+
+    assert KEPT_DRIVES == DRIVES
