@@ -1,1 +1,1 @@
-"""Policies that drive without torch: as ONNX, as C, as one page of HTML."""
+"""Policies for machines without torch: ONNX files, C sources, web pages."""

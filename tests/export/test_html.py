@@ -201,7 +201,7 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     found = np.array(tab.evaluate("player.lap.plain.map((d) => [...d.outputs])"))
     np.testing.assert_allclose(found, true[:, :5], atol=CLOSE * np.abs(true).max())
     agreed = np.mean(true[:, -1] == lap.choice[:count])
-    assert f"decides as driven in {100 * agreed:.0f} %" in tab.text_content("#lap-note")
+    assert f"decides as driven in {100 * agreed:.0f}\u00a0%" in tab.text_content("#lap-note")
     tab.keyboard.press("Home")
     tab.keyboard.press("Space")
     until(tab, "player.now.at > 3")
@@ -366,6 +366,20 @@ def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp
     assert tab.faults == []
 
 
+def test_a_lap_with_places_is_drawn_from_above(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    policy = small_policy("dense-choices")
+    frames, t_s = smooth_frames(policy, 6)
+    episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
+    for name, values in (("x_m", np.linspace(0, 30, 6)), ("y_m", np.array([0.0, 2, 5, np.nan, 9, 9]))):
+        object.__setattr__(episode, name, values)  # as in a recording that holds places
+    (tmp_path / "lap.html").write_text(page(describe(policy), lap_record(describe(policy), episode, 60.0)))
+    tab = open_page((tmp_path / "lap.html").as_uri())
+    until(tab, "player.lap.plain.every((d) => d !== null)")
+    assert tab.is_visible("#map")
+    assert tab.evaluate(PAINTED.replace("overlay", "map"))
+    assert tab.faults == []
+
+
 # ---------------------------------------------------------------------------------------------------------- bad input
 
 
@@ -416,3 +430,10 @@ def test_the_verb_writes_the_page_of_an_evaluation_with_its_own_policy(
     (tmp_path / "run" / "drives").symlink_to(SAMPLE.resolve())
     with pytest.raises(UserError, match="give it with --model"):
         dispatch(["share", str(tmp_path / "run"), "-o", str(tmp_path / "other.html")])
+
+
+def test_an_evaluation_keeps_its_drives_where_the_page_looks_for_them() -> None:
+    from nacdrive.export.html import KEPT_DRIVES
+    from nacdrive.rollout.results import DRIVES
+
+    assert KEPT_DRIVES == DRIVES

@@ -142,7 +142,7 @@ function ago(age, lap) {
 
 function percent(share) {
   const p = 100 * share;
-  return `${p > 0 && p < 1 ? "<1" : p < 100 && p > 99 ? ">99" : Math.round(p)} %`;
+  return `${p > 0 && p < 1 ? "<1" : p < 100 && p > 99 ? ">99" : Math.round(p)}\u00a0%`;
 }
 
 function side(steering) {
