@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -99,3 +100,29 @@ def test_hooks_before_a_commit_are_those_of_make_lint() -> None:
     commands = {" ".join(entry.split()[:2]).replace(".venv/bin/", "$(BIN)/") for entry in hooks}
     assert {"$(BIN)/ruff check", "$(BIN)/ruff format", "$(BIN)/mypy"} < commands
     assert all(f"\t{command}" in text("Makefile") for command in commands)
+
+
+def test_the_image_is_built_of_what_the_wheel_needs_and_runs_as_nobody_special() -> None:
+    wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], *PROJECT["license-files"], PROJECT["readme"]}
+    ignored = text(".dockerignore").splitlines()
+    kept = {line[1:] for line in ignored if line.startswith("!")}
+    assert "*" in ignored and kept == needed | {"pyproject.toml", "constraints.txt"}
+    lines = text("Dockerfile").splitlines()
+    copied = [line.split()[1] for line in lines if line.startswith("COPY") and "--from" not in line]
+    assert copied == [".", "constraints.txt"] and all((ROOT / path).exists() for path in copied)
+    last = max(number for number, line in enumerate(lines) if line.startswith("FROM"))
+    user = next(line for line in lines[last:] if line.startswith("USER"))
+    assert user != "USER root" and f"useradd --create-home --uid 10001 {user.split()[1]}" in text("Dockerfile")
+    (ports,) = [line.split()[1:] for line in lines if line.startswith("EXPOSE")]
+    assert all(f"| {port}, " in text("SECURITY.md") for port in ports) and len(ports) == 2
+    assert text("constraints.txt").count("\ntorch==") == 1
+
+
+def test_hygiene_finds_what_should_not_be_committed(tmp_path: Path) -> None:
+    bad = {"a.py": b"x = 1 \n", "b.md": b"one\r\n", "c.py": b"x = 1", "d.py": b"<<<<<<< ours\nx = 1\n"}
+    for name, data in {**bad, "good.py": b"x = 1\n", "good.png": b"\r\n "}.items():
+        (tmp_path / name).write_bytes(data)
+    files = sorted(map(str, tmp_path.iterdir()))
+    done = subprocess.run([sys.executable, ROOT / "tools/hygiene.py", *files], capture_output=True, text=True)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == len(bad) and "good" not in done.stdout

@@ -1,0 +1,70 @@
+"""The documentation site reads the repository's pages as they are: links, formulas and the menu are made to fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="MkDocs is not installed: 'make docs' installs it")
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+import docs_site  # noqa: E402
+
+
+def page(src_uri: str) -> SimpleNamespace:
+    return SimpleNamespace(file=SimpleNamespace(src_uri=src_uri))
+
+
+def turned(text: str, src_uri: str) -> str:
+    return docs_site.on_page_markdown(text, page(src_uri), None, None)
+
+
+@pytest.mark.parametrize(
+    ("src_uri", "link", "wanted"),
+    [
+        ("index.md", "docs/nac.md", "nac.md"),
+        ("index.md", "docs/figures/live.png", "figures/live.png"),
+        ("index.md", "server/README.md", "server/README.md"),
+        ("index.md", "examples/", "source/examples/index.md"),
+        ("architecture.md", "../nacdrive/envs/base.py", "source/nacdrive/envs/base.py.md"),
+        ("nac.md", "results/nac_theory.md#a", "results/nac_theory.md#a"),
+        ("results/emnist.md", "../../agents/emnist/nac_exact.md", "../agents/emnist/nac_exact.md"),
+        ("agents/emnist/nac_exact.md", "../../docs/results/emnist.md", "../../results/emnist.md"),
+        ("agents/carracing/ppo/README.md", "curve.png", "curve.png"),
+        ("server/README.md", "../docs/page.md", "../page.md"),
+        ("extend.md", "https://example.org/docs/nac.md", "https://example.org/docs/nac.md"),
+        ("extend.md", "nowhere.md", "nowhere.md"),
+        ("extend.md", "#drivers", "#drivers"),
+    ],
+)
+def test_a_link_of_the_repository_becomes_one_of_the_site(src_uri: str, link: str, wanted: str) -> None:
+    assert turned(f"See [this]({link}).", src_uri) == f"See [this]({wanted})."
+
+
+def test_links_in_code_stay_as_they_are() -> None:
+    text = "`[x](docs/nac.md)` and\n\n```\n[x](docs/nac.md)\n```\n\n[x](docs/nac.md)"
+    assert turned(text, "index.md") == text[: -len("docs/nac.md)")] + "nac.md)"
+
+
+def test_formulas_become_mathml() -> None:
+    html = r'<p><span class="arithmatex">\(t_i &lt; \texttt{time\_scale}\)</span></p>'
+    made = docs_site.on_page_content(html, page("nac.md"), None, None)
+    assert "<math" in made and "&#x0003C;" in made and ">time_scale<" in made and "arithmatex" not in made
+
+
+@pytest.mark.parametrize("html", ["<p>Two things:\n- one\n- two</p>", "<p>A table:\n| a | b |</p>"])
+def test_a_list_without_an_empty_line_before_it_is_found(html: str) -> None:
+    assert docs_site.LOST.search(html)
+    assert not docs_site.LOST.search("<p>One - two</p>\n<ul>\n<li>one</li>\n</ul>")
+
+
+def test_every_room_has_a_page_and_every_verb_its_options() -> None:
+    rooms = docs_site.room_pages()
+    for folder in (ROOT / "nacdrive").iterdir():
+        if (folder / "__init__.py").exists() and folder.name != "cli":
+            assert f"::: nacdrive.{folder.name}" in rooms[f"api/{folder.name}.md"]
+    said = docs_site.commands()
+    assert "## nacdrive drive" in said and "### nacdrive bench table" in said and "--budget" in said
