@@ -56,6 +56,28 @@ def forward(layer: str, steps: int, heads: int, topk: int | None) -> Work:
     return work
 
 
+def causal_forward(layer: str) -> Work:
+    """All keys up to each query: half of the pairs. torch-nac has no causal mode."""
+    steps = 512
+    x = torch.randn(1, steps, 64)
+    if layer == "nacdrive":
+        nac = NAC(64, 4, topk=None)
+
+        def work() -> object:
+            with torch.no_grad():
+                return nac(x, is_causal=True)
+
+        return work
+    attention = nn.MultiheadAttention(64, 4, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(steps)
+
+    def attend() -> object:
+        with torch.no_grad():
+            return attention(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)
+
+    return attend
+
+
 def training_step(layer: str) -> Work:
     x = torch.randn(32, 256, 64)
     f = make(layer, 8, 8, 256)
@@ -91,13 +113,14 @@ def streaming_step(layer: str) -> Work:
 ROWS: dict[str, tuple[str, Callable[[str], Work]]] = {
     "forward": ("forward B=1 T=1024 d=64 H=4 K=8", lambda layer: forward(layer, 1024, 4, 8)),
     "pairwise": ("pairwise forward T=512 H=4", lambda layer: forward(layer, 512, 4, None)),
+    "causal": ("causal pairwise forward T=512 H=4", causal_forward),
     "training": ("training step B=32 T=256 H=8 K=8", training_step),
     "t4096": ("forward T=4096 H=4 K=8", lambda layer: forward(layer, 4096, 4, 8)),
     "t16384": ("forward T=16384 H=4 K=8", lambda layer: forward(layer, 16384, 4, 8)),
     "step": ("streaming step, window 32, H=16", streaming_step),
 }
 # Rows measured once get no warm-up call either: the published layer takes many seconds there.
-REPEATS = {"forward": 11, "pairwise": 1, "training": 3, "t4096": 3, "t16384": 1, "step": 301}
+REPEATS = {"forward": 11, "pairwise": 1, "causal": 5, "training": 3, "t4096": 3, "t16384": 1, "step": 301}
 PEAKS = ("forward", "pairwise", "training")  # rows whose memory is compared
 
 
@@ -153,7 +176,8 @@ def report(quick: bool, rows: list[str], layers: list[str]) -> str:
     ]
     found: dict[str, dict[str, float]] = {}
     for row in rows:
-        ms = found[row] = times(row, layers, min(3, REPEATS[row]) if quick else REPEATS[row])
+        here = [layer for layer in layers if (row, layer) != ("causal", "torch-nac")]
+        ms = found[row] = times(row, here, min(3, REPEATS[row]) if quick else REPEATS[row])
         mib = {} if row not in PEAKS or quick else {layer: peak_mib(row, layer) for layer in layers}
         cells = [cell(ms.get(layer), mib.get(layer)) for layer in LAYERS]
         faster = f"{ms['torch-nac'] / ms['nacdrive']:.1f}x" if "torch-nac" in ms else "-"

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,14 @@ TABLES: dict[str, tuple[Row, ...]] = {
         Row("nac-pw + all four", ALL_KEYS, {k: v for options in LEVERS.values() for k, v in options.items()}),
         Row("nac-exact (Top-8, as published)", "nac-exact", {}),
         Row("nac-lag-8k (Top-8, norm, features, scale)", "nac-lag-8k", {}),
-        Row("nac-lag-8k + gated score", "nac-lag-8k", {"score_gradient": "gated"}),
+        Row("nac-gated (the same, gated score)", "nac-gated", {}),
+    ),
+    "score": tuple(
+        Row(f"Top-2, score_gradient={kind}", "nac-exact", {"topk": 2, "input_norm": True, **SHARP, **option})
+        for kind, option in (
+            ("none", {}),
+            *((kind, {"score_gradient": kind}) for kind in ("straight-through", "gated")),
+        )
     ),
     "block": (
         in_block("block: nac-pw", ALL_KEYS, {}),
@@ -78,6 +86,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
 MEANING = {
     "plain": "Presets and rivals, each as its name builds it",
     "levers": "Each lever alone, all together, and Top-8",
+    "score": "How the score that chooses two keys is trained (normalised tokens, scale 8)",
     "block": "The same block, time features and feed-forward around every layer",
 }
 
@@ -117,8 +126,8 @@ def load(path: Path = RESULTS) -> list[dict[str, Any]]:
     return rows
 
 
-def compute(job: Job, data: Path) -> dict[str, Any]:
-    """Train and test."""
+def compute(job: Job, data: Path, most: int | None) -> dict[str, Any]:
+    """Train, on ``most`` sequences if given, and test."""
     from nacdrive.bench.machine import machine_state
     from nacdrive.common.runs import package_versions, seed_everything
     from nacdrive.tasks import load_task
@@ -130,6 +139,7 @@ def compute(job: Job, data: Path) -> dict[str, Any]:
     emnist = job.task == EMNIST
     task = load_task(job.task)
     size = Size(8, 4000) if emnist else task.sizes["cpu"]
+    size = size if most is None else replace(size, max_samples=most)
     # Every seed has training data of its own; all are tested on the same.
     fold = task.folds({EMNIST: data / "mnist"} if emnist else {}, 1, job.seed, size)[0]
     seed_everything(job.seed)
@@ -164,7 +174,7 @@ def run(args: argparse.Namespace) -> None:
     args.results.parent.mkdir(parents=True, exist_ok=True)
     try:
         for number, job in enumerate(wanted, 1):
-            row = compute(job, args.data)
+            row = compute(job, args.data, args.most)
             with args.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             found = ", ".join(f"{name} {value:.4g}" for name, value in row["scores"].items())
@@ -313,6 +323,7 @@ def main() -> None:
     running.add_argument("--tasks", nargs="+", choices=[*SYNTHETIC, EMNIST], default=list(SYNTHETIC))
     running.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
     running.add_argument("--seeds", type=int, default=3)
+    running.add_argument("--most", type=int, help="sequences to learn from and validate on (then also --results)")
     running.add_argument("--data", type=Path, default=Path("data"), help="folder that holds mnist/")
     running.set_defaults(verb=run)
     reporting = verbs.add_parser("report", help="make the page and its picture")

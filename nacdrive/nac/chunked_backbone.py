@@ -17,6 +17,9 @@ from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.key_sets import AllKeys, KeySet, Part
 from nacdrive.nac.pairwise import Tokens, pair_logits
 
+CAUSAL_STEPS = 4  # pieces of a causal block, each of which leaves out the keys behind it: a third to a half of them
+LEAST_QUERIES = 8  # fewer make so small products that calling them takes longer
+
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
@@ -36,7 +39,7 @@ class ChunkedBackbone:
         self.tokens = tokens
         self.w = w
         self.usual = w.activation == "sigmoid" and w.w2 is not None and w.w3 is not None
-        self.buffers: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
         if self.usual and w.w2 is not None and w.w3 is not None:
             self.w2 = w.w2.transpose(1, 2).contiguous()  # [H, C, I]
             self.w3 = w.w3.transpose(1, 2).contiguous()  # [H, 2, C]
@@ -46,7 +49,10 @@ class ChunkedBackbone:
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
         heads = self.tokens.zq.shape[0]
-        motor = self.tokens.zq.new_empty(heads, 2, queries, keys.keys)
+        shape = (heads, 2, queries, keys.keys)
+        # What a causal block leaves out is masked, but must be finite for the gradients beside it.
+        causal = isinstance(keys, AllKeys) and keys.ends is not None
+        motor = self.tokens.zq.new_zeros(shape) if causal else self.tokens.zq.new_empty(shape)
         for part in self._parts(keys, queries):
             (a, b), (c, d) = part
             if self.usual:
@@ -81,17 +87,31 @@ class ChunkedBackbone:
             keys.scatter(sums.zk, gz, part)
 
     def _parts(self, keys: KeySet, queries: int) -> list[Part]:
+        """Every pair once; of a causal block with all keys only as far as its queries see."""
         per_head = max(1, pairwise.PAIRS_AT_ONCE // self.tokens.zq.shape[0])
-        at_once = per_head if isinstance(keys, AllKeys) else keys.keys
-        ranges = pieces(0, keys.keys, at_once)
-        return [(q, k) for q in pieces(0, queries, max(1, per_head // keys.keys)) for k in ranges]
+        step = max(1, per_head // keys.keys)
+        if not isinstance(keys, AllKeys):
+            return [(q, (0, keys.keys)) for q in pieces(0, queries, step)]
+        ends = keys.ends
+        if ends is None:
+            return [(q, k) for q in pieces(0, queries, step) for k in pieces(0, keys.keys, per_head)]
+        most = max(LEAST_QUERIES, -(-queries // CAUSAL_STEPS))
+        parts: list[Part] = []
+        first = 0
+        while first < queries:
+            last = first + 1
+            while last < min(queries, first + most) and (last + 1 - first) * ends[last] <= per_head:
+                last += 1
+            parts += [((first, last), k) for k in pieces(0, ends[last - 1], per_head)]
+            first = last
+        return parts
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
-        """``[H, *shape]`` with any content; the same memory whenever asked by this name and shape."""
-        key = (name, shape)
-        if key not in self.buffers:
-            self.buffers[key] = self.tokens.zq.new_empty(self.tokens.zq.shape[0], *shape)
-        return self.buffers[key]
+        """``[H, *shape]`` with any content; the same memory whenever asked by this name."""
+        size = self.tokens.zq.shape[0] * math.prod(shape)
+        if name not in self.buffers or len(self.buffers[name]) < size:
+            self.buffers[name] = self.tokens.zq.new_empty(size)
+        return self.buffers[name][:size].view(self.tokens.zq.shape[0], *shape)
 
     def _first_layer(self, keys: KeySet, part: Part, first: int) -> Tensor:
         """Sums of both halves, ``[H, P, I]``."""

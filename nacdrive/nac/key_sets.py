@@ -59,6 +59,10 @@ class AllKeys:
         sequence = first // problem.mask.position.shape[1]
         self.here = slice(sequence * problem.keys, (sequence + 1) * problem.keys)
         self.allowed = None
+        self.ends: list[int] | None = None
+        """Of a causal block: behind which key each query sees none."""
+        if problem.mask.causal:
+            self.ends = [i + 1 for i in problem.mask.position.reshape(-1)[first:last].tolist()]
         if not problem.mask.open:
             every = torch.arange(problem.keys, device=problem.mask.position.device)
             self.allowed = problem.mask.allowed_flat(every.expand(1, last - first, -1), first)

@@ -28,6 +28,7 @@ LAG: dict[str, Any] = {"input_norm": True, "time_features": 16, "logit_scale": 8
 PRESETS: dict[str, dict[str, Any]] = {
     "nac-lag": {"topk": None, **LAG},
     "nac-lag-8k": {"topk": 8, **LAG},
+    "nac-gated": {"topk": 8, "score_gradient": "gated", **LAG},
     "nac-elapsed": {"topk": None, "time_input": "elapsed", "logit_scale": 8.0},
 }
 # What ``--protocol paper`` adds: the paper's constant window and its partition, whatever the length.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from nacdrive.nac import NAC, Euler, Exact, Steady, pairwise
+from nacdrive.nac.chunked_backbone import ChunkedBackbone
 from nacdrive.nac.reference import nac_forward
 
 MODES = {"exact": Exact(), "euler": Euler(6), "euler-fixed-step": Euler(5, step=0.1), "steady": Steady()}
@@ -211,3 +212,30 @@ def test_long_sequences_in_float32_equal_reference() -> None:
     layer = NAC(16, 4)
     x = torch.randn(1, 160, 16)
     torch.testing.assert_close(layer(x).double(), nac_forward(layer, x)[0], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 9, 60, 300])
+def test_causal_pairs_are_computed_once_each_and_few_that_nobody_sees(steps: int, monkeypatch) -> None:
+    monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", 512)
+    parts: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    plain = ChunkedBackbone._parts
+
+    def noted(self, keys, queries):
+        found = plain(self, keys, queries)
+        begin = sum(b - a for (a, b), (c, _) in parts if c == 0)
+        parts.extend(((begin + a, begin + b), key) for (a, b), key in found)
+        return found
+
+    monkeypatch.setattr(ChunkedBackbone, "_parts", noted)
+    torch.manual_seed(0)
+    layer, x = NAC(8, 2, topk=None).double(), torch.randn(1, steps, 8, dtype=torch.float64)
+    with torch.no_grad():
+        y = layer(x, is_causal=True)
+        if steps * steps * 2 <= 512:
+            return  # all at once
+        times = torch.zeros(steps, steps, dtype=torch.int64)
+        for (a, b), (c, d) in parts:
+            times[a:b, c:d] += 1
+        assert (times.tril() == torch.ones_like(times).tril()).all() and times.max() == 1
+        assert times.sum() < (0.6 if steps > 100 else 0.75) * steps**2
+        torch.testing.assert_close(y, nac_forward(layer, x, is_causal=True)[0])
