@@ -208,6 +208,11 @@ def test_other_sites_and_pages_without_a_policy_get_no_answers(live: LiveServer)
         assert "no policy" in said
 
 
+def test_from_elsewhere_only_viewers_with_a_session_may_ask() -> None:
+    with LiveServer(host="0.0.0.0", port=0, announce=lambda line: None, what_if=SOURCE) as server:
+        assert ask(server, "/what-if", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)[0] == 403
+
+
 def test_a_process_that_dies_is_begun_anew(live: LiveServer) -> None:
     client = connect(live)
     client.send(json.dumps({"id": 1, "ask": "decide", "moment": {"seq": 12}, "edits": []}))

@@ -209,7 +209,7 @@ def test_the_jump_list_leads_to_disagreements_and_doubts(open_page: Callable[...
         until(page, "document.querySelector('#jumps').textContent.includes('the expert: brake')")
         press(page, "#jumps li:has-text('the expert: brake')")
         until(page, "document.querySelector('#state').textContent === 'Held'")
-        assert text(page, "#step") == "9"
+        until(page, "document.getElementById('step').textContent === '9'")
         assert "#ep=1&t=0.45" in page.url
         press(page, "#log-tabs button:nth-child(3)")
         page.fill(".note-field input", "too early <b>")
