@@ -100,9 +100,7 @@ def main(config: Config) -> None:
     print("|---|---|---|---|---|---|")
     for difficulty in DIFFICULTIES:
         print(resets(difficulty, config), flush=True)
-    print(
-        "\n| difficulty | laps, no wheel off | farthest off, m: mean | most | least to the edge | m/s | R, m |"
-    )
+    print("\n| difficulty | laps, no wheel off | farthest off, m: mean | most | least to the edge | m/s | R, m |")
     print("|---|---|---|---|---|---|---|")
     for difficulty in DIFFICULTIES:
         print(laps(difficulty, config), flush=True)

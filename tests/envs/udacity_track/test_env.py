@@ -22,7 +22,7 @@ def env() -> UdacityTrackEnv:
     return make_udacity_track(cameras=("center", "left", "right"), repeat=2)
 
 
-@pytest.mark.parametrize("track", TRACKS)
+@pytest.mark.parametrize("track", (*TRACKS, "random"))
 def test_gymnasiums_own_check(track: str) -> None:
     made = gymnasium.make("nacdrive.envs:nacdrive/UdacityTrack-v0", track=track, render_mode="rgb_array")
     check_env(made.unwrapped, skip_render_check=True)  # it would open a window
