@@ -164,14 +164,19 @@ def run(args: argparse.Namespace) -> None:
     """Compute what is missing."""
     import torch
 
+    from nacdrive.common.files import write_text
+
     torch.set_num_threads(1)
     # What a shell starts in the background ignores Ctrl-C's signal unless it is asked for.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    done = {(row["task"], row["row"], row["seed"]) for row in load(args.results)}
+    kept = load(args.results)
+    done = {(row["task"], row["row"], row["seed"]) for row in kept}
     wanted = [job for job in jobs(args.tasks, args.tables, args.seeds) if job.key not in done]
     print(f"{len(wanted)} trainings", flush=True)
     args.results.parent.mkdir(parents=True, exist_ok=True)
+    # A line that was cut short must not swallow the next.
+    write_text(args.results, "".join(json.dumps(row) + "\n" for row in kept))
     try:
         for number, job in enumerate(wanted, 1):
             row = compute(job, args.data, args.most)
