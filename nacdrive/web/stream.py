@@ -276,10 +276,11 @@ def decision(action: Action | None) -> tuple[float | None, float | None, float |
 
 def sureness(action: Action) -> float | None:
     """Probability of the likeliest choice, the softmax of the scores; None where there are none."""
-    if action.logits is None or not len(action.logits):
+    scores = [] if action.logits is None else [float(score) for score in action.logits]
+    if not scores or not all(map(math.isfinite, scores)):
         return None
-    top = float(max(action.logits))
-    return finite(1.0 / sum(math.exp(min(0.0, float(score) - top)) for score in action.logits))
+    top = max(scores)
+    return 1.0 / sum(math.exp(score - top) for score in scores)
 
 
 def finite(value: float | None) -> float | None:

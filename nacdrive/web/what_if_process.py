@@ -23,7 +23,7 @@ from nacdrive.rollout.what_if import Moment, WhatIf
 NICENESS = 5
 MOST_WAITING = 64
 """Questions of all viewers together that are not answered yet."""
-END_S = 3.0
+END_S = 1.0
 
 
 @dataclass(frozen=True)

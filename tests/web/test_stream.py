@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from simple_websocket import Client, ConnectionClosed
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
-from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, StreamState
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, StreamState, row, sureness
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 
@@ -255,3 +256,12 @@ def test_the_last_words_of_a_drive_reach_the_viewer_before_the_goodbye() -> None
     (result,) = [said["result"] for said in heard if said.get("result")]
     assert (result["track"], result["time_s"], result["episode_return"]) == (700, 12.5, None)
     assert any(row[COLUMNS.index("step")] == 1 for said in heard for row in said.get("rows", []))
+
+
+def test_how_sure_a_decision_is_stands_in_its_row() -> None:
+    scores = np.array([0.0, 1.0, -2.0], dtype=np.float32)
+    assert sureness(Action(0.0, 0.0, 0.0, 1, scores)) == pytest.approx(np.exp(1) / np.exp(scores).sum())
+    assert sureness(Action(0.0, 0.0, 0.0)) is None
+    assert sureness(Action(0.0, 0.0, 0.0, 0, np.array([np.nan, 1.0], dtype=np.float32))) is None
+    tick = make_tick(3)
+    assert row(tick, 1, 0.0, 0)[COLUMNS.index("sure")] == sureness(tick.action)
