@@ -1,32 +1,27 @@
-"""``nacdrive export``: a trained policy as a file that drives without torch."""
+"""``nacdrive export``: a trained policy as a file for other programs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from nacdrive.common.errors import UserError
 
-TARGETS = {
-    "onnx": "nacdrive.export.onnx:export_onnx",
-    "c": "nacdrive.export.c_source:export_c",
-    "html": "nacdrive.export.html:export_html",
-}
-SUFFIXES = {"onnx": ".onnx", "c": ".c", "html": ".html"}
+SUFFIXES = {"onnx": ".onnx", "c": ".c", "html": ".html", "safetensors": ".safetensors"}
 
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Write a policy as ONNX, as C, or as a page, with its preprocessing and the state of its memory."""
+    """Write a policy as ONNX, as C, as a page, or as safetensors; the first three need no torch to drive."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The policy: a .pt file, or the name of a shipped one, such as carracing/nac_steady."""
-    to: Literal["onnx", "c", "html"] = "onnx"
-    """onnx: a graph for ONNX Runtime; c: C99 source and header; html: one page that drives a recorded lap."""
+    to: Literal["onnx", "c", "html", "safetensors"] = "onnx"
+    """onnx: a graph for ONNX Runtime; c: C99 source and header; html: one page with a recorded lap and the network;
+    safetensors: the same model file in the format of model hubs."""
     out: Path | None = None
     """The file to write; MODEL's name in the working folder if not given."""
     int8: bool = False
@@ -58,27 +53,35 @@ def run(config: ExportConfig) -> None:
     out = config.out or Path(f"{model.stem}{'_int8' if config.int8 else ''}{SUFFIXES[config.to]}")
     if out.suffix != SUFFIXES[config.to]:
         raise UserError(f"--out {out} must end in {SUFFIXES[config.to]} for --to {config.to}.")
-    refuse_existing(out, overwrite=config.overwrite)
-    for path in exporter(config.to)(model, **options(config), out=out):
+    refuse_existing(*files_of(config.to, out), overwrite=config.overwrite)
+    for path in export(config, model, out):
         print(f"written: {path} ({path.stat().st_size / 1e6:.2f} MB)")
 
 
-def options(config: ExportConfig) -> dict[str, Any]:
-    """What the exporter of the target is told beside model and file."""
+def files_of(target: str, out: Path) -> list[Path]:
+    """What an export writes."""
+    return [out, out.with_suffix(".h"), out.with_name(f"{out.stem}_try.c")] if target == "c" else [out]
+
+
+def export(config: ExportConfig, model: Path, out: Path) -> list[Path]:
+    """Write the files of the target; returns them."""
     if config.to == "onnx":
-        return {"int8": config.int8, "calibration": config.calibration}
-    return {"lap": config.lap} if config.to == "html" else {}
+        from nacdrive.export.onnx import export_onnx
 
+        return export_onnx(model, out, int8=config.int8, calibration=config.calibration)
+    if config.to == "c":
+        from nacdrive.export.c_source import export_c
 
-def exporter(target: str) -> Any:
-    """The function that writes ``target``."""
-    module, name = TARGETS[target].split(":")
-    try:
-        return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise UserError(f"this nacdrive cannot export to {target} yet: give --to onnx.") from error
+        return export_c(model, out)
+    if config.to == "html":
+        from nacdrive.export.html import export_html
+
+        assert config.lap is not None
+        return [export_html(model, config.lap, out)]
+    from nacdrive.models import convert_model
+
+    convert_model(model, out, overwrite=config.overwrite)
+    return [out]
 
 
 def model_file(name: str) -> Path:

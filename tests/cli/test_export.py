@@ -33,3 +33,20 @@ def test_an_unknown_model_is_refused_and_an_existing_file_kept(tmp_path: Path) -
     with pytest.raises(UserError, match="exists: give --overwrite"):
         dispatch(["export", "udacity/nac_steady", "--out", str(out)])
     assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["c", "html", "safetensors"])
+def test_each_target_writes_its_files_and_keeps_what_is_there(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / f"policy.{target}"
+    lap = ["--lap", "recordings/carracing-sample"] if target == "html" else []
+    line = ["export", "nac_steady", "--to", target, "--out", str(out), *lap]
+    dispatch(line)
+    written = [said.split()[1] for said in capsys.readouterr().out.splitlines()]
+    assert [Path(path).is_file() for path in written] == [True] * (3 if target == "c" else 1)
+    before = out.stat().st_mtime_ns
+    with pytest.raises(UserError, match="--overwrite"):
+        dispatch(line)
+    assert out.stat().st_mtime_ns == before
+    dispatch([*line, "--overwrite"])
