@@ -97,6 +97,10 @@ class TestSupport:
     def test_dropout_is_not(self) -> None:
         assert not triton_pairs.supported(*pairs(dropout=0.1))
 
+    def test_a_trained_score_is_not(self) -> None:
+        tokens, w, problem = pairs()
+        assert not triton_pairs.supported(tokens._replace(score=torch.zeros(2, 14, 5)), w, problem)
+
     def test_adaptive_euler_is_not(self) -> None:
         tokens, w, problem = pairs()
         options = type(problem.options)(Euler(adaptive=True), "sigmoid", "time", 1.0, 1e-3)
