@@ -242,11 +242,12 @@ def cell(task: str, values: dict[int, float] | None) -> str:
 
 def verdict(task: str, ours: dict[int, float], scores: Scores, rivals: Sequence[str]) -> str:
     """The paired difference to the best rival, and whether it shows anything."""
-    there = [name for name in rivals if set(scores.get(name, {})) >= set(ours)]
-    if not there:
+    # Over the seeds that both have: a rival that lacks the last seed may still be the best.
+    shared = {name: set(ours) & set(scores[name]) for name in rivals if set(ours) & set(scores.get(name, {}))}
+    if not shared:
         return "-"
-    best = max(there, key=lambda name: mean_of({s: scores[name][s] for s in ours}))
-    differences = [ours[s] - scores[best][s] for s in sorted(ours)]
+    best = max(shared, key=lambda name: mean_of({s: scores[name][s] for s in shared[name]}))
+    differences = [ours[s] - scores[best][s] for s in sorted(shared[best])]
     text = f"{sum(differences) / len(differences):+.3f}" if task not in ("synthetic-xor", EMNIST) else ""
     text = text or f"{sum(differences) / len(differences):+.1f}"
     bounds = interval(differences)
