@@ -111,5 +111,8 @@ class NACStep(LayerStep):
         motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), fused)
         slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
         gate = tau * slope + offset
-        a = attend(motor.reshape(heads, 2, 1, -1), gate, allowed, nac._scale(gate.dtype), None, nac.options)
+        # Of the trained scores only the gated one changes what comes out.
+        score = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1) / depth**0.5
+        counts = score if nac.options.score_gradient == "gated" else None
+        a = attend(motor.reshape(heads, 2, 1, -1), gate, allowed, nac._scale(gate.dtype), None, nac.options, counts)
         return torch.bmm(a.mix.view(heads, 1, -1), v.flatten(0, 1))

@@ -21,7 +21,6 @@ from nacdrive.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from tests.helpers.episodes import make_episode
 from tests.helpers.small_policies import KINDS, saved, small_policy, smooth_frames
-from tests.web.conftest import browser, open_page  # noqa: F401
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 DRIVING = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))
@@ -51,7 +50,7 @@ DECIDE_ALL = """([description, weights, frames, t_s, changes]) => {
 
 
 @pytest.fixture(scope="module")
-def javascript(browser: Any) -> Any:  # noqa: F811
+def javascript(browser: Any) -> Any:
     """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
     tab = browser.new_page()
     tab.add_script_tag(content=script("network.js"))
@@ -166,7 +165,7 @@ def lap_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(open_page: Callable[..., Any], lap_page: Path) -> Callable[..., Any]:  # noqa: F811
+def opened(open_page: Callable[..., Any], lap_page: Path) -> Callable[..., Any]:
     def go(**options: Any) -> Any:
         tab = open_page(lap_page.as_uri(), **options)
         until(tab, "player.lap.plain.every((d) => d !== null)")
@@ -211,7 +210,7 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     assert tab.faults == []
 
 
-def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("nac-steady-steers")
     frames, t_s = smooth_frames(policy, 3)
     episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
@@ -350,7 +349,7 @@ def test_it_fits_a_phone_and_a_dark_screen(opened: Callable[..., Any], options: 
     assert tab.faults == []
 
 
-def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("gru-steers")
     frames, t_s = smooth_frames(policy, 6)
     episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
@@ -366,7 +365,7 @@ def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp
     assert tab.faults == []
 
 
-def test_a_lap_with_places_is_drawn_from_above(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_a_lap_with_places_is_drawn_from_above(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("dense-choices")
     frames, t_s = smooth_frames(policy, 6)
     episode = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
@@ -398,7 +397,7 @@ def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("dense-choices")
     frames, t_s = smooth_frames(policy, 3)
     bad = "</script><img src=x onerror=alert(1)>"
