@@ -35,7 +35,7 @@ def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_poli
     torch.set_num_threads(1)
     config = drive.DriveConfig(**options)  # type: ignore[arg-type]
     driver, policy = drive.driver_of(config)
-    env = drive.make_env(config, policy, config.first_seed)
+    env = drive.make_env(config, driver, policy, config.first_seed)
     whole = drive.wrapped(config, driver, env, None)
     ticks = list(itertools.islice(rollout(env, whole, config.first_seed), 40))
     assert policy is not None
