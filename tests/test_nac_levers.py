@@ -69,5 +69,5 @@ def test_a_run_keeps_what_is_done_and_a_line_cut_short_is_done_again(tool, tmp_p
     command += ["--seeds", "1", "--most", "72", "--results", results]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.startswith("1 trainings\n")
-    (new,) = tool.load(results)[len(rows) :]
+    (new,) = tool.read_rows(results)[len(rows) :]
     assert new["row"] == "mha" and {"r2", "mae"} <= set(new["scores"]) and new["train_sequences"] == 64

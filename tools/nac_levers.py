@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nacdrive.training.log import read_rows
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results/nac_levers.jsonl"
 PAGE = ROOT / "docs/results/nac_levers.md"
@@ -115,17 +117,6 @@ def jobs(tasks: Sequence[str], tables: Sequence[str], seeds: int) -> Iterator[Jo
                         yield Job(table, seed, task, row)
 
 
-def load(path: Path = RESULTS) -> list[dict[str, Any]]:
-    """The rows of the file, without a last line that was cut short."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return rows
-
-
 def compute(job: Job, data: Path, most: int | None) -> dict[str, Any]:
     """Train, on ``most`` sequences if given, and test."""
     from nacdrive.bench.machine import machine_state
@@ -170,7 +161,7 @@ def run(args: argparse.Namespace) -> None:
     # What a shell starts in the background ignores Ctrl-C's signal unless it is asked for.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    kept = load(args.results)
+    kept = read_rows(args.results)
     done = {(row["task"], row["row"], row["seed"]) for row in kept}
     wanted = [job for job in jobs(args.tasks, args.tables, args.seeds) if job.key not in done]
     print(f"{len(wanted)} trainings", flush=True)
@@ -259,7 +250,7 @@ def verdict(task: str, ours: dict[int, float], scores: Scores, rivals: Sequence[
 
 def report(args: argparse.Namespace) -> None:
     """Write the tables between the markers of the page, and the picture."""
-    rows = load(args.results)
+    rows = read_rows(args.results)
     tasks = [t for t in (*SYNTHETIC, EMNIST) if any(row["task"] == t for row in rows)]
     lines: list[str] = []
     for table, members in TABLES.items():
