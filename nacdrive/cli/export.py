@@ -55,7 +55,8 @@ def run(config: ExportConfig) -> None:
         raise UserError(f"--out {out} must end in {SUFFIXES[config.to]} for --to {config.to}.")
     refuse_existing(*files_of(config.to, out), overwrite=config.overwrite)
     for path in export(config, model, out):
-        print(f"written: {path} ({path.stat().st_size / 1e6:.2f} MB)")
+        size = path.stat().st_size
+        print(f"written: {path} ({size / 1e6:.2f} MB)" if size > 1e5 else f"written: {path} ({size / 1e3:.1f} kB)")
 
 
 def files_of(target: str, out: Path) -> list[Path]:
