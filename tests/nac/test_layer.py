@@ -164,6 +164,13 @@ def test_rewiring_keeps_masked_neurons_masked() -> None:
     assert torch.equal(layer.rewire(in_features=4).backbone.sensory.mask, layer.backbone.sensory.mask)
 
 
+def test_a_logit_scale_begins_where_it_is_asked_to() -> None:
+    assert NAC(16, 4).logit_scale is None
+    for given, start in ((True, torch.ones(())), (8.0, torch.full((4,), 8.0)), (2, torch.full((4,), 2.0))):
+        scale = NAC(16, 4, logit_scale=given).logit_scale
+        assert scale is not None and torch.equal(scale, start)
+
+
 def test_a_saved_layer_is_the_same_layer() -> None:
     layer = NAC(16, 4, logit_scale=True)
     layer.mask_group("command", [1])
