@@ -16,6 +16,7 @@ from nacdrive.datasets.exchange.lerobot_export import export_lerobot
 from nacdrive.datasets.exchange.lerobot_import import import_lerobot
 from nacdrive.datasets.exchange.lerobot_stats import aggregate_feature, image_stats, number_stats, sampled_frames
 from nacdrive.datasets.recording import Recording
+from tests.helpers.episodes import make_episode
 from tests.helpers.exchange import SAMPLE, assert_same_recording, drive, recordings, write
 
 
@@ -42,6 +43,12 @@ def test_any_recording_comes_back_as_it_was(episodes):
         export_lerobot(folder, Path(name) / "set")
         import_lerobot(Path(name) / "set", Path(name) / "back")
         assert_same_recording(folder, Path(name) / "back", frames="bytes")
+
+
+def test_what_a_recording_lacks_has_no_column(tmp_path):
+    folder = write(tmp_path / "recording", [make_episode(steps=4, logits=False)])
+    export_lerobot(folder, tmp_path / "set")
+    assert "expert.logits" not in json.loads((tmp_path / "set/meta/info.json").read_text())["features"]
 
 
 def test_the_files_are_those_of_the_documented_layout(exported):
