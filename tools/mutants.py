@@ -35,7 +35,7 @@ SCOPE = {
     "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers",
     "nacdrive/drivers/safety_stop.py": "tests/drivers",
     "nacdrive/drivers/speed_control.py": "tests/drivers",
-    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/tasks/test_udacity_task.py tests/tasks/test_registry.py",
+    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/tasks/test_udacity_task.py",
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
     "nacdrive/datasets/synthetic.py": "tests/bench/test_bench_table.py tests/datasets",
     "nacdrive/datasets": "tests/datasets tests/tasks/test_splits.py",
