@@ -89,6 +89,12 @@ class PlanConfig(TableConfig):
     costs: tuple[Path, ...] = ()
     """Folders or files of earlier results; those in --out count too. A smoke run of minutes measures every layer."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("resume", "overwrite", "ray"):
+            if getattr(self, name):
+                raise UserError(f"--{name} means nothing to 'bench plan', which only counts: leave it out.")
+
 
 @dataclass(frozen=True)
 class RunConfig(TableConfig):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from nacdrive.bench.cell import REFERENCES, Cell, Result
+from nacdrive.common.runs import plain
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     Args:
         cells: Of the table.
         finished: Keys of the cells that need no computing.
-        known: Results of any runs.
+        known: Finished cells of any runs.
     """
     measured: dict[tuple[str, str], list[Result]] = {}
     for row in known:
-        if row["status"] == "done" and row["model"] != REFERENCES:
+        if row["model"] != REFERENCES:
             measured.setdefault((row["task"], row["model"]), []).append(row)
     done = set(finished)
     groups: dict[tuple[str, str], list[Cell]] = {}
@@ -58,7 +59,7 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
     """Seconds of ``cell`` by ``rows`` of its task and model; None without any."""
     if not rows:
         return None
-    same = [row for row in rows if row["record"]["config"]["size"] == plain_size(cell)]
+    same = [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]
     if same:
         return float(median(row["wall_s"] for row in same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
@@ -66,12 +67,6 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
     sequences = cell.size.max_samples or row["train_sequences"]
     scale = epochs * sequences / max(row["epochs"] * row["train_sequences"], 1)
     return float(row["train_s"] * scale + row["wall_s"] - row["train_s"])
-
-
-def plain_size(cell: Cell) -> dict[str, int | None]:
-    """The cell's size as results hold it."""
-    size = cell.size
-    return {"epochs": size.epochs, "max_samples": size.max_samples, "max_tests": size.max_tests, "drive": size.drive}
 
 
 def text(found: Sequence[Cost], workers: int) -> str:

@@ -62,6 +62,8 @@ class Line:
     """One model in a section."""
 
     model: str
+    best: bool
+    """Whether it has the best mean."""
     trainings: int
     mean: float
     spread: float | None
@@ -80,9 +82,9 @@ class Line:
     @property
     def verdict(self) -> str:
         """What the difference to the best says, in words."""
-        if self.behind is None:
+        if self.best:
             return ""
-        low, high = self.behind["interval95"] or (-math.inf, math.inf)
+        low, high = (self.behind or {}).get("interval95") or (-math.inf, math.inf)
         return NOT_SHOWN if low <= 0 <= high else "worse than the best" if low > 0 else "better than the best"
 
 
@@ -104,9 +106,7 @@ class Comparison:
 
 
 def read_results(places: Sequence[Path]) -> list[Result]:
-    """Results of runs, merged: folders of ``bench table`` or JSON-lines files.
-
-    Of a cell that is there twice, a finished one counts before a failed one, and the later before the earlier.
+    """Finished cells of runs, merged: folders of ``bench table`` or JSON-lines files; of a cell twice there, the later.
 
     Raises:
         UserError: for a place without results, or a file that holds something else.
@@ -117,13 +117,11 @@ def read_results(places: Sequence[Path]) -> list[Result]:
         if not path.is_file():
             raise UserError(f"{place} holds no {RESULTS}: name folders of 'nacdrive bench table', or such files.")
         for row in read_rows(path):
-            if not isinstance(row, dict) or not {"key", "status", "record", "asked"} <= set(row):
+            if not isinstance(row, dict) or not {"key", "status", "asked"} <= set(row):
                 raise UserError(f"{path} holds lines that are no results of 'nacdrive bench table': name another file.")
-            identity = json.dumps([row["key"], settings_of(row)], sort_keys=True)
-            if identity not in merged or row["status"] == "done" or merged[identity]["status"] != "done":
-                merged[identity] = row
-    if not merged:
-        raise UserError(f"there are no results in {', '.join(map(str, places))}: run 'nacdrive bench table' first.")
+            # A failed cell has no scores, and one whose process died has no record either.
+            if row["status"] == "done":
+                merged[json.dumps([row["key"], settings_of(row)], sort_keys=True)] = row
     return list(merged.values())
 
 
@@ -161,8 +159,6 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
     costs: dict[str, list[Result]] = {}
     references: dict[str, list[float]] = {}
     for row in section.rows:
-        if row["status"] != "done":
-            continue
         for name, scores in row.get("references", {}).items():
             if metric.key in scores.get(section.task, {}):
                 references.setdefault(name, []).append(scores[section.task][metric.key])
@@ -189,6 +185,7 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
         lines.append(
             Line(
                 model=model,
+                best=model == best,
                 trainings=len(values),
                 mean=means[model],
                 spread=stdev(values) if len(values) > 1 else None,
@@ -246,7 +243,7 @@ def cells(line: Line, digits: int) -> list[str]:
         line.model,
         number(line.mean),
         number(line.spread),
-        "best" if behind is None and line.trainings else number(behind["value"] if behind else None),
+        "best" if line.best else number(behind["value"] if behind else None),
         f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}" if interval else "-",
         line.verdict,
         number(line.rank, 2),
@@ -387,15 +384,18 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
     """``report.md``, ``.csv``, ``.tex``, ``.html`` and figures of ``places`` into the folder ``out``.
 
     Raises:
-        UserError: for places without results, or where all data were made up.
+        UserError: for places without finished cells, or where all data were made up.
     """
+    results = read_results(places)
+    if not results:
+        raise UserError(f"no cell is finished in {', '.join(map(str, places))}: run 'nacdrive bench table' first.")
     comparisons, figures = [], {}
-    for section in sections(read_results(places)):
+    for section in sections(results):
         for metric in load_task(section.trained, section.protocol).metrics_of(section.task):
             if (comparison := compare(section, metric)) is not None:
                 comparisons.append(comparison)
     if not comparisons:
-        raise UserError("all of these results are of made-up data, or failed: there is nothing to compare.")
+        raise UserError("all of these results are of made-up data: there is nothing to compare.")
     out.mkdir(parents=True, exist_ok=True)
     for k, comparison in enumerate(comparisons):
         section = comparison.section

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nacdrive.bench.config import ReportConfig, RunConfig, TableConfig
+from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
 from nacdrive.bench.cost import costs, text
 from nacdrive.bench.grid import compute, plan
-from nacdrive.bench.report import NOT_SHOWN, compare, mean_ranks, read_results, sections, write_report
+from nacdrive.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_results, sections, write_report
 from nacdrive.cli.bench import one_table
 from nacdrive.common.errors import UserError
 from nacdrive.tasks import load_task
@@ -76,14 +76,24 @@ def test_a_difference_that_may_be_chance_is_not_shown() -> None:
     assert comparison is not None and comparison.lines[1].verdict == NOT_SHOWN, "one training is an anecdote"
 
 
+def test_a_layer_without_a_seed_in_common_with_the_best_is_not_called_the_best() -> None:
+    (section,) = sections([row("mha", 80.0), row("lstm", 70.0, repeat=1)])
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None
+    first, second = (cells(line, 2) for line in comparison.lines)
+    assert first[3] == "best" and second[3] == "-" and comparison.lines[1].verdict == NOT_SHOWN
+
+
 def test_ties_share_their_ranks() -> None:
     assert mean_ranks({"a": [2.0, 1.0], "b": [2.0, 3.0], "c": [0.0, 0.0]}) == {"a": 1.75, "b": 1.25, "c": 3.0}
 
 
 def test_runs_of_several_machines_are_one_report(tmp_path: Path) -> None:
     found = rows()
-    failed = {"key": found[0]["key"], "status": "failed", "kind": "memory", "reason": "x"}
-    here = written(tmp_path / "here", [found[0] | failed, *found[1:5]])
+    # As bench writes it of a cell whose process was killed: no scores, no record.
+    killed = {name: found[0][name] for name in ("key", "task", "model", "fold", "repeat", "asked", "made_up")}
+    killed |= {"status": "failed", "kind": "memory", "reason": "its process was killed"}
+    here = written(tmp_path / "here", [killed, *found[1:5]])
     there = written(tmp_path / "there", found[:1] + found[5:])
     merged = read_results([there, here])
     assert len(merged) == len(found) and all(line["status"] == "done" for line in merged)
@@ -114,6 +124,12 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         write_report([made_up], tmp_path / "out", "")
     with pytest.raises(UserError, match="name the results"):
         ReportConfig(())
+    with pytest.raises(UserError, match="no cell is finished"):
+        write_report(
+            [written(tmp_path / "failed", [{"key": "a", "status": "failed", "asked": []}])], tmp_path / "x", ""
+        )
+    with pytest.raises(UserError, match="--overwrite means nothing to 'bench plan'"):
+        PlanConfig(overwrite=True)
     with pytest.raises(UserError, match="--hours is -1"):
         RunConfig(hours=-1.0)
 
