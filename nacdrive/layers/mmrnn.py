@@ -29,7 +29,7 @@ class MMRNNLayer(WindowedLayer):
         self.recurrent = nn.Parameter(torch.empty(4 * d_model, d_model))
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
         with torch.no_grad():
-            self.input.bias[d_model : 2 * d_model] += 1.0  # forget little at first, as the authors do
+            self.input.bias[d_model : 2 * d_model] += 3.0  # forget little at first, as the authors' code does
         self.flow = Relaxation(d_model, unfolds)
         self.flow_bias = nn.Parameter(torch.zeros(d_model))
 

@@ -49,11 +49,19 @@ class MTANLayer(WindowedLayer):
         future = t.new_full((L, L), -torch.inf).triu(1)
         return (torch.matmul(q / math.sqrt(q.shape[-1]), k.transpose(-1, -2)) + future).softmax(dim=-1)
 
+    def project(self, x: Tensor) -> Tensor:
+        """See ``WindowedLayer.project``: W_h x for all heads at once where that is narrower than x for every head."""
+        if self.in_features <= self.d_model:
+            return x
+        return nn.functional.linear(
+            x, self.out.weight.view(self.d_model, self.num_heads, -1).transpose(0, 1).flatten(0, 1)
+        )
+
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``; two matrix products, the narrower order of the two."""
+        """See ``WindowedLayer.scan``."""
         weights = self.weights(t)
         if self.in_features <= self.d_model:
             y: Tensor = self.out((weights @ u.unsqueeze(1)).transpose(1, 2).flatten(2))
             return y
-        per_head = self.out.weight.view(self.d_model, self.num_heads, -1).permute(1, 2, 0)
-        return (weights @ (u.unsqueeze(1) @ per_head)).sum(dim=1) + self.out.bias
+        per_head = u.view(*u.shape[:-1], self.num_heads, self.d_model).transpose(1, 2)
+        return (weights @ per_head).sum(dim=1) + self.out.bias

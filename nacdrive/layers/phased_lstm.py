@@ -15,9 +15,11 @@ class PhasedLSTMLayer(WindowedLayer):
     """c_i = k c' + (1 - k) c_{i-1},  h_i = k h' + (1 - k) h_{i-1}, where c', h' is one step of an LSTM.
 
     The openness k of a unit follows its phase p = ((t - shift) mod tau) / tau: 2 p / r while p < r / 2, 2 - 2 p / r
-    while p < r, and alpha p after that; alpha is ``leak`` in training and 0 in evaluation. tau and shift are learned,
-    tau beginning log-uniform in ``periods`` (typical gaps; the original's exp(U(0, 3))); r is fixed. Without the
-    original's peepholes.
+    while p < r, and alpha p after that; alpha is ``leak`` in training and 0 in evaluation. tau, shift and r are
+    learned, tau beginning log-uniform in ``periods`` (typical gaps), r at ``open_ratio``. By default both begin so that
+    a unit opens within the window: tau between 1 and the window, at most the original's exp(3) = 20; r so that about
+    four steps of a window are open, between the original's 0.05 and one half. With the original's numbers and a window
+    of 4, as policies have it, four units of five never open and answer zero.
     """
 
     time_sense = "clock"
@@ -28,18 +30,30 @@ class PhasedLSTMLayer(WindowedLayer):
         d_model: int,
         num_heads: int,
         window: int,
-        open_ratio: float = 0.05,
+        open_ratio: float | None = None,
         leak: float = 0.001,
-        periods: tuple[float, float] = (1.0, 20.0),
+        periods: tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        self.open_ratio, self.leak = open_ratio, leak
+        self.leak = leak
+        periods = periods or (1.0, float(min(max(window, 2), 20)))
+        begin = min(max(4 / window, 0.05), 0.5) if open_ratio is None else open_ratio
         self.input = nn.Linear(in_features, 4 * d_model)  # in, forget, out, candidate
         self.recurrent = nn.Parameter(torch.empty(4 * d_model, d_model))
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
+        with torch.no_grad():
+            self.input.bias[d_model : 2 * d_model] += 2.0  # forget little at first, as the authors' code does
+        self.peephole = nn.Parameter(torch.empty(3, d_model).uniform_(-1 / math.sqrt(d_model), 1 / math.sqrt(d_model)))
+        self.open_logit = nn.Parameter(torch.full((d_model,), math.log(begin / (1 - begin))))
         self.log_tau = nn.Parameter(torch.empty(d_model).uniform_(*(math.log(p) for p in periods)))
         self.shift = nn.Parameter(torch.rand(d_model) * self.log_tau.detach().exp())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        if f"{prefix}log_tau" in state_dict:  # a file of 0.1.0 has no peepholes, and r = 0.05
+            state_dict.setdefault(f"{prefix}peephole", torch.zeros_like(self.peephole))
+            state_dict.setdefault(f"{prefix}open_logit", torch.full_like(self.open_logit, math.log(0.05 / 0.95)))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def project(self, x: Tensor) -> Tensor:
         """See ``WindowedLayer.project``."""
@@ -50,19 +64,22 @@ class PhasedLSTMLayer(WindowedLayer):
         """k [..., d_model] at times t [...] in typical gaps."""
         cycles = (t.unsqueeze(-1) - self.shift) / self.log_tau.exp()
         phase = cycles - cycles.detach().floor()
-        rising = 2 * phase / self.open_ratio
+        open_ratio = self.open_logit.sigmoid()
+        rising = 2 * phase / open_ratio
         leak = self.leak if self.training else 0.0
-        return torch.where(phase < self.open_ratio, torch.minimum(rising, 2 - rising), leak * phase)
+        return torch.where(phase < open_ratio, torch.minimum(rising, 2 - rising), leak * phase)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         """See ``WindowedLayer.scan``."""
-        recurrent = self.recurrent.t()
-        c = h = u.new_zeros(len(u), self.d_model)
+        recurrent, d = self.recurrent.t(), self.d_model
+        inwards, outwards = self.peephole[:2].flatten(), self.peephole[2]
+        c = h = u.new_zeros(len(u), d)
         states = []
         for u_i, k in zip(u.unbind(1), self.openness(t).unbind(1), strict=True):
             mixed = torch.addmm(u_i, h, recurrent)
-            gate, forget, out = mixed[:, : 3 * self.d_model].sigmoid().chunk(3, dim=1)
-            proposed = torch.addcmul(forget * c, gate, mixed[:, 3 * self.d_model :].tanh())
+            gate, forget = torch.addcmul(mixed[:, : 2 * d], c.repeat(1, 2), inwards).sigmoid().chunk(2, dim=1)
+            proposed = torch.addcmul(forget * c, gate, mixed[:, 3 * d :].tanh())
+            out = torch.addcmul(mixed[:, 2 * d : 3 * d], proposed, outwards).sigmoid()
             c, h = torch.lerp(c, proposed, k), torch.lerp(h, out * proposed.tanh(), k)
             states.append(h)
         return torch.stack(states, dim=1)

@@ -15,7 +15,7 @@ EVEN = 1e-4  # gaps that differ from 1 by less count as even
 
 
 class S4Layer(WindowedLayer):
-    """One linear system per channel, of ``state`` / 2 complex modes, then GELU and a mixing layer.
+    """One linear system per channel, of ``state`` / 2 complex modes, then GELU and a gated mixing layer (GLU).
 
     dx/ds = A x + B u,  y = 2 Re(C x) + D u,  held constant over each gap (zero-order hold):
     x_i = exp(A delta dt_i) x_{i-1} + A^-1 (exp(A delta dt_i) - 1) u_i.  Even steps: a convolution by FFT.
@@ -38,7 +38,13 @@ class S4Layer(WindowedLayer):
         # Real and imaginary part, so that every optimizer and every file format can hold it.
         self.C = nn.Parameter(torch.randn(d_model, modes, 2) * math.sqrt(0.5))
         self.D = nn.Parameter(torch.randn(d_model))
-        self.out = nn.Linear(d_model, d_model)
+        self.out = nn.Linear(d_model, 2 * d_model)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        stored = state_dict.get(f"{prefix}out.weight")
+        if stored is not None and len(stored) == self.d_model:  # a file of 0.1.0, whose mixing layer had no gates
+            self.out = nn.Linear(self.d_model, self.d_model).to(self.out.weight)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def optimizer_options(self) -> dict[str, dict[str, float]]:
         """See ``SequenceLayer.optimizer_options``; as the authors of S4 advise."""
@@ -57,7 +63,7 @@ class S4Layer(WindowedLayer):
             even = bool(((dt - 1).abs() < EVEN).all())
             y = self.convolve(u) if even else self.recur(u, dt)
         mixed: Tensor = self.out(nn.functional.gelu(y + self.D * u))
-        return mixed
+        return mixed if mixed.shape[-1] == self.d_model else nn.functional.glu(mixed)
 
     def _system(self) -> tuple[Tensor, Tensor]:
         """A delta and C / A, [d_model, modes] complex."""

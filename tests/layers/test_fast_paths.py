@@ -69,6 +69,15 @@ def test_s4_convolution_equals_its_recurrence():
     torch.testing.assert_close(layer.convolve(u), layer.recur(u, torch.ones(B, T, dtype=torch.float64)))
 
 
+def test_an_s4_of_version_0_1_0_which_had_no_gates_is_read_as_it_was_trained():
+    layer, x = layer_of("s4", state=8), random(B, T, F)
+    old = layer.state_dict() | {"out.weight": layer.out.weight[:D], "out.bias": layer.out.bias[:D]}
+    layer.load_state_dict(old)
+    y = layer.recur(layer.input(x), torch.ones(B, T, dtype=x.dtype)) + layer.D * layer.input(x)
+    torch.testing.assert_close(layer(x), layer.out(torch.nn.functional.gelu(y)))
+    assert layer.out.out_features == D
+
+
 def test_gradients_of_the_recurrence_of_s4():
     u, gap = random(4, 2, 3, requires_grad=True), torch.rand(4, 2, dtype=torch.float64)
     rate, readout = (torch.complex(-random(3, 2, seed=s).abs(), random(3, 2, seed=s + 1)) for s in (3, 5))
@@ -114,11 +123,30 @@ def test_phased_lstm_equals_the_equations_of_its_paper():
         phase = torch.remainder(t[:, i, None] - layer.shift, tau) / tau
         k = torch.where(phase < r / 2, 2 * phase / r, torch.where(phase < r, 2 - 2 * phase / r, 0.1 * phase))
         gate, forget, out, g = (layer.input(x[:, i]) + h @ layer.recurrent.t()).chunk(4, dim=1)
+        gate, forget = gate + layer.peephole[0] * c, forget + layer.peephole[1] * c
         proposed = forget.sigmoid() * c + gate.sigmoid() * g.tanh()
+        out = out + layer.peephole[2] * proposed
         h = k * out.sigmoid() * proposed.tanh() + (1 - k) * h
         c = k * proposed + (1 - k) * c
         rows.append(h)
     torch.testing.assert_close(layer(x, t), torch.stack(rows, dim=1))
+
+
+@pytest.mark.parametrize("window", [4, 32, 256])
+def test_nearly_every_unit_of_a_phased_lstm_opens_within_its_window(window):
+    torch.manual_seed(0)
+    layer = layers.build("phased-lstm", 512, 1, window, in_features=2).eval()
+    answer = layer(torch.randn(1, window, 2), torch.arange(100.0, 100 + window)[None])[0, -1]
+    assert (answer == 0).float().mean() < 0.05
+
+
+def test_a_phased_lstm_of_version_0_1_0_is_read_as_it_was_trained():
+    layer = layer_of("phased-lstm")
+    old = {name: value for name, value in layer.state_dict().items() if name not in ("peephole", "open_logit")}
+    read = layer_of("phased-lstm")
+    read.load_state_dict(old)
+    assert not read.peephole.any()
+    torch.testing.assert_close(read.open_logit.sigmoid(), torch.full((D,), 0.05, dtype=read.open_logit.dtype))
 
 
 def test_phased_lstm_leaks_in_training_alone():

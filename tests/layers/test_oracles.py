@@ -184,7 +184,7 @@ def test_s4_follows_the_solution_of_its_system(x, t):
         drive = (u[:, i].unsqueeze(-1) * layer.log_delta.exp().unsqueeze(1)).expand(B, D, 3).flatten(1)
         state = solved(lambda z, rate=rate, drive=drive: rate * z + drive, state, dt[:, i])
         y = 2 * (state.view(B, D, 3) * C).sum(dim=-1).real + layer.D * u[:, i]
-        rows.append(layer.out(nn.functional.gelu(y)))
+        rows.append(nn.functional.glu(layer.out(nn.functional.gelu(y))))
     torch.testing.assert_close(layer(x, t), torch.stack(rows, dim=1), atol=1e-6, rtol=1e-5)
 
 
