@@ -56,6 +56,7 @@ def in_block(name: str, layer: str, options: dict[str, Any], rival: bool = False
     return Row(name, "stack", given, rival)
 
 
+PEER = Row("torch-nac 0.0.2 (its own layer, Top-8)", "torch_nac_layer:TorchNAC", {}, rival=True)
 RIVALS = ("lstm", "gru", "cfc", "mtan", "mha", "s4")
 TABLES: dict[str, tuple[Row, ...]] = {
     "plain": (
@@ -84,12 +85,14 @@ TABLES: dict[str, tuple[Row, ...]] = {
         in_block("block: nac-pw + elapsed, scale", ALL_KEYS, {**SHARP, "time_input": "elapsed"}),
         *(in_block(f"block: {name}", name, {}, rival=True) for name in RIVALS),
     ),
+    "peer": (PEER,),
 }
 MEANING = {
     "plain": "Presets and rivals, each as its name builds it",
     "levers": "Each lever alone, all together, and Top-8",
     "score": "How the score that chooses two keys is trained (normalised tokens, scale 8)",
     "block": "The same block, time features and feed-forward around every layer",
+    "peer": "The published implementation in the same place",
 }
 
 
