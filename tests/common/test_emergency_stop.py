@@ -39,7 +39,7 @@ def test_a_new_drive_holds_no_old_steering() -> None:
 def test_its_times_are_those_that_the_pages_name() -> None:
     stop = EmergencyStop()
     assert (HOLD_S, STRAIGHTEN_S, stop.limit_s, stop.began_s) == (0.3, 0.4, 0.3, 0.0)
-    assert BRAKE == Action(0.0, 0.0, 1.0) and stop.reason is None
+    assert Action(0.0, 0.0, 1.0) == BRAKE and stop.reason is None
 
 
 def test_the_limits_themselves_are_still_allowed() -> None:

@@ -126,7 +126,7 @@ def test_a_column_may_hold_so_many_numbers_a_row(tmp_path, monkeypatch, rows, mo
     if read:
         assert limits.open_parquet(path).metadata.num_rows == rows
     else:
-        with pytest.raises(UserError, match="holds more in 'a.*' than a recording can: not read"):
+        with pytest.raises(UserError, match=r"holds more in 'a.*' than a recording can: not read"):
             limits.open_parquet(path)
 
 
@@ -182,7 +182,7 @@ def test_the_ends_of_a_range_are_in_it():
             low = -1 if name == "steering" else 0
             with pytest.raises(ValueError, match=rf"has a {name} from .* and {low} .. 1 is asked for"):
                 check_range(*values)
-    with pytest.raises(ValueError, match="throttle from -0.5 to 0.25"):
+    with pytest.raises(ValueError, match=r"throttle from -0.5 to 0.25"):
         check_range(np.zeros(2), np.array([-0.5, 0.25]), np.zeros(2))
 
 
@@ -478,7 +478,7 @@ def test_the_shape_of_a_frame_is_read_either_way_round(shape, names, size):
     ],
 )
 def test_a_shape_of_no_colour_image_is_refused(shape, names):
-    with pytest.raises(UserError, match="set says that a has the shape .*: frames are height x width x 3"):
+    with pytest.raises(UserError, match=r"set says that a has the shape .*: frames are height x width x 3"):
         image_shape(Path("set"), "a", {"shape": shape, "names": names})
 
 

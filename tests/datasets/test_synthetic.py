@@ -77,7 +77,7 @@ def test_each_activity_has_a_place_and_a_height_of_its_own(made):
     assert [r.name for r in recordings] == ["A01", "A02", "B01", "B02", "C01", "C02"]
     for recording in recordings:
         assert np.bincount(recording.activity).tolist() == [40] * len(ACTIVITIES) and (np.diff(recording.t_s) > 0).all()
-        assert 0.02 <= np.diff(recording.t_s).min() and np.diff(recording.t_s).max() < 0.09
+        assert np.diff(recording.t_s).min() >= 0.02 and np.diff(recording.t_s).max() < 0.09
         assert np.bincount(recording.tag).tolist() == [110] * len(TAGS)
         for activity in range(len(ACTIVITIES)):
             mean = recording.xyz[recording.activity == activity].mean(0)

@@ -162,7 +162,7 @@ def test_of_a_discrete_action_only_pure_steering_is_held_and_braking_comes_befor
     assert at(2.0).choice == 0
     assert at(2.5).choice == 2, "not brake and left, though the wheel is not yet straight"
     for pressed in (1, 3):
-        stop, at = stopping(Keys(), Keys().action_of(pressed))
+        _stop, at = stopping(Keys(), Keys().action_of(pressed))
         assert at(2.0).choice == 4, "neither a pedal is held, nor the steering that came with it"
         assert at(2.5).choice == 2
 

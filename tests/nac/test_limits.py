@@ -248,7 +248,7 @@ def test_the_limits_of_an_automatic_circuit() -> None:
     for sparsity in (0.1, 0.9):
         auto_ncp(3, 10, 2, sparsity)
     for sparsity in (0.0999, 0.9001):
-        with pytest.raises(ValueError, match="allowed is 0.1 to 0.9"):
+        with pytest.raises(ValueError, match=r"allowed is 0.1 to 0.9"):
             auto_ncp(3, 10, 2, sparsity)
     assert auto_ncp(3, 5, 2).motors == 2
     with pytest.raises(ValueError, match="outputs=2 with units=4; outputs must be less than units - 2"):
@@ -348,7 +348,7 @@ def test_fresh_synapses_spread_by_gain_over_the_root_of_their_number(polarity: s
 
 
 def test_a_fresh_layer_bends_but_does_not_saturate() -> None:
-    assert {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0} == GAINS
+    assert GAINS == {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0}
     torch.manual_seed(0)
     gate = TimeGate(32, 200)
     assert float(gate.weight.std()) == pytest.approx(1 / 8, rel=0.05) and not gate.bias.any()
