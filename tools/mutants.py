@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import difflib
 import importlib.util
 import json
@@ -30,20 +31,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCOPE = {
     "nacdrive/nac": (
-        "tests/nac/test_against_reference.py tests/nac/test_layer.py tests/nac/test_stream.py tests/nac/test_laws.py "
-        "tests/nac/test_wiring.py tests/nac/test_partition.py tests/nac/test_pruning.py tests/nac/test_robustness.py "
-        "tests/nac/test_theory_attention.py tests/nac/test_theory_dynamics.py tests/nac/test_theory_frozen.py "
-        "tests/models"
+        "tests/nac/test_limits.py tests/nac/test_against_reference.py tests/nac/test_layer.py tests/nac/test_stream.py "
+        "tests/nac/test_laws.py tests/nac/test_wiring.py tests/nac/test_partition.py tests/nac/test_pruning.py "
+        "tests/nac/test_robustness.py tests/nac/test_theory_attention.py tests/nac/test_theory_dynamics.py "
+        "tests/nac/test_theory_frozen.py tests/models"
     ),
-    "nacdrive/common/statistics.py": "tests/common/test_statistics.py tests/rollout",
-    "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers",
-    "nacdrive/drivers/safety_stop.py": "tests/drivers",
-    "nacdrive/drivers/speed_control.py": "tests/drivers",
-    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/tasks/test_udacity_task.py",
+    "nacdrive/common/statistics.py": "tests/common/test_statistics.py",
+    "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers/test_safety_stop.py",
+    "nacdrive/drivers/safety_stop.py": "tests/drivers/test_safety_stop.py tests/drivers/test_human.py",
+    "nacdrive/drivers/speed_control.py": "tests/drivers/test_speed_control.py tests/drivers/test_wrappers.py",
+    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/training/test_batches.py tests/tasks/test_udacity_task.py",
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
-    "nacdrive/datasets/synthetic.py": "tests/bench/test_bench_table.py tests/datasets",
-    "nacdrive/datasets": "tests/datasets tests/tasks/test_splits.py",
-    "nacdrive/training": "tests/training tests/tasks/test_imitation.py",
+    "nacdrive/datasets/exchange": (
+        "tests/datasets/test_exchange_limits.py tests/datasets/test_minari_strangers.py "
+        "tests/datasets/test_exchange_bad_input.py tests/datasets/test_lerobot.py tests/datasets/test_minari.py"
+    ),
+    "nacdrive/datasets/bearings": (
+        "tests/datasets/test_bearing_limits.py tests/datasets/test_bearings.py "
+        "tests/datasets/test_features_of_bearings.py tests/datasets/test_data_verb.py"
+    ),
+    "nacdrive/datasets": "tests/datasets/test_recording_limits.py tests/datasets",
+    "nacdrive/training": "tests/training",
 }
 """What is mutated, and the tests that must notice, quick ones first."""
 LEFT_OUT = ("triton_", "downloads.py")
@@ -84,10 +92,14 @@ def annotated(node: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 def sample(count: int, seed: int, only: str = "") -> list[tuple[str, str, int]]:
     """``count`` mutants (file, operator, occurrence): a place at random, then an operator that fits there."""
-    where = [
-        (str(path.relative_to(ROOT)), operators)
+    paths = (
+        path
         for scope in SCOPE
         for path in ([ROOT / scope] if scope.endswith(".py") else sorted((ROOT / scope).rglob("*.py")))
+    )
+    where = [
+        (str(path.relative_to(ROOT)), operators)
+        for path in dict.fromkeys(paths)  # a folder holds files that are named beside it
         if not path.name.startswith(LEFT_OUT) and str(path.relative_to(ROOT)).startswith(only)
         for _, operators in sorted(places(path).items())
     ]
@@ -111,10 +123,8 @@ def run_tests(tree: Path, tests: list[str]) -> str:
     process.start()
     process.join(TIMEOUT_S)
     outcome = "timeout" if process.is_alive() else "survived" if process.exitcode == 0 else "killed"
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)  # and whatever its tests started
-    except ProcessLookupError:
-        pass
     process.join()
     return outcome
 

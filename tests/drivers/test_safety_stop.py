@@ -158,11 +158,11 @@ def test_a_reason_is_cut_short_and_a_failure_of_the_policy_needs_no_kind_before_
 
 
 def test_of_a_discrete_action_only_pure_steering_is_held_and_braking_comes_before_straightening() -> None:
-    stop, at = stopping(Keys(), Keys().action_of(0))
+    _, at = stopping(Keys(), Keys().action_of(0))
     assert at(2.0).choice == 0
     assert at(2.5).choice == 2, "not brake and left, though the wheel is not yet straight"
     for pressed in (1, 3):
-        _stop, at = stopping(Keys(), Keys().action_of(pressed))
+        _, at = stopping(Keys(), Keys().action_of(pressed))
         assert at(2.0).choice == 4, "neither a pedal is held, nor the steering that came with it"
         assert at(2.5).choice == 2
 
