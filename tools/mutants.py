@@ -40,7 +40,9 @@ SCOPE = {
     "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers/test_safety_stop.py",
     "nacdrive/drivers/safety_stop.py": "tests/drivers/test_safety_stop.py tests/drivers/test_human.py",
     "nacdrive/drivers/speed_control.py": "tests/drivers/test_speed_control.py tests/drivers/test_wrappers.py",
-    "nacdrive/tasks/splits.py": "tests/tasks/test_splits.py tests/training/test_batches.py tests/tasks/test_udacity_task.py",
+    "nacdrive/tasks/splits.py": (
+        "tests/tasks/test_splits.py tests/training/test_batches.py tests/tasks/test_udacity_task.py"
+    ),
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
     "nacdrive/datasets/exchange": (
         "tests/datasets/test_exchange_limits.py tests/datasets/test_minari_strangers.py "
@@ -50,7 +52,10 @@ SCOPE = {
         "tests/datasets/test_bearing_limits.py tests/datasets/test_bearings.py "
         "tests/datasets/test_features_of_bearings.py tests/datasets/test_data_verb.py"
     ),
-    "nacdrive/datasets": "tests/datasets/test_recording_limits.py tests/datasets",
+    "nacdrive/datasets": (
+        "tests/datasets/test_recording_limits.py tests/datasets/test_udacity_log.py tests/datasets/test_recording.py "
+        "tests/datasets/test_bearing_limits.py tests/datasets"
+    ),
     "nacdrive/training": "tests/training",
 }
 """What is mutated, and the tests that must notice, quick ones first."""
@@ -130,7 +135,7 @@ def run_tests(tree: Path, tests: list[str]) -> str:
 
 
 def test_process(tree: str, tests: list[str]) -> None:
-    """Run ``tests`` of ``tree`` up to the first that fails; the exit code is pytest's."""
+    """Run ``tests`` of ``tree`` up to the first file that fails; the exit code is pytest's."""
     os.setsid()
     os.chdir(tree)
     os.environ["PYTHONPATH"] = tree
@@ -140,7 +145,11 @@ def test_process(tree: str, tests: list[str]) -> None:
     os.dup2(silence, 2)
     import pytest
 
-    sys.exit(int(pytest.main(["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *tests])))
+    for part in dict.fromkeys(tests):
+        # One after the other: collecting all would take longer than what most mutants die of.
+        code = int(pytest.main(["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", part]))
+        if code:
+            sys.exit(code)
 
 
 def judge(tree: Path, path: str, operator: str, occurrence: int) -> dict[str, object]:
