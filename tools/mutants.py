@@ -20,6 +20,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -61,7 +62,8 @@ SCOPE = {
 """What is mutated, and the tests that must notice, quick ones first."""
 LEFT_OUT = ("triton_", "downloads.py")
 """Kernels run in the interpreter for minutes; downloads need the network."""
-TIMEOUT_S = 600.0
+TIMEOUT_S = 600
+"""Of processor time, so that a busy machine kills no mutant; waiting for longer than an hour ends a run too."""
 PRELOAD = ("torch", "numpy", "scipy.stats", "pyarrow.parquet", "hypothesis", "PIL.Image", "h5py", "pytest", "rich")
 """Imported once for all mutants: the import takes longer than most tests. Nothing of ours is among them."""
 
@@ -126,8 +128,9 @@ def run_tests(tree: Path, tests: list[str]) -> str:
     context.set_forkserver_preload([name for name in PRELOAD if importlib.util.find_spec(name.partition(".")[0])])
     process = context.Process(target=test_process, args=(str(tree), tests))
     process.start()
-    process.join(TIMEOUT_S)
-    outcome = "timeout" if process.is_alive() else "survived" if process.exitcode == 0 else "killed"
+    process.join(3600)
+    late = process.is_alive() or process.exitcode == -signal.SIGXCPU
+    outcome = "timeout" if late else "survived" if process.exitcode == 0 else "killed"
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)  # and whatever its tests started
     process.join()
@@ -137,6 +140,7 @@ def run_tests(tree: Path, tests: list[str]) -> str:
 def test_process(tree: str, tests: list[str]) -> None:
     """Run ``tests`` of ``tree`` up to the first file that fails; the exit code is pytest's."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (TIMEOUT_S, TIMEOUT_S + 60))
     os.chdir(tree)
     os.environ["PYTHONPATH"] = tree
     sys.path.insert(0, tree)

@@ -33,6 +33,11 @@ def test_made_up_data_say_so_and_are_made_once(made, name):
     assert not is_synthetic(made)
 
 
+def test_folders_on_the_way_are_made_too(tmp_path):
+    generate("emnist", tmp_path / "a" / "b")
+    assert is_synthetic(tmp_path / "a" / "b") and not is_synthetic(tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     ("name", "pattern", "count", "sha256"),
     [
