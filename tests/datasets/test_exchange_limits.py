@@ -558,6 +558,6 @@ def test_png_and_jpeg_are_made_with_the_named_quality():
     frame = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
     assert (decode_image(encode_png(frame)) == frame).all()
     assert encode_jpeg(frame) == encode_jpeg(frame, 75) and len(encode_jpeg(frame, 30)) < len(encode_jpeg(frame))
-    for wrong in (frame[..., 0], frame[..., :2], frame.astype(np.int32)):
+    for wrong in (frame[..., 0], frame[..., :2], frame.astype(np.int32), np.stack([frame] * 2, 3)):
         with pytest.raises(ValueError, match="a frame is uint8"):
             encode_png(wrong)

@@ -383,6 +383,21 @@ def test_a_column_that_unpacks_to_absurdly_much_is_not_read(tmp_path, monkeypatc
         import_minari(folder, tmp_path / "never", fps=10.0)
 
 
+def test_only_filters_that_come_with_hdf5_and_h5py_are_run(tmp_path):
+    z = h5py.h5z
+    ours = (z.FILTER_DEFLATE, z.FILTER_SHUFFLE, z.FILTER_FLETCHER32, z.FILTER_SZIP, z.FILTER_NBIT, z.FILTER_SCALEOFFSET)
+    assert set(minari_import.FILTERS) == {*ours, z.FILTER_LZF}
+    for i, options in enumerate(
+        ({"compression": "lzf"}, {"fletcher32": True}, {"shuffle": True, "compression": "gzip"})
+    ):
+        folder = strangers_set(tmp_path / f"{i}", [episode()])
+        with h5py.File(folder / "data/main_data.hdf5", "r+") as file:
+            del file["episode_0/observations"]
+            file["episode_0"].create_dataset("observations", data=frames_of(4), **options)
+        import_minari(folder, tmp_path / f"back {i}", fps=10.0)
+        np.testing.assert_array_equal(Recording.open(tmp_path / f"back {i}").load(0).decoded(), frames_of(4)[:3])
+
+
 def test_more_pictures_than_an_episode_may_have_are_refused(tmp_path, monkeypatch):
     same = np.stack([np.frombuffer(encode_jpeg(frames_of(1)[0]), np.uint8)] * 4)
     folder = strangers_set(tmp_path / "set", [episode(observations=same)], jpeg_encoding=True)

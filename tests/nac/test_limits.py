@@ -351,15 +351,15 @@ def test_a_fresh_layer_bends_but_does_not_saturate() -> None:
     assert GAINS == {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0}
     torch.manual_seed(0)
     gate = TimeGate(32, 200)
-    assert float(gate.weight.std()) == pytest.approx(1 / 8, rel=0.05) and not gate.bias.any()
+    assert float(gate.weight.detach().std()) == pytest.approx(1 / 8, rel=0.05) and not gate.bias.any()
     layer = NAC(64, 4, time_features=4, logit_scale=8.0)
     assert not layer.out_proj.bias.any() and layer.logit_scale.tolist() == [8.0] * 4
     bound = math.sqrt(6 / 128)  # Xavier's
-    assert 0.95 * bound < float(layer.out_proj.weight.abs().max()) <= bound
+    assert 0.95 * bound < float(layer.out_proj.weight.detach().abs().max()) <= bound
     assert layer.time_frequencies.tolist() == pytest.approx([1.0, 0.1, 0.01, 0.001])
     assert NAC(8, 2, logit_scale=True).logit_scale.item() == 1.0 and NAC(8, 2).logit_scale is None
     states = layer.neuron_states(torch.randn(4, 30, 64), t=torch.arange(30.0))
-    assert 0.15 < float(states["phi"].std()) < 0.35, "as its gains promise"
+    assert 0.15 < float(states["phi"].detach().std()) < 0.35, "as its gains promise"
 
 
 def test_a_time_scale_is_learnt_only_where_that_is_asked_for() -> None:
