@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, RuntimeConfig, TableConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from nacdrive.bench.cell import Cell, Result
@@ -41,7 +43,7 @@ def one_table(config: TableConfig, hours: float = math.inf) -> int:
     with console.status("reading the data"):
         grid = plan(config)
     console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
-    for line in [*describe(grid.data_dirs), *left_out(config).values()]:
+    for line in [*describe(grid.data_dirs), *left_out(config).values(), *fewer_folds(grid.cells, config.folds)]:
         console.print(f"  {line}")
     try:
         with Board(console, len(grid.cells)) as board:
@@ -60,7 +62,20 @@ def one_table(config: TableConfig, hours: float = math.inf) -> int:
     print(f"{grid.folder}/table.md, table.csv, table.tex; every cell in results.jsonl")
     if len(results) < len(grid.cells):
         print(f"{len(results)} of {len(grid.cells)} cells have a result: the same command goes on.")
+    if results and all(result["status"] == "failed" for result in results.values()):
+        print("nacdrive: every cell has failed; the reasons are above.", file=sys.stderr)
+        return 1
     return 0
+
+
+def fewer_folds(cells: Sequence[Cell], wanted: int) -> list[str]:
+    """What there is to say where a task cannot be cut into as many folds as were asked for (0: as many as usual)."""
+    there = {cell.task: max(other.fold for other in cells if other.task == cell.task) + 1 for cell in cells}
+    return [
+        f"{task} has {count} folds and no more, and --folds is {wanted}"
+        for task, count in there.items()
+        if count < wanted
+    ]
 
 
 def plan(config: PlanConfig) -> None:

@@ -429,6 +429,7 @@ def drive_realtime(
     page: LiveServer | None,
 ) -> list[EpisodeResult]:
     """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``."""
+    from nacdrive.common.net import is_loopback
     from nacdrive.envs.camera_noise import NoisyCamera
     from nacdrive.envs.udacity.env import LIMIT_S, DriveInterruptedError
     from nacdrive.rollout.background import BackgroundListener
@@ -466,6 +467,11 @@ def drive_realtime(
         )
         stack.callback(env.close)
         say(f"{env.status}; Ctrl-C ends.")
+        if not is_loopback(config.host):
+            say(
+                f"--host {config.host}: other machines reach that port too, and whoever connects first as a simulator "
+                "is driven; without --host only this machine does."
+            )
         stack.enter_context(status_line(env, page, config.seconds))
         seen = NoisyCamera(env, config.noise) if config.noise.active else env
         whole = wrapped(config, driver, env, control)

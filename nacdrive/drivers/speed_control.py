@@ -51,9 +51,9 @@ class SpeedController:
         step_s = 0.0 if self._t_s is None else min(max(t_s - self._t_s, 0.0), LONGEST_STEP_S)
         self._t_s = t_s
         wanted = KP * error + self._integral
-        # Anti-windup: what cannot be carried out is not added up.
-        if 0.0 < wanted < 1.0 or (wanted >= 1.0) == (error < 0):
-            self._integral = min(1.0, max(-1.0, self._integral + KI * error * step_s))
+        # Anti-windup: what cannot be carried out is not added up, so that the integral stays within 0 .. 1 too.
+        if 0.0 < wanted < 1.0:
+            self._integral += KI * error * step_s
         excess = -error - MARGIN_MPS
         return min(1.0, max(0.0, wanted)), min(1.0, max(0.0, BRAKE * excess)) if wanted <= 0 else 0.0
 

@@ -73,6 +73,28 @@ def test_a_failed_cell_is_reported_and_stops_nothing(config):
     assert compute(plan(again), again, *QUIET)["emnist/lstm/0"]["status"] == "done"
 
 
+def test_a_table_of_failures_alone_ends_with_another_exit_code(config, monkeypatch, capsys):
+    from nacdrive.bench import grid as grid_module
+    from nacdrive.cli.bench import table
+
+    def without_data(config):
+        made = plan(config)
+        cells = [dataclasses.replace(cell, data_dirs={"emnist": config.folder / "nowhere"}) for cell in made.cells]
+        return dataclasses.replace(made, cells=cells[:1])
+
+    monkeypatch.setattr(grid_module, "plan", without_data)
+    assert table(config) == 1
+    assert "every cell has failed; the reasons are above" in capsys.readouterr().err
+
+
+def test_folds_that_a_task_has_not_are_told(config):
+    from nacdrive.cli.bench import fewer_folds
+
+    cells = plan(config).cells
+    assert fewer_folds(cells, 0) == fewer_folds(cells, 2) == []
+    assert fewer_folds(cells, 3) == ["emnist has 2 folds and no more, and --folds is 3"]
+
+
 def test_a_process_that_dies_is_a_failed_cell(config):
     grid = plan(config)
     # Ends the process when the cell's data are read: an exit without a word.

@@ -42,6 +42,18 @@ def small_policy(path: Path, window: int = 2) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("host", "told"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_port_that_other_machines_reach_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str, told: bool
+) -> None:
+    from nacdrive.cli.drive import DriveConfig, run
+
+    model = str(small_policy(tmp_path / "small.pt"))
+    run(DriveConfig(env="udacity", model=model, port=free_port(), headless=True, seconds=0.1, host=host))
+    said = capsys.readouterr().out
+    assert ("other machines reach that port too" in said) == told and "Waiting for the simulator" in said
+
+
 def test_the_command_drives_films_records_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from nacdrive.cli.drive import DriveConfig, run
 

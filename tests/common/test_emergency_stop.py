@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacdrive.common.action import Action
-from nacdrive.common.emergency_stop import HOLD_S, STRAIGHTEN_S, EmergencyStop
+from nacdrive.common.emergency_stop import BRAKE, HOLD_S, STRAIGHTEN_S, EmergencyStop
 
 
 def test_steering_is_held_then_straightened_then_the_car_is_braked() -> None:
@@ -34,3 +34,26 @@ def test_a_new_drive_holds_no_old_steering() -> None:
     stop.restart(5.0)
     stop.fail("no picture", 5.0)
     assert stop.action(5.0).steering == 0.0 and not stop.overdue(5.2)
+
+
+def test_its_times_are_those_that_the_pages_name() -> None:
+    stop = EmergencyStop()
+    assert (HOLD_S, STRAIGHTEN_S, stop.limit_s, stop.began_s) == (0.3, 0.4, 0.3, 0.0)
+    assert Action(0.0, 0.0, 1.0) == BRAKE and stop.reason is None
+
+
+def test_the_limits_themselves_are_still_allowed() -> None:
+    stop = EmergencyStop(0.0, limit_s=0.5)
+    assert not stop.overdue(0.5) and stop.overdue(0.5 + 1e-9)
+    stop.sound(Action(0.6, 1.0, 0.0), 0.0)
+    stop.fail("no picture", 0.0)
+    # Up to the last instant of holding the car rolls on.
+    assert stop.action(HOLD_S) == Action(0.6, 0.0, 0.0) and stop.action(HOLD_S + 1e-9).brake == 1.0
+
+
+def test_whoever_is_driven_anew_has_no_reason_to_stop() -> None:
+    stop = EmergencyStop(1.0)
+    stop.fail("no picture", 2.0)
+    stop.restart(5.0)
+    assert stop.reason is None and stop.began_s == 5.0 and not stop.overdue(5.3) and stop.overdue(5.31)
+    assert not stop.sound(Action(0.0, 0.0, 0.0), 5.1), "nothing had failed"

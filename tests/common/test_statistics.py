@@ -73,3 +73,33 @@ def test_a_share_has_wilsons_interval(successes: int, trials: int) -> None:
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
     assert proportion(successes, trials) == pytest.approx([max(0, centre - half), min(1, centre + half)], abs=1e-12)
+
+
+def test_ten_pairs_are_enough_for_a_bootstrap_and_nine_are_not() -> None:
+    differences = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, -6.0, 5.0, 3.0]
+    zeros = [0.0] * 10
+    # Of ten the resampled interval, which is the very one of the mean.
+    assert paired_difference(differences, zeros)["interval95"] == summary(differences)["interval95"]
+    found = paired_difference(differences[:9], zeros[:9])["interval95"]
+    # Student's t with eight degrees of freedom: 2.306004135.
+    half = 2.306004135204166 * np.std(differences[:9], ddof=1) / 3
+    assert found == pytest.approx([12 / 9 - half, 12 / 9 + half])
+    # Two are as few as can be: 12.706.
+    assert paired_difference([1.0, 3.0], [0.0, 0.0])["interval95"] == pytest.approx([2 - 12.7062, 2 + 12.7062], 1e-5)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0])])
+def test_values_that_are_not_of_the_same_tracks_are_not_compared(ours: list[float], theirs: list[float]) -> None:
+    with pytest.raises(ValueError, match=f"{len(ours)} values against {len(theirs)}"):
+        paired_difference(ours, theirs)
+
+
+def test_two_episodes_have_an_interval() -> None:
+    found = summary([1.0, 3.0])
+    assert found["interval95"] == [1.0, 3.0] and found["std"] == pytest.approx(np.sqrt(2))
+    ratio = fraction([1.0, 3.0], [2.0, 2.0])
+    assert ratio == {"value": 1.0, "interval95": [0.5, 1.5]}
+
+
+def test_an_expert_that_gains_nothing_has_no_fraction() -> None:
+    assert fraction([1.0, 2.0], [-1.0, 1.0]) is None and fraction([1.0], [0.0]) is None

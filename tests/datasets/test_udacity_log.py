@@ -13,8 +13,18 @@ from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.udacity_log import disambiguate, parse_row, read_log
-from nacdrive.datasets.udacity_log_convert import UdacityLogWriter, export_log, import_log
+from nacdrive.datasets.udacity_log import (
+    LARGEST_STEP_MPH,
+    disambiguate,
+    goes_on,
+    is_header,
+    is_log,
+    parse_row,
+    read_log,
+    read_numbers,
+    stamp_of,
+)
+from nacdrive.datasets.udacity_log_convert import UdacityLogWriter, export_log, import_log, plain_number
 from tests.helpers.udacity_logs import make_log, numbers, stamps
 
 HEADER = "center,left,right,steering,throttle,brake,speed"
@@ -216,3 +226,172 @@ def test_the_real_log_is_read_whole():
     values = readings(log)
     assert (values[:, 0] == 0).mean() == pytest.approx(0.703, abs=1e-3)
     assert values[:, 3].max() == pytest.approx(30.65264, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        (["-1", "0", "0", "0"], [(-1, 0, 0, 0)]),
+        (["1", "1", "1", "250"], [(1, 1, 1, 250)]),
+        (["-1.01", "0", "0", "0"], []),
+        (["0", "1.01", "0", "0"], []),
+        (["0", "0", "-0.01", "0"], []),
+        (["0", "0", "0", "250.1"], []),
+        (["0", "0", "nan", "0"], []),
+        (["0", "0", "0"], []),
+        (["0", "0", "0", "9/5"], [(0, 0, 0, 9.5)]),
+        (["0", "0", "0", "9\u066b5"], [(0, 0, 0, 9.5)]),
+        # Five fields: any of the four numbers may have a fraction, which never ends in 0.
+        (["0", "5", "0", "0", "7"], [(0.5, 0, 0, 7)]),
+        (["-0", "5", "1", "0", "7"], [(-0.5, 1, 0, 7)]),
+        (["0", "0", "0", "9", "25"], [(0, 0, 0.9, 25), (0, 0, 0, 9.25)]),
+        (["0", "0", "0", "9", "50"], [(0, 0, 0.9, 50)]),
+        (["0", "0", "0", "09", "5"], [(0, 0, 0.09, 5)]),
+        (["0", "1", "0", "2", "0", "3", "9", "4"], [(0.1, 0.2, 0.3, 9.4)]),
+        (["0", "1", "0", "2", "0", "3", "9", "4", "1"], []),
+        (["0", "0", "7", "9E-05", "12", "5"], [(0, 0.7, 9e-05, 12.5), (0, 0, 7.9e-05, 12.5)]),
+        (["2E-05", "0", "0", "12", "5"], [(2e-05, 0, 0.12, 5), (2e-05, 0, 0, 12.5)]),
+    ],
+)
+def test_numbers_are_read_in_every_way_that_is_within_the_ranges(fields, found):
+    assert read_numbers(fields) == found
+
+
+def test_of_several_readings_the_likeliest_is_taken():
+    def row(line, *readings):
+        return parse_row("a.jpg," + ",".join(["0", "0", "0", "1"]), line).__class__(line, ("a.jpg",), readings)
+
+    sure, pedals, whole = (0.0, 0.0, 0.0, 9.5), (0.0, 0.5, 0.5, 9.5), (0.0, 0.0, 0.0, 9.0)
+    # Never both pedals, hardly ever a whole speed but 0, and then the speed nearest to the one before.
+    assert (
+        disambiguate([row(1, pedals, sure)]) == [sure]
+        and disambiguate([row(1, whole, (0.0, 0.0, 0.0, 3.5))])[0][3] == 3.5
+    )
+    assert disambiguate([row(1, (0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.5))])[0][3] == 0.0
+    near, far = (0.1, 0.0, 0.0, 10.5), (0.2, 0.0, 0.0, 2.5)
+    assert disambiguate([row(1, far, near), row(2, sure)]) == [near, sure], "the first row that is sure tells the speed"
+    # 10.6 follows 10.5 more closely than 8.6 does, though 8.6 is nearer to the 9.5 before that.
+    assert (
+        disambiguate([row(1, sure), row(2, near, far), row(3, (0.0, 0.0, 0.0, 8.6), (0.0, 0.0, 0.0, 10.6))])[2][3]
+        == 10.6
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("center_2018_07_16_17_11_43_382.jpg", datetime(2018, 7, 16, 17, 11, 43, 382000)),
+        ("center_1970_01_01_00_00_00_000.jpg", datetime(1970, 1, 1)),
+        ("center_2199_12_31_23_59_59_999.jpg", datetime(2199, 12, 31, 23, 59, 59, 999000)),
+        # Years of other calendars: months of 31 days, of which there may be 13.
+        ("center_1397_04_25_17_11_43_382.jpg", datetime(1397, 4, 28, 17, 11, 43, 382000)),
+        ("center_1397_02_31_00_00_00_000.jpg", datetime(1397, 3, 3)),
+        ("center_2561_13_01_00_00_00_000.jpg", datetime(2562, 1, 8)),
+        ("center_1397_14_01_00_00_00_000.jpg", None),
+        ("center_1397_01_32_00_00_00_000.jpg", None),
+        ("center_1397_00_01_00_00_00_000.jpg", None),
+        ("center_2018_02_30_00_00_00_000.jpg", None),
+        ("center_2200_02_30_00_00_00_000.jpg", datetime(2200, 3, 2)),
+        ("center.jpg", None),
+    ],
+)
+def test_the_name_of_an_image_tells_its_time(name, found):
+    assert stamp_of(name) == found
+
+
+def test_a_header_and_a_log_are_known(tmp_path):
+    assert all(map(is_header, ("center,left", "Centre", '"center",x', " center ,x"))) and not is_header("centers,x")
+    folder = make_log(tmp_path / "log")
+    assert is_log(folder) and is_log(folder / "driving_log.csv") and not is_log(tmp_path)
+
+
+@pytest.mark.parametrize(("gap_ms", "drives"), [(1000, 1), (1001, 4), (70, 1)])
+def test_a_pause_of_more_than_a_second_begins_another_drive(tmp_path, gap_ms, drives):
+    folder = make_log(tmp_path / "log")
+    text = (folder / "driving_log.csv").read_text()
+    for before, after in zip(stamps(4), stamps(4, gap_ms), strict=True):
+        text = text.replace(before, after)
+        for camera in ("center", "left", "right"):
+            path = folder / "IMG" / f"{camera}_{before}.jpg"
+            path.rename(folder / "IMG" / f"{camera}_{after}.jpg")
+    (folder / "driving_log.csv").write_text(text)
+    log = read(folder)
+    assert len(log.drives()) == drives
+    assert log.gap_s == pytest.approx(gap_ms / 1000 if drives == 1 else 1 / 15)
+
+
+@pytest.mark.parametrize(("change", "rows"), [(LARGEST_STEP_MPH, 4), (LARGEST_STEP_MPH + 0.1, 3)])
+def test_a_last_line_without_its_end_goes_on_where_its_speed_does(tmp_path, change, rows):
+    values = numbers(4)
+    values[:, 3] = 10.0
+    values[3, 3] += change
+    folder = make_log(tmp_path / "log", rows=values)
+    path = folder / "driving_log.csv"
+    path.write_text(path.read_text().rstrip("\n"))
+    if rows == 4:
+        assert len(read(folder).rows) == 4
+    else:
+        with pytest.warns(UserWarning, match=r"the last line is cut short\. Going on with 3 rows"):
+            assert len(read_log(folder).rows) == 3
+
+
+def test_one_line_alone_goes_on_from_nothing():
+    assert not goes_on(["a,b"], {1: None}) and not goes_on(["a,b", "a,b"], {1: None, 2: None})
+
+
+@pytest.mark.parametrize(("bad", "said"), [(5, "line 5, 6, 7, 8, 9"), (6, "line 5, 6, 7, 8, 9 and 1 more")])
+def test_lines_of_another_kind_are_counted_and_the_first_five_named(tmp_path, bad, said):
+    folder = make_log(tmp_path / "log")
+    path = folder / "driving_log.csv"
+    path.write_text(path.read_text() + "hello\n" * bad)
+    with pytest.warns(UserWarning, match=rf"{bad} lines are no rows of a driving log \({said}\)"):
+        assert len(read_log(folder).rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (-0.0, "0"), (1.0, "1"), (-0.37448492, "-0.3744849"), (7.9e-05, "7.9E-05")]
+)
+def test_numbers_are_written_as_dotnet_writes_them(value, text):
+    assert plain_number(value) == text
+
+
+def test_rows_are_written_with_their_pictures_and_miles_per_hour(tmp_path):
+    taken = datetime(2020, 1, 2, 3, 4, 5, 67_999)
+    with UdacityLogWriter(tmp_path / "log") as writer:
+        writer.add((b"c", None, b"r"), taken, steering=-0.5, throttle=0.25, brake=0.0, speed_mps=10.0)
+    line = (tmp_path / "log" / "driving_log.csv").read_text()
+    stamp = "2020_01_02_03_04_05_067"
+    assert line == f"IMG/center_{stamp}.jpg,,IMG/right_{stamp}.jpg,-0.5,0.25,0,22.36936\n"
+    assert sorted(path.name for path in (tmp_path / "log" / "IMG").iterdir()) == [
+        f"center_{stamp}.jpg",
+        f"right_{stamp}.jpg",
+    ]
+
+
+def test_an_import_says_what_it_knows_and_nothing_else(tmp_path):
+    told = []
+    made = import_log(make_log(tmp_path / "log"), tmp_path / "r", progress=told.append)
+    assert (made.episodes, made.frames, told) == (1, 4, [4])
+    recording = Recording.open(tmp_path / "r")
+    episode = recording.load(0)
+    assert recording.meta["fps"] == pytest.approx(14.286) and recording.meta["expert"] == "log"
+    assert recording.meta["recipe"] == {"imported": "log", "left_out": []}
+    assert episode.t_s.tolist() == [0.0, 0.07, 0.14, 0.21]
+    assert (episode.choice == -1).all() and (episode.expert_choice == -1).all() and not episode.reward.any()
+    assert (episode.seed, episode.driver, episode.episode_return, episode.expert_logits) == (0, "log", 0.0, None)
+    assert episode.meta == {"began": "2018-07-16T17:11:43.382000"} and set(episode.side_frames) == {"left", "right"}
+
+
+def test_drives_of_unknown_days_are_an_hour_apart(tmp_path):
+    from tests.helpers.exchange import drive, write
+
+    folder = write(tmp_path / "r", [drive(1, 2), drive(2, 2)])
+    told = []
+    made = export_log(folder, tmp_path / "log", progress=told.append)
+    assert (made.episodes, made.frames, told) == (2, 4, [2, 4])
+    lines = (tmp_path / "log" / "driving_log.csv").read_text().splitlines()
+    gap_ms = round(1000 * float(drive(1, 2).t_s[1]))
+    first = round(1000 * float(drive(1, 2).t_s[0]))
+    assert lines[0].startswith(f"IMG/center_2000_01_01_00_00_00_{first:03d}.jpg,,,")
+    assert lines[1].startswith(f"IMG/center_2000_01_01_00_00_00_{gap_ms:03d}.jpg,,,")
+    assert lines[2].startswith("IMG/center_2000_01_01_01_00_00_")

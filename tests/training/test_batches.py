@@ -65,3 +65,28 @@ def test_labels_belong_to_whole_sequences_which_are_never_cut():
         for row, padding, kind in zip(batch["n"], batch["padding"], batch["kind"], strict=True):
             assert (row[~padding] * 10 == kind).all()
             assert int((~padding).sum()) == len(samples[int(kind) // 10])
+
+
+def test_what_fits_into_one_chunk_is_never_cut_and_what_does_not_is_cut_elsewhere_each_time():
+    batches = Batches(numbered([8, 9]), chunk=8, size=1)
+    assert batches.steps == 17
+    for epoch in range(12):
+        assert sorted((c.start, c.stop) for c in batches.chunks(epoch, 0) if c.sample == 0) == [(0, 8)]
+    firsts = {min(c.stop for c in batches.chunks(epoch, 0) if c.sample == 1) for epoch in range(60)}
+    assert firsts == set(range(1, 9)), "the first cut falls anywhere within a chunk"
+    assert [(c.sample, c.start, c.stop) for c in batches.chunks(None, 0)] == [(0, 0, 8), (1, 0, 8), (1, 8, 9)]
+
+
+def test_padding_repeats_the_last_step():
+    batches = Batches(numbered([3, 1]), chunk=8, size=2)
+    batch = batches.load(batches.chunks(None, 0))
+    assert batch["n"].tolist() == [[0, 1, 2], [3, 3, 3]]
+    assert batch["padding"].tolist() == [[False, False, False], [False, True, True]]
+
+
+def test_a_batch_is_described_by_its_first_four_pieces():
+    batches = Batches(numbered([2] * 6), chunk=8, size=6)
+    chunks = batches.chunks(None, 0)
+    assert batches.describe(chunks[:1]) == "s0 frames 0-1"
+    assert batches.describe(chunks[:4]) == "s0 frames 0-1, s1 frames 0-1, s2 frames 0-1, s3 frames 0-1"
+    assert batches.describe(chunks).endswith("s3 frames 0-1 and 2 more")

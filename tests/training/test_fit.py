@@ -12,9 +12,10 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.layers import build
 from nacdrive.tasks import Sample
+from nacdrive.training.checkpoint import Progress
 from nacdrive.training.config import FitConfig
-from nacdrive.training.fit import Fitting, checkpoint_path, fit, make_optimizer
-from nacdrive.training.log import read_rows
+from nacdrive.training.fit import Fitting, checkpoint_path, fit, layer_optimizer_options, make_optimizer
+from nacdrive.training.log import MetricsLog, read_rows
 
 
 def numbers(folder):
@@ -265,3 +266,248 @@ def test_a_layer_may_ask_for_optimizer_options_of_its_own() -> None:
     assert groups[id(named["1.log_decay"])]["factor"] == pytest.approx(0.1)
     assert groups[id(named["0.weight"])]["weight_decay"] == 0.1
     assert groups[id(named["0.bias"])]["weight_decay"] == 0.0
+
+
+def fitting_of(network, task, samples, config, folder, valid=None, round_=0):
+    return Fitting(network, task, samples, valid or [], config, folder, round_, torch.device("cpu"))
+
+
+def told_losses(task, monkeypatch, losses):
+    """A validation that finds ``losses`` one after the other, then 0.9 for ever."""
+    told = iter(losses)
+    real = task.loss
+
+    def loss(outputs, batch, weights, options):
+        total, weight = real(outputs, batch, weights, options)
+        # The validation has no gradient.
+        return (total, weight) if outputs.requires_grad else (torch.tensor(next(told, 0.9)), torch.tensor(1.0))
+
+    monkeypatch.setattr(task, "loss", loss)
+
+
+def test_without_validation_all_epochs_are_done_and_the_mean_of_the_last_is_kept(
+    network, task, samples, config, tmp_path
+):
+    updates = []
+    result = fit(
+        network,
+        task,
+        samples,
+        [],
+        dataclasses.replace(config, patience=1, chunk=40, batch=2),
+        tmp_path,
+        on_step=lambda update: updates.append((update.steps, update.epochs, update.train_loss)),
+    )
+    assert (result.progress.epoch, result.progress.best_epoch, result.progress.best_loss) == (3, 2, float("inf"))
+    assert (result.train_steps, result.valid_steps) == (240, 0)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [row["epoch"] for row in rows] == [0, 1, 2] and not any("valid_loss" in row for row in rows)
+    kept = torch.load(checkpoint_path(tmp_path, 0), weights_only=True)
+    for name, value in network.named_parameters():
+        assert torch.equal(value, kept["mean"][name]) and torch.equal(value, kept["best"][name])
+    # What a display is shown last is the mean loss of the epoch, as in its row.
+    per_epoch = updates[0][0]
+    assert {(steps, epochs) for steps, epochs, _ in updates} == {(per_epoch, 3)}
+    assert [updates[(k + 1) * per_epoch - 1][2] for k in range(3)] == [row["train_loss"] for row in rows]
+    assert [row["steps"] for row in rows] == [per_epoch, 2 * per_epoch, 3 * per_epoch]
+
+
+def test_what_was_learnt_and_validated_on_is_counted(network, task, samples, config, tmp_path):
+    result = fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=1), tmp_path)
+    assert (result.train_steps, result.valid_steps) == (200, 40)
+
+
+def test_a_loss_that_is_only_as_low_as_before_is_no_gain(network, task, samples, config, tmp_path, monkeypatch):
+    told_losses(task, monkeypatch, [0.5, 0.5, 0.4, 0.4])
+    result = fit(network, task, samples[1:], samples[:1], dataclasses.replace(config, epochs=4), tmp_path)
+    assert (result.progress.best_loss, result.progress.best_epoch) == (pytest.approx(0.4), 2)
+
+
+def test_without_patience_nothing_stops_early(network, task, samples, config, tmp_path, monkeypatch):
+    told_losses(task, monkeypatch, [0.1])
+    config = dataclasses.replace(config, epochs=12, patience=0)
+    assert fit(network, task, samples[1:], samples[:1], config, tmp_path).progress.epoch == 12
+
+
+def test_the_rate_on_a_plateau_falls_by_a_tenth_every_second_epoch_without_gain(
+    network, task, samples, config, tmp_path, monkeypatch
+):
+    told_losses(task, monkeypatch, [0.5, 0.6, 0.6, 0.6, 0.6, 0.4, 0.6, 0.6])
+    config = dataclasses.replace(config, epochs=9, patience=0, schedule="plateau")
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    rates = [row["learning_rate"] / config.learning_rate for row in numbers(tmp_path)]
+    assert rates == pytest.approx([1, 1, 1, 0.9, 0.9, 0.81, 0.81, 0.81, 0.729])
+
+
+def test_the_rate_follows_half_a_cosine_step_by_step(network, task, samples, config, tmp_path):
+    config = dataclasses.replace(config, epochs=2, chunk=40, batch=2)
+    fitting = fitting_of(network, task, samples, config, tmp_path)
+    # By hand: 2 % at the end, and cos(pi/2) = 0 and cos(pi/3) = 1/2 on the way.
+    shares = [fitting.learning_rate(share) / config.learning_rate for share in (0.0, 1 / 3, 0.5, 1.0)]
+    assert shares == pytest.approx([1.0, 0.755, 0.51, 0.02])
+    seen = []
+    fitting.learning_rate = lambda share: seen.append(share) or 1e-3
+    fitting.run(lambda update: None)
+    count = len(seen) // 2
+    assert count == 3 and seen == pytest.approx([k / 6 for k in range(6)])
+    assert all(group["lr"] == 1e-3 for group in fitting.optimizer.param_groups)
+    constant = fitting_of(
+        network, task, samples, dataclasses.replace(config, schedule="constant"), folder_of(tmp_path, "constant")
+    )
+    constant.progress.factor = 0.5
+    assert constant.learning_rate(0.9) == config.learning_rate
+    constant.log.close()
+
+
+@pytest.mark.parametrize(("every", "expected"), [(2, [2, 4]), (5, []), (3, [3]), (100, [])])
+def test_a_checkpoint_is_made_every_so_many_steps_and_at_the_end_of_each_epoch(
+    network, task, samples, config, tmp_path, every, expected
+):
+    config = dataclasses.replace(config, epochs=1, checkpoint_steps=every, chunk=40)
+    fitting = fitting_of(network, task, [*samples, *samples, *samples, samples[0], samples[1]], config, tmp_path)
+    saved = []
+    real = fitting.save
+    fitting.save = lambda: (saved.append((fitting.progress.epoch, fitting.progress.step)), real())
+    fitting.run(lambda update: None)
+    # Twenty episodes in batches of four: five steps. The first one is of the untrained network.
+    assert saved == [(0, 0), *((0, step) for step in expected), (1, 0)]
+
+
+def test_no_step_is_larger_than_the_largest_norm_allows(network, task, samples, config, tmp_path):
+    fitting = fitting_of(network, task, samples, dataclasses.replace(config, clip=1e-3), tmp_path)
+    fitting.step(fitting.train.epoch(0, 0)[0], 0, 1e-3)
+    norm = torch.sqrt(sum((p.grad**2).sum() for p in network.parameters()))
+    assert float(norm) == pytest.approx(1e-3, rel=1e-3)
+    fitting.log.close()
+
+
+def test_a_batch_in_which_nothing_counts_teaches_nothing_and_stops_nothing(
+    network, task, samples, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(task, "loss", lambda outputs, *_: (outputs.sum() * 0, torch.tensor(0.0)))
+    fitting = fitting_of(network, task, samples, config, tmp_path)
+    assert fitting.step(fitting.train.epoch(0, 0)[0], 0, 1e-3) == (0.0, 0.0)
+    fitting.log.close()
+
+
+def test_pictures_are_changed_where_that_is_asked_for_and_only_there(
+    network, task, samples, config, tmp_path, monkeypatch
+):
+    calls = []
+    real = task.augment
+    monkeypatch.setattr(task, "augment", lambda batch, generator: calls.append(1) or real(batch, generator))
+    for augment in (True, False):
+        calls.clear()
+        config = dataclasses.replace(config, epochs=1, augment=augment)
+        fit(copy.deepcopy(network), task, samples[1:], samples[:1], config, folder_of(tmp_path, str(augment)))
+        assert bool(calls) == augment
+
+
+def test_every_round_shuffles_anew(network, task, samples, config, tmp_path):
+    asked = []
+    for round_ in (0, 1):
+        fitting = fitting_of(network, task, samples, config, tmp_path, round_=round_)
+        real = fitting.train.epoch
+        fitting.train.epoch = lambda epoch, seed, real=real: asked.append(epoch) or real(epoch, seed)
+        fitting.run(lambda update: None)
+    assert len(set(asked)) == len(asked) == 6
+    assert checkpoint_path(tmp_path, 1).name == "checkpoint-1.pt" and checkpoint_path(tmp_path, 1).exists()
+
+
+def test_the_validation_is_the_mean_over_all_that_counts(network, task, samples, config, tmp_path):
+    short = Sample("short", {name: value[:7] for name, value in samples[0].fields.items()})
+    parts = [short, samples[1]]
+    found = fitting_of(network, task, samples[2:], config, tmp_path, valid=parts)
+    together = found.validate()
+    network.eval()
+    right = []
+    with torch.no_grad():
+        for sample in parts:
+            scores = network(sample.fields["frames"][None], None, None)[0]
+            right += (scores.argmax(1) == sample.fields["target"]).tolist()
+    assert len(right) == 47 and together[f"valid_{task.measure_name}"] == pytest.approx(sum(right) / 47)
+    one = [
+        fitting_of(network, task, samples[2:], config, folder_of(tmp_path, part.name), valid=[part]) for part in parts
+    ]
+    alone = [fitting.validate()["valid_loss"] for fitting in one]
+    assert min(alone) < together["valid_loss"] < max(alone)
+    for fitting in (found, *one):
+        fitting.log.close()
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize(
+    ("precision", "device", "low"),
+    [("auto", "cpu", False), ("float32", "cpu", False), ("bfloat16", "cpu", True), ("auto", "cuda", True)],
+)
+def test_half_precision_is_for_whom_it_is_asked_or_has_a_gpu(
+    network, task, samples, config, tmp_path, precision, device, low
+):
+    fitting = fitting_of(network, task, samples, dataclasses.replace(config, precision=precision), tmp_path)
+    fitting.device = torch.device(device)
+    found = fitting.autocast()
+    assert isinstance(found, torch.autocast) == low and (not low or found.fast_dtype == torch.bfloat16)
+    fitting.log.close()
+
+
+def test_the_time_of_a_resumed_training_goes_on(network, task, samples, config, tmp_path):
+    fitting = fitting_of(network, task, samples, config, tmp_path)
+    fitting.began -= 1000
+    fitting.save()
+    assert 1000 <= fitting.progress.seconds < 1060
+    again = fitting_of(network, task, samples, config, tmp_path)
+    again.save()
+    assert 1000 <= again.progress.seconds < 1060
+    fitting.log.close()
+    again.log.close()
+
+
+@pytest.mark.parametrize(("kind", "decay"), [("adamw", 0.1), ("adam", 0.0)])
+def test_weights_decay_and_biases_do_not_and_adam_decays_nothing(kind, decay) -> None:
+    network = torch.nn.Linear(4, 4)
+    optimizer = make_optimizer(network, FitConfig(learning_rate=1e-2, weight_decay=0.1, optimizer=kind))
+    assert type(optimizer).__name__.lower() == kind
+    found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    assert [found[id(p)]["weight_decay"] for p in (network.weight, network.bias)] == [decay, 0.0]
+    assert {group["lr"] for group in optimizer.param_groups} == {1e-2}
+    assert {group.get("factor", 1.0) for group in optimizer.param_groups} == {1.0}
+
+
+def test_a_network_that_is_a_layer_itself_asks_for_its_own_options() -> None:
+    layer = build("s4", 4, 1, 8)
+    assert set(layer_optimizer_options(layer)) == set(layer.optimizer_options()) != set()
+    inside = layer_optimizer_options(torch.nn.ModuleDict({"memory": layer}))
+    assert set(inside) == {f"memory.{name}" for name in layer.optimizer_options()}
+
+
+def test_a_checkpoint_of_another_network_is_told_in_one_sentence(network, task, samples, config, tmp_path):
+    fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    with pytest.raises(UserError, match=r"checkpoint-0\.pt belongs to another network \(.*\): train anew"):
+        fit(torch.nn.Linear(3, 5), task, samples[1:], samples[:1], config, tmp_path)
+
+
+def test_a_training_that_has_not_begun_has_done_nothing() -> None:
+    empty = Progress()
+    assert (empty.round, empty.epoch, empty.step, empty.total_steps, empty.loss_sum, empty.weight_sum) == (0,) * 6
+    assert (empty.factor, empty.best_loss, empty.best_epoch) == (1.0, float("inf"), -1)
+    assert (empty.best_measure, empty.seconds) == (0.0, 0.0)
+
+
+def test_rows_from_the_resumed_epoch_on_are_dropped_and_the_board_counts_on(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = MetricsLog(tmp_path, 0, 0)
+    for round_, epoch in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        log.add({"round": round_, "epoch": epoch, "loss": round_ + epoch / 10})
+    log.close()
+    log = MetricsLog(tmp_path, 1, 1)
+    assert [(row["round"], row["epoch"]) for row in read_rows(log.path)] == [(0, 0), (0, 1), (1, 0)]
+    log.add({"round": 1, "epoch": 1, "loss": 7.5})
+    with pytest.raises(ValueError, match="JSON"):
+        log.add({"round": 1, "epoch": 2, "loss": float("nan")})
+    log.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert board.Tags()["scalars"] == ["loss"], "whole numbers are no curve"
+    assert [(event.step, event.value) for event in board.Scalars("loss")][-1] == (3, 7.5)
+    assert [event.step for event in board.Scalars("loss")] == [0, 1, 2, 3]

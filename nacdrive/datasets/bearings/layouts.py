@@ -260,7 +260,9 @@ def walk(folder: Path) -> Iterator[list[Path]]:
     """Files of every folder below (and of) ``folder``, archives unpacked."""
     if is_archive(folder):
         folder = unpacked(folder)
-    for root, _, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
+        # Else the disk would decide which of two equally long recordings of a bearing is taken.
+        folders.sort()
         paths = [Path(root, name) for name in sorted(names) if not name.startswith(".")]
         yield paths
         for path in paths:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+from io import BytesIO
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, answer, number, picture, read
@@ -77,3 +80,83 @@ def test_another_simulator_is_told(changed: dict[str, object]) -> None:
 def test_what_is_no_picture_is_said_so(image: str, words: str) -> None:
     with pytest.raises(BadTelemetryError, match=words):
         picture(image)
+
+
+def encoded(kind: str, **options: object) -> str:
+    buffer = BytesIO()
+    Image.fromarray(np.zeros((160, 320, 3), np.uint8)).save(buffer, kind, **options)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def test_a_png_is_a_picture_and_a_progressive_jpeg_or_another_kind_is_none() -> None:
+    frame, data = picture(encoded("PNG"))
+    assert frame.shape == (160, 320, 3) and data.startswith(b"\x89PNG")
+    with pytest.raises(BadTelemetryError, match="progressive"):
+        picture(encoded("JPEG", progressive=True))
+    with pytest.raises(BadTelemetryError, match="decoded"):
+        picture(encoded("BMP"))
+    # The width alone is not enough, nor the height.
+    for width, height in ((320, 161), (321, 160)):
+        with pytest.raises(BadTelemetryError, match=f"is {width} x {height} and not 320 x 160"):
+            picture(base64.b64encode(jpeg(width, height)).decode())
+
+
+def test_a_picture_of_four_mebibytes_is_looked_at_and_a_longer_one_is_not() -> None:
+    with pytest.raises(BadTelemetryError, match="decoded"):
+        picture("A" * (4 << 20))
+    with pytest.raises(BadTelemetryError, match=r"4\.2 MB"):
+        picture("A" * ((4 << 20) + 1))
+
+
+@pytest.mark.parametrize(("data", "said"), [([], "no object but list"), (None, "no object but NoneType"), ("", "str")])
+def test_what_is_no_object_is_said_so(data: object, said: str) -> None:
+    with pytest.raises(BadTelemetryError, match=said):
+        read(data)
+
+
+@pytest.mark.parametrize("image", [None, 3, b"abc"])
+def test_a_report_without_a_picture_is_said_so(image: object) -> None:
+    with pytest.raises(BadTelemetryError, match="no camera image"):
+        read(report(image=image))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cte": "1"}, "Term 2, PID"),
+        ({"ptsx": "1"}, "Term 2, MPC"),
+        ({"sensor_fusion": "1"}, "Term 3"),
+        ({"steering_angle": 1}, "numbers where the simulator of Term 1 sends strings"),
+        ({"speed": 1.5}, "numbers where the simulator of Term 1 sends strings"),
+    ],
+)
+def test_each_foreign_simulator_is_told_by_its_name(changed: dict[str, object], said: str) -> None:
+    with pytest.raises(ForeignTelemetryError, match=said):
+        read(report(**changed))
+
+
+def test_a_number_longer_than_a_doubles_digits_is_none_of_the_simulators() -> None:
+    assert number("speed", "1" * 27 + ".0000") == pytest.approx(float("1" * 27))
+    # Of 33 characters: read as a plain decimal, if it is one.
+    assert number("speed", "1" * 28 + ".0000") == pytest.approx(float("1" * 28))
+    with pytest.raises(BadTelemetryError, match="no number"):
+        number("speed", "1" * 28 + ",0000")
+    assert number("speed", "1" * 27 + ",0000") == pytest.approx(float("1" * 27))
+
+
+@pytest.mark.parametrize("text", ["-1,5000", "1,5000-", "\u22121,5000", "1,5000\u2212"])
+def test_a_sign_stands_before_or_behind(text: str) -> None:
+    assert number("speed", text) == -1.5
+
+
+def test_what_is_no_number_is_quoted_cut_short() -> None:
+    with pytest.raises(BadTelemetryError, match=f"its speed is no number: '{'x' * 32}'$"):
+        number("speed", "x" * 40)
+
+
+def test_an_answer_has_six_decimals_within_the_range() -> None:
+    assert answer(-1.5, 2.0, ",") == {"steering_angle": "-1,000000", "throttle": "1,000000"}
+    assert answer(0.12345678, -0.5, ".") == {"steering_angle": "0.123457", "throttle": "-0.500000"}
+    # A plain decimal tells no separator: a point is answered.
+    assert read(report(steering_angle="12.5")).separator == "."
+    assert read(report(steering_angle="-12,5000")).separator == ","
