@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.nac import pairwise
+from nacdrive.nac import numba_pairs, pairwise
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.chunked_backbone import ChunkedBackbone, pieces
 from nacdrive.nac.key_sets import key_set
+from nacdrive.nac.numba_pairs import CompiledBackbone
 from nacdrive.nac.pairwise import PairProblem, Tokens, all_pairs, attend, gate_argument
 
 CHUNKS_PER_BLOCK = 8
@@ -64,7 +65,7 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         tokens, w = unpack(tensors, form)
         heads, queries, _ = tokens.zq.shape
-        backbone = ChunkedBackbone(tokens, w, problem.index is None)
+        backbone = _backbone(tokens, w, problem)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
         for first, last in _blocks(heads, queries, problem):
@@ -103,7 +104,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     problem = ctx.problem
     tokens, w = unpack(tensors, ctx.form)
     heads, queries, _ = tokens.zq.shape
-    backbone = ChunkedBackbone(tokens, w, problem.index is None)
+    backbone = _backbone(tokens, w, problem)
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
     zq, tq, tau = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.tau))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
@@ -139,6 +140,13 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         sums.tau[here] = gtime.sum((0, 2))
         backbone.backward(keys, first, gmotor, sums, totals)
     return (gscale, *sums, *totals.values())
+
+
+def _backbone(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> ChunkedBackbone | CompiledBackbone:
+    """The compiled one where numba is installed and has it."""
+    if numba_pairs.supported(tokens, w):
+        return CompiledBackbone(tokens, w)
+    return ChunkedBackbone(tokens, w, problem.index is None)
 
 
 def unpack(tensors: Sequence[Tensor | None], form: FusedWeights) -> tuple[Tokens, FusedWeights]:

@@ -1,0 +1,626 @@
+"""CPU kernels of the pair backbone, compiled by numba: 96 pairs side by side, absent synapses skipped.
+
+Neurons are rows of ``WIDTH`` pairs, so that one synapse is one multiply-add of whole vectors whichever neurons it
+joins: lists of synapses replace matrices that are half zeros. Numba's own loops would keep sums in memory instead of
+registers, hence the innermost loops are written as vector instructions (``intrinsic``); LLVM makes of them what the
+processor has (AVX-512, AVX2, NEON).
+
+All arguments of kernels are addresses and sizes (int64): nothing is converted, and each compiles once. All files with
+code that ends up in a kernel must be this one, because numba's cache notices changes of this one only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16  # of a vector: one AVX-512 register, two of AVX2, four of NEON
+GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-add and fit into AVX2's 16 registers
+WIDTH = LANES * GROUPS
+LARGEST = 80.0  # beyond it sigmoid is 0 or 1, and its exponential must not overflow
+
+FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, LANES)
+# exp on [-ln 2 / 2, ln 2 / 2], Cephes' expf: relative error below 1.2e-7.
+POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+LN2 = (0.693359375, -2.12194440e-4)  # high and low part
+ROUNDER = 12582912.0  # 1.5 * 2^23: adding it rounds to an integer, which then stands in the lowest bits
+
+class _Code:
+    """Vector instructions at the end of a builder's block."""
+
+    def __init__(self, builder: Any) -> None:
+        self.b = builder
+
+    def at(self, base: Any, offset: Any, of: Any = FLOAT) -> Any:
+        """Pointer to element ``offset`` behind an address."""
+        pointer = self.b.inttoptr(base, ir.PointerType())
+        return self.b.gep(pointer, [_int(offset)], source_etype=of)
+
+    def load(self, base: Any, offset: Any, of: Any = VECTOR) -> Any:
+        scalar = FLOAT if of is VECTOR else of
+        return self.b.load(self.at(base, offset, scalar), typ=of, align=scalar_bytes(scalar))
+
+    def store(self, x: Any, base: Any, offset: Any) -> None:
+        self.b.store(x, self.at(base, offset), align=4)
+
+    def splat(self, scalar: Any) -> Any:
+        one = self.b.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, ir.Constant(INT32, 0))
+        return self.b.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), ir.Constant(_ints(), [0] * LANES))
+
+    def call(self, name: str, *args: Any) -> Any:
+        kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"{name}.v{LANES}f32")
+        return self.b.call(function, args)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        return self.call("llvm.fmuladd", a, b, c)
+
+    def sigmoid(self, z: Any) -> Any:
+        """1 / (1 + exp(-z)), to about 3e-7 relative."""
+        b = self.b
+        x = self.call("llvm.minnum", self.call("llvm.maxnum", b.fneg(z), _all(-LARGEST)), _all(LARGEST))
+        shifted = self.multiply_add(x, _all(math.log2(math.e)), _all(ROUNDER))
+        whole = b.fsub(shifted, _all(ROUNDER))
+        r = self.multiply_add(whole, _all(-LN2[0]), x)
+        r = self.multiply_add(whole, _all(-LN2[1]), r)
+        p = _all(POLYNOMIAL[0])
+        for coefficient in POLYNOMIAL[1:]:
+            p = self.multiply_add(p, r, _all(coefficient))
+        p = b.fadd(self.multiply_add(p, b.fmul(r, r), r), _all(1.0))
+        power = b.shl(b.bitcast(shifted, _ints()), ir.Constant(_ints(), [23] * LANES))
+        e = b.bitcast(b.add(b.bitcast(p, _ints()), power), VECTOR)
+        # "fast" lets the processor take its approximate reciprocal and one Newton step.
+        return b.fdiv(_all(1.0), b.fadd(e, _all(1.0)), flags=("fast",))
+
+    def transposed(self, rows: list[Any]) -> list[Any]:
+        """16 vectors of 16 as their columns: one bit of row and column number changes places at a time."""
+        for bit in (1, 2, 4, 8):
+            kept = [j if not j & bit else LANES + j - bit for j in range(LANES)]
+            moved = [j + bit if not j & bit else LANES + j for j in range(LANES)]
+            new = list(rows)
+            for i in range(LANES):
+                if not i & bit:
+                    for to, order in ((i, kept), (i + bit, moved)):
+                        new[to] = self.b.shuffle_vector(rows[i], rows[i + bit], ir.Constant(_ints(), order))
+            rows = new
+        return rows
+
+    def first_lanes(self, count: Any) -> Any:
+        """Mask of the first ``count`` lanes."""
+        wide = ir.VectorType(INT64, LANES)
+        one = self.b.insert_element(ir.Constant(wide, ir.Undefined), count, ir.Constant(INT32, 0))
+        counts = self.b.shuffle_vector(one, ir.Constant(wide, ir.Undefined), ir.Constant(_ints(), [0] * LANES))
+        return self.b.icmp_signed("<", ir.Constant(wide, list(range(LANES))), counts)
+
+    def load_some(self, base: Any, offset: Any, mask: Any) -> Any:
+        """The lanes of ``mask``, the others 0 and not read."""
+        kind = ir.FunctionType(VECTOR, [ir.PointerType(), INT32, ir.VectorType(ir.IntType(1), LANES), VECTOR])
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.v{LANES}f32.p0")
+        return self.b.call(function, [self.at(base, offset), ir.Constant(INT32, 4), mask, _all(0.0)])
+
+    def store_some(self, x: Any, base: Any, offset: Any, mask: Any) -> None:
+        """The lanes of ``mask``; the others are not touched."""
+        types_ = [VECTOR, ir.PointerType(), INT32, ir.VectorType(ir.IntType(1), LANES)]
+        kind = ir.FunctionType(ir.VoidType(), types_)
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.v{LANES}f32.p0")
+        self.b.call(function, [x, self.at(base, offset), ir.Constant(INT32, 4), mask])
+
+
+def scalar_bytes(kind: Any) -> int:
+    """Size of a scalar type of LLVM."""
+    return 4 if kind is FLOAT else kind.width // 8
+
+
+def _ints() -> Any:
+    return ir.VectorType(INT32, LANES)
+
+
+def _int(x: Any) -> Any:
+    return ir.Constant(INT64, x) if isinstance(x, int) else x
+
+
+def _all(x: float) -> Any:
+    return ir.Constant(VECTOR, [float(np.float32(x))] * LANES)
+
+
+def _vector_code(count: int, write: Callable[..., None]) -> Any:
+    """What makes a procedure of ``count`` int64 arguments an intrinsic."""
+    signature = types.void(*[types.int64] * count)
+
+    def codegen(context: Any, builder: Any, _: Any, args: Iterable[Any]) -> Any:
+        write(_Code(builder), *args)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _rows_times(groups: int, chains: int) -> Any:
+    """See ``synapses``; sums run in ``chains`` parts, of which lists hold whole numbers."""
+
+    def write(c: _Code, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> None:
+        b = c.b
+        sums = [cgutils.alloca_once(b, VECTOR) for _ in range(groups * chains)]
+        with cgutils.for_range(b, rows) as row:
+            start = c.splat(c.load(bias, row.index, FLOAT))
+            line = b.mul(row.index, _int(groups * LANES))
+            for i, s in enumerate(sums):
+                b.store(b.fadd(start, c.load(out, b.add(line, _int(i * LANES)))) if i < groups else _all(0.0), s)
+            begin = c.load(first, row.index, INT64)
+            end = c.load(first, b.add(row.index, _int(1)), INT64)
+            with cgutils.for_range_slice(b, begin, end, _int(chains), INT64) as (synapse, _):
+                for chain in range(chains):
+                    here = b.add(synapse, _int(chain))
+                    w = c.splat(c.load(weight, here, FLOAT))
+                    at = b.sext(c.load(source, here, INT32), INT64)
+                    for g in range(groups):
+                        s = sums[chain * groups + g]
+                        b.store(c.multiply_add(w, c.load(x, b.add(at, _int(g * LANES))), b.load(s)), s)
+            for g in range(groups):
+                total = b.load(sums[g])
+                for chain in range(1, chains):
+                    total = b.fadd(total, b.load(sums[chain * groups + g]))
+                c.store(total, out, b.add(line, _int(g * LANES)))
+
+    return write
+
+
+@intrinsic
+def synapses(_: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> Any:
+    """Add ``bias`` and weight times row ``source`` of ``x``, for a row's synapses ``first[row]`` to ``first[row + 1]``."""
+    return _vector_code(7, _rows_times(GROUPS, 1))
+
+
+@intrinsic
+def synapse_gradients(_: Any, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> Any:
+    """Add to vector ``synapse`` of ``sums`` row ``row`` of ``g`` times row ``source`` of ``x``, lane by lane."""
+
+    def write(c: _Code, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> None:
+        b = c.b
+        with cgutils.for_range(b, rows) as row:
+            line = b.mul(row.index, _int(WIDTH))
+            of_row = [c.load(g, b.add(line, _int(i * LANES))) for i in range(GROUPS)]
+            begin = c.load(first, row.index, INT64)
+            end = c.load(first, b.add(row.index, _int(1)), INT64)
+            with cgutils.for_range_slice(b, begin, end, _int(1), INT64) as (synapse, _):
+                at = b.sext(c.load(source, synapse, INT32), INT64)
+                place = b.mul(synapse, _int(LANES))
+                total = c.load(sums, place)
+                for i in range(GROUPS):
+                    total = c.multiply_add(of_row[i], c.load(x, b.add(at, _int(i * LANES))), total)
+                c.store(total, sums, place)
+
+    return _vector_code(6, write)
+
+
+@intrinsic
+def squash(_: Any, out: Any, x: Any, vectors: Any) -> Any:
+    """Write sigmoid(x) to ``out``."""
+
+    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
+        with cgutils.for_range(c.b, vectors) as loop:
+            at = c.b.mul(loop.index, _int(LANES))
+            c.store(c.sigmoid(c.load(x, at)), out, at)
+
+    return _vector_code(3, write)
+
+
+@intrinsic
+def squash_backward(_: Any, g: Any, y: Any, vectors: Any) -> Any:
+    """Multiply ``g`` by y (1 - y), the sigmoid's slope where it is ``y``."""
+
+    def write(c: _Code, g: Any, y: Any, vectors: Any) -> None:
+        b = c.b
+        with cgutils.for_range(b, vectors) as loop:
+            at = b.mul(loop.index, _int(LANES))
+            here = c.load(y, at)
+            c.store(b.fmul(c.load(g, at), b.fmul(here, b.fsub(_all(1.0), here))), g, at)
+
+    return _vector_code(3, write)
+
+
+@intrinsic
+def add_vectors(_: Any, out: Any, x: Any, vectors: Any) -> Any:
+    """Add ``x`` to ``out``."""
+
+    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
+        with cgutils.for_range(c.b, vectors) as loop:
+            at = c.b.mul(loop.index, _int(LANES))
+            c.store(c.b.fadd(c.load(out, at), c.load(x, at)), out, at)
+
+    return _vector_code(3, write)
+
+
+@intrinsic
+def copy_vectors(_: Any, out: Any, x: Any, vectors: Any) -> Any:
+    """Write ``x`` to ``out``; zeros where ``x`` is address 0."""
+
+    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
+        b = c.b
+        with b.if_else(b.icmp_signed("==", x, _int(0))) as (zeros, copies):
+            with zeros, cgutils.for_range(b, vectors) as loop:
+                c.store(_all(0.0), out, b.mul(loop.index, _int(LANES)))
+            with copies, cgutils.for_range(b, vectors) as loop:
+                at = b.mul(loop.index, _int(LANES))
+                c.store(c.load(x, at), out, at)
+
+    return _vector_code(3, write)
+
+
+@intrinsic
+def gather_inter(_: Any, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> Any:
+    """Inter neurons of 16 pairs: sigmoid of the sum of both halves, as ``width`` rows ``line`` floats apart.
+
+    ``queries`` and ``keys`` are the addresses of 16 offsets into ``zq`` and ``zk``, in floats.
+    """
+
+    def write(c: _Code, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> None:
+        b = c.b
+        of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
+        of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
+        whole = b.and_(width, _int(-LANES))
+
+        def tile(first: Any, read: Callable[[Any, Any], Any]) -> None:
+            rows = []
+            for lane in range(LANES):
+                q, k = read(zq, b.add(of_query[lane], first)), read(zk, b.add(of_key[lane], first))
+                rows.append(b.fadd(q, k))
+            at = b.mul(first, line)
+            for row in c.transposed(rows):
+                c.store(c.sigmoid(row), out, at)
+                at = b.add(at, line)
+
+        with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
+            tile(first, c.load)
+        with b.if_then(b.icmp_signed("<", whole, width)):
+            mask = c.first_lanes(b.sub(width, whole))
+            tile(whole, lambda base, offset: c.load_some(base, offset, mask))
+
+    return _vector_code(7, write)
+
+
+@intrinsic
+def scatter_inter(_: Any, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> Any:
+    """Add the gradients of 16 pairs' first layer to the rows of both halves that ``gather_inter`` read."""
+
+    def write(c: _Code, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> None:
+        b = c.b
+        of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
+        of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
+        whole = b.and_(width, _int(-LANES))
+        same = cgutils.alloca_once(b, VECTOR)
+
+        def tile(first: Any, read: Callable[[Any, Any], Any], save: Callable[[Any, Any, Any], None]) -> None:
+            at = b.mul(first, line)
+            rows = []
+            for _ in range(LANES):
+                rows.append(c.load(g, at))
+                at = b.add(at, line)
+            b.store(_all(0.0), same)
+            for lane, x in enumerate(c.transposed(rows)):
+                place = b.add(of_key[lane], first)
+                save(b.fadd(read(gk, place), x), gk, place)
+                # Neighbours mostly share their query: one sum for all of them.
+                b.store(b.fadd(b.load(same), x), same)
+                last = lane == LANES - 1
+                with b.if_then(
+                    ir.Constant(ir.IntType(1), 1) if last else b.icmp_signed("!=", of_query[lane], of_query[lane + 1])
+                ):
+                    place = b.add(of_query[lane], first)
+                    save(b.fadd(read(gq, place), b.load(same)), gq, place)
+                    b.store(_all(0.0), same)
+
+        with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
+            tile(first, c.load, c.store)
+        with b.if_then(b.icmp_signed("<", whole, width)):
+            mask = c.first_lanes(b.sub(width, whole))
+            tile(whole, lambda x, o: c.load_some(x, o, mask), lambda v, x, o: c.store_some(v, x, o, mask))
+
+    return _vector_code(7, write)
+
+
+def _reading(kind: Any, scalar: Any, make: Callable[[_Code, Any, Any], Any]) -> Any:
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        return make(_Code(builder), *args)
+
+    return kind, codegen
+
+
+@intrinsic
+def int_at(_: Any, base: Any, offset: Any) -> Any:
+    """The int64 number ``offset`` behind an address."""
+    kind = types.int64(types.int64, types.int64)
+    return _reading(kind, INT64, lambda c, base, offset: c.load(base, offset, INT64))
+
+
+@intrinsic
+def byte_at(_: Any, base: Any, offset: Any) -> Any:
+    """The byte ``offset`` behind an address, as int64."""
+    kind = types.int64(types.int64, types.int64)
+    byte = ir.IntType(8)
+    return _reading(kind, byte, lambda c, base, offset: c.b.zext(c.load(base, offset, byte), INT64))
+
+
+@intrinsic
+def float_at(_: Any, base: Any, offset: Any) -> Any:
+    """The float32 number ``offset`` behind an address."""
+    kind = types.float32(types.int64, types.int64)
+    return _reading(kind, FLOAT, lambda c, base, offset: c.load(base, offset, FLOAT))
+
+
+@intrinsic
+def put_float(_: Any, base: Any, offset: Any, x: Any) -> Any:
+    """Write a float32 number."""
+
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        c = _Code(builder)
+        c.store(args[2], args[0], args[1])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32), codegen
+
+
+@intrinsic
+def put_int(_: Any, base: Any, offset: Any, x: Any) -> Any:
+    """Write an int64 number."""
+
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        c = _Code(builder)
+        builder.store(args[2], c.at(args[0], args[1], INT64), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def sum_at(_: Any, base: Any, offset: Any) -> Any:
+    """Sum of the vector ``offset`` floats behind an address."""
+
+    def make(c: _Code, base: Any, offset: Any) -> Any:
+        x = c.load(base, offset)
+        half = LANES
+        while half > 1:
+            half //= 2
+            order = ir.Constant(_ints(), [(j + half) % LANES for j in range(LANES)])
+            x = c.b.fadd(x, c.b.shuffle_vector(x, x, order))
+        return c.b.extract_element(x, ir.Constant(INT32, 0))
+
+    return _reading(types.float32(types.int64, types.int64), FLOAT, make)
+
+
+@intrinsic
+def sum_groups(_: Any, sums: Any, x: Any, rows: Any) -> Any:
+    """Add to vector ``row`` of ``sums`` the vectors of row ``row`` of ``x``."""
+
+    def write(c: _Code, sums: Any, x: Any, rows: Any) -> None:
+        b = c.b
+        with cgutils.for_range(b, rows) as row:
+            place, line = b.mul(row.index, _int(LANES)), b.mul(row.index, _int(WIDTH))
+            total = c.load(sums, place)
+            for i in range(GROUPS):
+                total = b.fadd(total, c.load(x, b.add(line, _int(i * LANES))))
+            c.store(total, sums, place)
+
+    return _vector_code(3, write)
+
+
+class Synapses(NamedTuple):
+    """Addresses of the synapses between two layers, once by target and once by source; weights of head after head."""
+
+    count: int  # of a head
+    first: int  # [targets + 1] int64: where each target's synapses begin
+    source: int  # [count] int32: the other end, in floats from the layer's first row
+    weight: int  # [H, count] float32
+    first_back: int  # the same by source: [sources + 1], ...
+    target: int
+    weight_back: int
+    bias: int  # [H, targets] float32
+    sums: int  # [count] vectors: gradient of the weights of one head
+    bias_sums: int  # [targets] vectors
+    gradient: int  # [H, count] float32
+    bias_gradient: int  # [H, targets] float32
+
+
+class Sizes(NamedTuple):
+    """Of the circuit: see ``FusedWeights``; ``updates`` are the unfolds behind the first."""
+
+    inter: int
+    commands: int
+    sources: int
+    targets: int
+    first_source: int
+    updates: int
+    zeros: int  # address of as many float32 zeros as a layer has neurons
+
+
+class Pairs(NamedTuple):
+    """Which pairs: addresses and sizes. ``rows`` and ``allowed`` are 0 where all keys, and where all are allowed."""
+
+    queries: int
+    slots: int  # keys per query
+    queries_apart: int  # rows of the queries' table from head to head
+    keys_apart: int  # of the keys' table
+    first_query: int
+    first_key: int
+    rows: int  # [H, q, n] int64, from the keys' table's start
+    allowed: int  # [H or 1, q, n] bool
+    allowed_apart: int  # bytes from head to head
+    motor: int  # [H, 2, q, n] float32: motor neurons, or their gradients
+
+
+class Tables(NamedTuple):
+    """Addresses of both halves of the first layer, ``[H, N, I]`` and ``[H, M, I]``, and of their gradients."""
+
+    zq: int
+    zk: int
+    gq: int
+    gk: int
+
+
+class Buffers(NamedTuple):
+    """Addresses of rows of ``WIDTH`` floats, and of ``WIDTH`` int64 each for the pairs at hand."""
+
+    inter: int
+    command: int
+    source: int  # of each update
+    updated: int
+    motor: int
+    ginter: int
+    gcommand: int
+    gsource: int
+    gupdated: int
+    of_query: int
+    of_key: int
+    place: int
+
+
+def _type(of: Any) -> Any:
+    return types.NamedUniTuple(types.int64, len(of._fields), of)
+
+
+KINDS = [_type(k) for k in (Sizes, Synapses, Synapses, Synapses, Pairs, Tables, Buffers)]
+FLOATS = WIDTH * 4  # bytes of a row
+VECTOR_BYTES = LANES * 4
+
+
+def _compiled(signature: Any) -> Callable[[Any], Any]:
+    """``njit`` for one signature, kept on disk where that can be written."""
+
+    def compiled(function: Any) -> Any:
+        try:
+            return njit(signature, cache=True, nogil=True)(function)
+        except (RuntimeError, OSError):  # numba finds no folder for its cache, or cannot write there
+            return njit(signature, nogil=True)(function)
+
+    return compiled
+
+
+@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], types.int64))
+def _forward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count: int) -> None:
+    """Motor neurons of the ``WIDTH`` pairs whose inter neurons are there."""
+    s = b.command
+    copy_vectors(s, 0, n.commands * GROUPS)
+    synapses(s, n.commands, b.inter, two.bias + 4 * head * n.commands, two.first, two.source, two.weight + 4 * head * two.count)
+    before = s
+    for r in range(n.updates):
+        read = b.source + FLOATS * r * n.sources
+        squash(read, before + FLOATS * n.first_source, n.sources * GROUPS)
+        before = b.updated
+        if r == n.updates - 1:
+            before = s
+        else:
+            copy_vectors(before, s, n.commands * GROUPS)
+        synapses(before, n.targets, read, again.bias + 4 * head * n.targets, again.first, again.source, again.weight + 4 * head * again.count)
+    squash(s, s, n.commands * GROUPS)
+    copy_vectors(b.motor, 0, 2 * GROUPS)
+    synapses(b.motor, 2, s, three.bias + 8 * head, three.first, three.source, three.weight + 4 * head * three.count)
+
+
+@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], types.int64))
+def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count: int) -> None:
+    """From the gradients ``b.motor`` to those of the inter neurons' sums (``b.ginter``) and of the weights."""
+    gs = b.gcommand
+    copy_vectors(gs, 0, n.commands * GROUPS)
+    synapses(gs, n.commands, b.motor, n.zeros, three.first_back, three.target, three.weight_back + 4 * head * three.count)
+    squash_backward(gs, b.command, n.commands * GROUPS)
+    synapse_gradients(three.sums, 2, b.motor, b.command, three.first, three.source)
+    sum_groups(three.bias_sums, b.motor, 2)
+    gu = gs
+    for i in range(n.updates):
+        source = b.source + FLOATS * (n.updates - 1 - i) * n.sources
+        sum_groups(again.bias_sums, gu, n.targets)
+        synapse_gradients(again.sums, n.targets, gu, source, again.first, again.source)
+        copy_vectors(b.gsource, 0, n.sources * GROUPS)
+        synapses(b.gsource, n.sources, gu, n.zeros, again.first_back, again.target, again.weight_back + 4 * head * again.count)
+        squash_backward(b.gsource, source, n.sources * GROUPS)
+        gu = b.gupdated
+        if i < n.updates - 1:
+            copy_vectors(gu, 0, n.commands * GROUPS)
+            copy_vectors(gu + FLOATS * n.first_source, b.gsource, n.sources * GROUPS)
+        add_vectors(gs + FLOATS * n.first_source, b.gsource, n.sources * GROUPS)
+    sum_groups(two.bias_sums, gs, n.commands)
+    synapse_gradients(two.sums, n.commands, gs, b.inter, two.first, two.source)
+    copy_vectors(b.ginter, 0, n.inter * GROUPS)
+    synapses(b.ginter, n.inter, gs, n.zeros, two.first_back, two.target, two.weight_back + 4 * head * two.count)
+    squash_backward(b.ginter, b.inter, n.inter * GROUPS)
+
+
+@_compiled(types.void(types.int64, *KINDS, types.int64, types.int64))
+def _chunk(head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, b: Any, count: int, back: int) -> None:
+    """``count`` pairs, collected in ``b``: motor neurons, or with ``back`` the gradients."""
+    for i in range(count, WIDTH):  # the rest repeats the last pair, with no gradient
+        put_int(b.of_query, i, int_at(b.of_query, count - 1))
+        put_int(b.of_key, i, int_at(b.of_key, count - 1))
+    for g in range(GROUPS):
+        apart = 8 * LANES * g
+        gather_inter(b.inter + VECTOR_BYTES * g, n.inter, WIDTH, t.zq, t.zk, b.of_query + apart, b.of_key + apart)
+    _forward(head, n, two, again, three, b, count)
+    size = p.queries * p.slots
+    motor = p.motor + 8 * head * size
+    if back == 0:
+        for i in range(count):
+            place = int_at(b.place, i)
+            put_float(motor, place, float_at(b.motor, i))
+            put_float(motor, place + size, float_at(b.motor, WIDTH + i))
+        return
+    copy_vectors(b.motor, 0, 2 * GROUPS)
+    for i in range(count):
+        place = int_at(b.place, i)
+        put_float(b.motor, i, float_at(motor, place))
+        put_float(b.motor, WIDTH + i, float_at(motor, place + size))
+    _backward(head, n, two, again, three, b, count)
+    for g in range(GROUPS):
+        apart = 8 * LANES * g
+        scatter_inter(b.ginter + VECTOR_BYTES * g, n.inter, WIDTH, t.gq, t.gk, b.of_query + apart, b.of_key + apart)
+
+
+@_compiled(types.void(types.int64, types.int64, KINDS[1]))
+def _add_up(head: int, targets: int, w: Any) -> None:
+    """Add the vectors of one head to the gradients of its weights, and clear them."""
+    for i in range(w.count):
+        at = head * w.count + i
+        put_float(w.gradient, at, float_at(w.gradient, at) + sum_at(w.sums, i * LANES))
+    for i in range(targets):
+        at = head * targets + i
+        put_float(w.bias_gradient, at, float_at(w.bias_gradient, at) + sum_at(w.bias_sums, i * LANES))
+    copy_vectors(w.sums, 0, w.count)
+    copy_vectors(w.bias_sums, 0, targets)
+
+
+@_compiled(types.void(types.int64, types.int64, *KINDS, types.int64))
+def run(
+    first_head: int, last_head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, b: Any, back: int
+) -> None:
+    """All pairs of some heads: motor neurons, or with ``back`` the gradients of all that these come from."""
+    for head in range(first_head, last_head):
+        of_query = (head * p.queries_apart + p.first_query) * n.inter
+        of_key = (head * p.keys_apart + p.first_key) * n.inter
+        count = 0
+        for i in range(p.queries * p.slots):
+            if p.allowed != 0 and byte_at(p.allowed, head * p.allowed_apart + i) == 0:
+                continue
+            query = i // p.slots
+            put_int(b.place, count, i)
+            put_int(b.of_query, count, of_query + query * n.inter)
+            if p.rows != 0:
+                put_int(b.of_key, count, int_at(p.rows, head * p.queries * p.slots + i) * n.inter)
+            else:
+                put_int(b.of_key, count, of_key + (i - query * p.slots) * n.inter)
+            count += 1
+            if count == WIDTH:
+                _chunk(head, n, two, again, three, p, t, b, count, back)
+                count = 0
+        if count > 0:
+            _chunk(head, n, two, again, three, p, t, b, count, back)
+        if back != 0:
+            _add_up(head, n.commands, two)
+            if n.updates > 0:
+                _add_up(head, n.targets, again)
+            _add_up(head, 2, three)
