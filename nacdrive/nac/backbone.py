@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -85,7 +85,7 @@ class Pattern:
     inter: Tensor  # of w2
     command: Tensor | None  # of wr
     motor: Tensor  # of w3
-    lists: Any = None  # as the compiled kernels want them, made by these once
+    lists: dict[int, Any] = field(default_factory=dict)  # as the compiled kernels want them, made by these once
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
 
 def _backbone(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> ChunkedBackbone | CompiledBackbone:
     """The compiled one where numba is installed and has it."""
-    if numba_pairs.supported(tokens, w):
+    if numba_pairs.supported(tokens.zq, w):
         return CompiledBackbone(tokens, w)
     return ChunkedBackbone(tokens, w, problem.index is None)
 

@@ -24,14 +24,15 @@ from numba.extending import intrinsic
 LANES = 16  # of a vector: one AVX-512 register, two of AVX2, four of NEON
 GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-add and fit into AVX2's 16 registers
 WIDTH = LANES * GROUPS
+CHAINS = 4  # sums side by side where a row is a single vector
 LARGEST = 80.0  # beyond it sigmoid is 0 or 1, and its exponential must not overflow
 
-FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+FLOAT, DOUBLE, INT32, INT64 = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
-# exp on [-ln 2 / 2, ln 2 / 2], Cephes' expf: relative error below 1.2e-7.
-POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-LN2 = (0.693359375, -2.12194440e-4)  # high and low part
+# 2^f on [-1/2, 1/2], the least possible relative error of this degree: 7.5e-8.
+POLYNOMIAL = (1.3276472028e-3, 9.6755414800e-3, 5.5507132747e-2, 2.4022119721e-1, 6.9314696706e-1, 1.0000000717)
 ROUNDER = 12582912.0  # 1.5 * 2^23: adding it rounds to an integer, which then stands in the lowest bits
+
 
 class _Code:
     """Vector instructions at the end of a builder's block."""
@@ -66,15 +67,14 @@ class _Code:
     def sigmoid(self, z: Any) -> Any:
         """1 / (1 + exp(-z)), to about 3e-7 relative."""
         b = self.b
-        x = self.call("llvm.minnum", self.call("llvm.maxnum", b.fneg(z), _all(-LARGEST)), _all(LARGEST))
-        shifted = self.multiply_add(x, _all(math.log2(math.e)), _all(ROUNDER))
-        whole = b.fsub(shifted, _all(ROUNDER))
-        r = self.multiply_add(whole, _all(-LN2[0]), x)
-        r = self.multiply_add(whole, _all(-LN2[1]), r)
+        z = self.call("llvm.minnum", self.call("llvm.maxnum", z, _all(-LARGEST)), _all(LARGEST))
+        # exp(-z) = 2^(n + f)
+        shifted = self.multiply_add(z, _all(-math.log2(math.e)), _all(ROUNDER))
+        n = b.fsub(shifted, _all(ROUNDER))
+        f = self.multiply_add(z, _all(-math.log2(math.e)), b.fneg(n))
         p = _all(POLYNOMIAL[0])
         for coefficient in POLYNOMIAL[1:]:
-            p = self.multiply_add(p, r, _all(coefficient))
-        p = b.fadd(self.multiply_add(p, b.fmul(r, r), r), _all(1.0))
+            p = self.multiply_add(p, f, _all(coefficient))
         power = b.shl(b.bitcast(shifted, _ints()), ir.Constant(_ints(), [23] * LANES))
         e = b.bitcast(b.add(b.bitcast(p, _ints()), power), VECTOR)
         # "fast" lets the processor take its approximate reciprocal and one Newton step.
@@ -116,7 +116,7 @@ class _Code:
 
 def scalar_bytes(kind: Any) -> int:
     """Size of a scalar type of LLVM."""
-    return 4 if kind is FLOAT else kind.width // 8
+    return {FLOAT: 4, DOUBLE: 8}.get(kind) or kind.width // 8
 
 
 def _ints() -> Any:
@@ -173,9 +173,20 @@ def _rows_times(groups: int, chains: int) -> Any:
 
 
 @intrinsic
-def synapses(_: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> Any:
-    """Add ``bias`` and weight times row ``source`` of ``x``, for a row's synapses ``first[row]`` to ``first[row + 1]``."""
-    return _vector_code(7, _rows_times(GROUPS, 1))
+def synapses(_: Any, groups: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> Any:
+    """Add ``bias`` and weight times row ``source`` of ``x``, for a row's synapses ``first[row]`` to ``first[row + 1]``.
+
+    Rows have ``groups`` vectors: ``GROUPS``, or 1; then lists come in fours, whose sums do not wait for each other.
+    """
+
+    def write(c: _Code, groups: Any, *args: Any) -> None:
+        with c.b.if_else(c.b.icmp_signed("==", groups, _int(1))) as (narrow, wide):
+            with narrow:
+                _rows_times(1, CHAINS)(c, *args)
+            with wide:
+                _rows_times(GROUPS, 1)(c, *args)
+
+    return _vector_code(8, write)
 
 
 @intrinsic
@@ -380,6 +391,25 @@ def put_int(_: Any, base: Any, offset: Any, x: Any) -> Any:
 
 
 @intrinsic
+def double_at(_: Any, base: Any, offset: Any) -> Any:
+    """The float64 number ``offset`` behind an address."""
+    kind = types.float64(types.int64, types.int64)
+    return _reading(kind, DOUBLE, lambda c, base, offset: c.load(base, offset, DOUBLE))
+
+
+@intrinsic
+def put_double(_: Any, base: Any, offset: Any, x: Any) -> Any:
+    """Write a float64 number."""
+
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        c = _Code(builder)
+        builder.store(args[2], c.at(args[0], args[1], DOUBLE), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64), codegen
+
+
+@intrinsic
 def sum_at(_: Any, base: Any, offset: Any) -> Any:
     """Sum of the vector ``offset`` floats behind an address."""
 
@@ -393,6 +423,35 @@ def sum_at(_: Any, base: Any, offset: Any) -> Any:
         return c.b.extract_element(x, ir.Constant(INT32, 0))
 
     return _reading(types.float32(types.int64, types.int64), FLOAT, make)
+
+
+@intrinsic
+def copy_bytes(_: Any, out: Any, x: Any, count: Any) -> Any:
+    """Write ``count`` bytes of ``x`` to ``out``, which do not overlap."""
+
+    def write(c: _Code, out: Any, x: Any, count: Any) -> None:
+        byte = ir.IntType(8)
+        cgutils.raw_memcpy(c.b, c.at(out, 0, byte), c.at(x, 0, byte), count, 1)
+
+    return _vector_code(3, write)
+
+
+@intrinsic
+def project(_: Any, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> Any:
+    """Write ``bias [width]`` + ``x [depth]`` times ``weight [depth, width]``."""
+
+    def write(c: _Code, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> None:
+        b = c.b
+        total = cgutils.alloca_once(b, VECTOR)
+        with cgutils.for_range_slice(b, _int(0), width, _int(LANES), INT64) as (first, _):
+            mask = c.first_lanes(b.sub(width, first))
+            b.store(c.load_some(bias, first, mask), total)
+            with cgutils.for_range(b, depth) as row:
+                w = c.load_some(weight, b.add(b.mul(row.index, width), first), mask)
+                b.store(c.multiply_add(c.splat(c.load(x, row.index, FLOAT)), w, b.load(total)), total)
+            c.store_some(b.load(total), out, first, mask)
+
+    return _vector_code(6, write)
 
 
 @intrinsic
@@ -490,45 +549,49 @@ FLOATS = WIDTH * 4  # bytes of a row
 VECTOR_BYTES = LANES * 4
 
 
-def _compiled(signature: Any) -> Callable[[Any], Any]:
+def _compiled(signature: Any, nogil: bool = False) -> Callable[[Any], Any]:
     """``njit`` for one signature, kept on disk where that can be written."""
 
     def compiled(function: Any) -> Any:
         try:
-            return njit(signature, cache=True, nogil=True)(function)
+            return njit(signature, cache=True, nogil=nogil)(function)
         except (RuntimeError, OSError):  # numba finds no folder for its cache, or cannot write there
-            return njit(signature, nogil=True)(function)
+            return njit(signature, nogil=nogil)(function)
 
     return compiled
 
 
-@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], types.int64))
-def _forward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count: int) -> None:
-    """Motor neurons of the ``WIDTH`` pairs whose inter neurons are there."""
+@_compiled(types.void(types.int64, types.int64, *KINDS[:4], KINDS[6]))
+def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> None:
+    """Motor neurons of the pairs whose inter neurons are there; rows have ``groups`` vectors."""
+    line = VECTOR_BYTES * groups
     s = b.command
-    copy_vectors(s, 0, n.commands * GROUPS)
-    synapses(s, n.commands, b.inter, two.bias + 4 * head * n.commands, two.first, two.source, two.weight + 4 * head * two.count)
+    copy_vectors(s, 0, n.commands * groups)
+    bias, weight = two.bias + 4 * head * n.commands, two.weight + 4 * head * two.count
+    synapses(groups, s, n.commands, b.inter, bias, two.first, two.source, weight)
     before = s
+    bias, weight = again.bias + 4 * head * n.targets, again.weight + 4 * head * again.count
     for r in range(n.updates):
-        read = b.source + FLOATS * r * n.sources
-        squash(read, before + FLOATS * n.first_source, n.sources * GROUPS)
-        before = b.updated
-        if r == n.updates - 1:
-            before = s
-        else:
-            copy_vectors(before, s, n.commands * GROUPS)
-        synapses(before, n.targets, read, again.bias + 4 * head * n.targets, again.first, again.source, again.weight + 4 * head * again.count)
-    squash(s, s, n.commands * GROUPS)
-    copy_vectors(b.motor, 0, 2 * GROUPS)
-    synapses(b.motor, 2, s, three.bias + 8 * head, three.first, three.source, three.weight + 4 * head * three.count)
+        read = b.source + line * r * n.sources
+        squash(read, before + line * n.first_source, n.sources * groups)
+        before = s
+        if r < n.updates - 1:
+            before = b.updated
+            copy_vectors(before, s, n.commands * groups)
+        synapses(groups, before, n.targets, read, bias, again.first, again.source, weight)
+    squash(s, s, n.commands * groups)
+    copy_vectors(b.motor, 0, 2 * groups)
+    weight = three.weight + 4 * head * three.count
+    synapses(groups, b.motor, 2, s, three.bias + 8 * head, three.first, three.source, weight)
 
 
-@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], types.int64))
-def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count: int) -> None:
+@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6]))
+def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> None:
     """From the gradients ``b.motor`` to those of the inter neurons' sums (``b.ginter``) and of the weights."""
     gs = b.gcommand
     copy_vectors(gs, 0, n.commands * GROUPS)
-    synapses(gs, n.commands, b.motor, n.zeros, three.first_back, three.target, three.weight_back + 4 * head * three.count)
+    weight = three.weight_back + 4 * head * three.count
+    synapses(GROUPS, gs, n.commands, b.motor, n.zeros, three.first_back, three.target, weight)
     squash_backward(gs, b.command, n.commands * GROUPS)
     synapse_gradients(three.sums, 2, b.motor, b.command, three.first, three.source)
     sum_groups(three.bias_sums, b.motor, 2)
@@ -538,7 +601,8 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count
         sum_groups(again.bias_sums, gu, n.targets)
         synapse_gradients(again.sums, n.targets, gu, source, again.first, again.source)
         copy_vectors(b.gsource, 0, n.sources * GROUPS)
-        synapses(b.gsource, n.sources, gu, n.zeros, again.first_back, again.target, again.weight_back + 4 * head * again.count)
+        weight = again.weight_back + 4 * head * again.count
+        synapses(GROUPS, b.gsource, n.sources, gu, n.zeros, again.first_back, again.target, weight)
         squash_backward(b.gsource, source, n.sources * GROUPS)
         gu = b.gupdated
         if i < n.updates - 1:
@@ -548,7 +612,8 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any, count
     sum_groups(two.bias_sums, gs, n.commands)
     synapse_gradients(two.sums, n.commands, gs, b.inter, two.first, two.source)
     copy_vectors(b.ginter, 0, n.inter * GROUPS)
-    synapses(b.ginter, n.inter, gs, n.zeros, two.first_back, two.target, two.weight_back + 4 * head * two.count)
+    weight = two.weight_back + 4 * head * two.count
+    synapses(GROUPS, b.ginter, n.inter, gs, n.zeros, two.first_back, two.target, weight)
     squash_backward(b.ginter, b.inter, n.inter * GROUPS)
 
 
@@ -561,7 +626,7 @@ def _chunk(head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, 
     for g in range(GROUPS):
         apart = 8 * LANES * g
         gather_inter(b.inter + VECTOR_BYTES * g, n.inter, WIDTH, t.zq, t.zk, b.of_query + apart, b.of_key + apart)
-    _forward(head, n, two, again, three, b, count)
+    _forward(GROUPS, head, n, two, again, three, b)
     size = p.queries * p.slots
     motor = p.motor + 8 * head * size
     if back == 0:
@@ -575,7 +640,7 @@ def _chunk(head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, 
         place = int_at(b.place, i)
         put_float(b.motor, i, float_at(motor, place))
         put_float(b.motor, WIDTH + i, float_at(motor, place + size))
-    _backward(head, n, two, again, three, b, count)
+    _backward(head, n, two, again, three, b)
     for g in range(GROUPS):
         apart = 8 * LANES * g
         scatter_inter(b.ginter + VECTOR_BYTES * g, n.inter, WIDTH, t.gq, t.gk, b.of_query + apart, b.of_key + apart)
@@ -594,7 +659,7 @@ def _add_up(head: int, targets: int, w: Any) -> None:
     copy_vectors(w.bias_sums, 0, targets)
 
 
-@_compiled(types.void(types.int64, types.int64, *KINDS, types.int64))
+@_compiled(types.void(types.int64, types.int64, *KINDS, types.int64), nogil=True)
 def run(
     first_head: int, last_head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, b: Any, back: int
 ) -> None:
@@ -624,3 +689,161 @@ def run(
             if n.updates > 0:
                 _add_up(head, n.targets, again)
             _add_up(head, 2, three)
+
+
+class Step(NamedTuple):
+    """One live step: addresses and sizes; see ``NAC.step``."""
+
+    batch: int
+    window: int
+    depth: int
+    width: int  # of a row of the memory: k, v, inter neurons, slope and offset of the time gate
+    qkv: int  # [B, 3 H D]
+    halves: int  # [2 H, D, I + 2]
+    halves_bias: int  # [2 H, I + 2]
+    before: int  # [H, B, W, width]
+    memory: int  # the same, one step on
+    of_query: int  # [H, B, I + 2]
+
+
+class Attended(NamedTuple):
+    """What a live step pairs its query with, and how."""
+
+    slots: int
+    chosen: int  # [H, B, n] int64 slots of the memory; 0 for all
+    allowed: int  # [H, B, n] bool; 0 for all
+    tau: int  # [B] float32, or [B, W] lags
+    lags: int  # whether they are
+    scale: int  # [H] float32; 0 for none
+    gated: int  # whether the score counts
+    phi: int  # 0 sigmoid, 1 tanh, 2 none
+    mode: int  # 0 exact, 1 Euler, 2 steady
+    steps: int  # of Euler
+    numbers: int  # eps, fixed step of Euler or 0, delta_t or 0 for the time quadrature
+    weights: int  # [n] float64, for the kernel's use
+    y: int  # [B, H D]
+
+
+STEP, ATTENDED = _type(Step), _type(Attended)
+
+
+@_compiled(types.void(types.int64, STEP))
+def advance(heads: int, s: Any) -> None:
+    """Shift the memory by a step and write the newest; what the query brings to its pairs goes to ``of_query``."""
+    wide = s.width - 2 * s.depth
+    across = heads * s.depth
+    for head in range(heads):
+        back = heads + head
+        for i in range(s.batch):
+            of_q = s.qkv + 4 * (i * 3 * across + head * s.depth)
+            project(
+                s.of_query + 4 * (head * s.batch + i) * wide,
+                wide,
+                s.halves_bias + 4 * head * wide,
+                of_q,
+                s.depth,
+                s.halves + 4 * head * s.depth * wide,
+            )
+            here = 4 * (head * s.batch + i) * s.window * s.width
+            copy_bytes(s.memory + here, s.before + here + 4 * s.width, 4 * (s.window - 1) * s.width)
+            row = s.memory + here + 4 * (s.window - 1) * s.width
+            copy_bytes(row, of_q + 4 * across, 4 * s.depth)
+            copy_bytes(row + 4 * s.depth, of_q + 8 * across, 4 * s.depth)
+            project(
+                row + 8 * s.depth,
+                wide,
+                s.halves_bias + 4 * back * wide,
+                of_q + 4 * across,
+                s.depth,
+                s.halves + 4 * back * s.depth * wide,
+            )
+
+
+@_compiled(types.float64(types.float64))
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+@_compiled(types.float64(types.float64, types.float64, types.float64, ATTENDED))
+def _logit(content: float, rate: float, t: float, a: Any) -> float:
+    """See ``pairwise.attend`` and ``dynamics``."""
+    phi = content
+    if a.phi == 0:
+        phi = _sigmoid(content)
+    elif a.phi == 1:
+        phi = math.tanh(content)
+    # softplus, without overflow
+    omega = max(rate, 0.0) + math.log1p(math.exp(-abs(rate))) + float_at(a.numbers, 0)
+    if a.mode == 2:
+        return phi / omega
+    if a.mode == 1:
+        h = float(float_at(a.numbers, 1))
+        if h == 0.0:
+            h = t / a.steps
+        h = min(h, 1.0 / omega)
+        total = 1.0
+        for _ in range(a.steps - 1):
+            total = 1.0 + (1.0 - h * omega) * total
+        return h * phi * total
+    x = omega * t
+    return phi * t if x == 0.0 else phi * t * (-math.expm1(-x) / x)
+
+
+@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], STEP, ATTENDED))
+def attend(heads: int, n: Any, two: Any, again: Any, three: Any, b: Any, s: Any, a: Any) -> None:
+    """Attention of the newest step to the chosen slots of the memory."""
+    wide = n.inter + 2
+    across = heads * s.depth
+    for cell in range(heads * s.batch):
+        head, i = cell // s.batch, cell % s.batch
+        of_q = s.of_query + 4 * cell * wide
+        top = -math.inf
+        for first in range(0, a.slots, LANES):
+            count = min(LANES, a.slots - first)
+            for lane in range(LANES):
+                slot = first + min(lane, count - 1)
+                if a.chosen != 0:
+                    slot = int_at(a.chosen, cell * a.slots + slot)
+                put_int(b.of_query, lane, 0)
+                put_int(b.place, lane, slot)
+                put_int(b.of_key, lane, (cell * s.window + slot) * s.width)
+            gather_inter(b.inter, n.inter, LANES, of_q, s.memory + 8 * s.depth, b.of_query, b.of_key)
+            _forward(1, head, n, two, again, three, b)
+            for lane in range(count):
+                slot = int_at(b.place, lane)
+                row = s.memory + 4 * int_at(b.of_key, lane)
+                tau = float_at(a.tau, i * s.window + slot) if a.lags != 0 else float_at(a.tau, i)
+                last = s.width - 2
+                slope = float(float_at(row, last)) + float_at(of_q, n.inter)
+                t = _sigmoid(tau * slope + float_at(row, last + 1) + float_at(of_q, n.inter + 1))
+                logit = _logit(float_at(b.motor, lane), float_at(b.motor, LANES + lane), t, a)
+                if a.scale != 0:
+                    logit *= float_at(a.scale, head)
+                if a.gated != 0:
+                    score = 0.0
+                    query = s.qkv + 4 * (i * 3 * across + head * s.depth)
+                    for d in range(s.depth):
+                        score += float(float_at(row, d)) * float_at(query, d)
+                    logit += score / math.sqrt(s.depth)
+                at = first + lane
+                if a.allowed != 0 and byte_at(a.allowed, cell * a.slots + at) == 0:
+                    logit = -math.inf
+                put_double(a.weights, at, logit)
+                put_double(a.weights, a.slots + at, t)
+                top = max(top, logit)
+        y = a.y + 4 * (i * across + head * s.depth)
+        total = 0.0
+        for at in range(a.slots):
+            e = math.exp(double_at(a.weights, at) - top)
+            total += e
+            put_double(a.weights, at, e)
+        fixed = float(float_at(a.numbers, 2))
+        for d in range(s.depth):
+            value = 0.0
+            for at in range(a.slots):
+                slot = int_at(a.chosen, cell * a.slots + at) if a.chosen != 0 else at
+                e = double_at(a.weights, at)
+                if e != 0.0:
+                    factor = fixed if fixed != 0.0 else double_at(a.weights, a.slots + at)
+                    value += e * factor * float_at(s.memory, (cell * s.window + slot) * s.width + s.depth + d)
+            put_float(y, d, value / total)

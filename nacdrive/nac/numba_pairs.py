@@ -37,17 +37,17 @@ def available() -> bool:
     return True
 
 
-def supported(tokens: Tokens, w: FusedWeights) -> bool:
+def supported(z: Tensor, w: FusedWeights) -> bool:
     """Whether the kernels compute this backbone.
 
-    Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
+    ``z`` is any tensor that the kernels would read. Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
     compiling, export and function transforms.
     """
     return (
         ENABLED
         and not tracing()
-        and tokens.zq.device.type == "cpu"
-        and tokens.zq.dtype == torch.float32
+        and z.device.type == "cpu"
+        and z.dtype == torch.float32
         and w.activation == "sigmoid"
         and w.pattern is not None
         and w.w2 is not None
@@ -57,43 +57,51 @@ def supported(tokens: Tokens, w: FusedWeights) -> bool:
 
 
 class Lists(NamedTuple):
-    """Synapses between two layers: ``first`` of each neuron and the ``other`` end, by target and by source."""
+    """Synapses between two layers, by target and by source: where a neuron's begin, and the ``other`` end of each."""
 
     first: np.ndarray
     other: np.ndarray
-    first_back: np.ndarray
-    other_back: np.ndarray
-    ends: tuple[np.ndarray, np.ndarray]  # source and target, in the order by target
-    ends_back: tuple[np.ndarray, np.ndarray]
+    ends: tuple[np.ndarray, np.ndarray]  # source and target
+    present: np.ndarray  # False where a list is only filled up
+
+    @staticmethod
+    def of(mask: np.ndarray, row: int, multiple: int = 1) -> Lists:
+        """By target, of a ``mask [sources, targets]``.
+
+        A neuron's place is its number times ``row`` floats; lists are filled up to a ``multiple`` of synapses.
+        """
+        first, source, target, present = [0], [], [], []
+        for column in range(mask.shape[1]):
+            found = np.flatnonzero(mask[:, column])
+            missing = -len(found) % multiple
+            source.append(np.pad(found, (0, missing)))
+            target.append(np.full(len(found) + missing, column))
+            present.append(np.arange(len(found) + missing) < len(found))
+            first.append(first[-1] + len(source[-1]))
+        sources = np.concatenate(source)
+        ends = (sources, np.concatenate(target))
+        return Lists(np.array(first, np.int64), (sources * row).astype(np.int32), ends, np.concatenate(present))
+
+    def weights(self, weight: Tensor) -> np.ndarray:
+        """Those of ``[H, sources, targets]`` in the order of the lists, ``[H, count]``."""
+        return np.ascontiguousarray(weight.detach().numpy()[:, self.ends[0], self.ends[1]] * self.present, np.float32)
 
 
-def lists(mask: Tensor, row: int) -> Lists:
-    """Of a ``mask [sources, targets]``; a neuron's place is its number times ``row`` floats."""
-    present = mask.numpy()
-    target, source = np.nonzero(present.T)
-    source_back, target_back = np.nonzero(present)
-
-    def starts(owner: np.ndarray, count: int) -> np.ndarray:
-        return np.concatenate([[0], np.bincount(owner, minlength=count).cumsum()]).astype(np.int64)
-
-    return Lists(
-        starts(target, present.shape[1]),
-        (source * row).astype(np.int32),
-        starts(source_back, present.shape[0]),
-        (target_back * row).astype(np.int32),
-        (source, target),
-        (source_back, target_back),
-    )
+Both = tuple[Lists, Lists]  # by target, by source
 
 
-def _all_lists(pattern: Pattern, row: int) -> list[Lists | None]:
-    if pattern.lists is None:
-        pattern.lists = [None if m is None else lists(m, row) for m in (pattern.inter, pattern.command, pattern.motor)]
-    found: list[Lists | None] = pattern.lists
+def _lists(pattern: Pattern, row: int, multiple: int) -> list[Both | None]:
+    """Of all three products; made once for a pattern."""
+    if row not in pattern.lists:
+        masks = [None if m is None else m.numpy() for m in (pattern.inter, pattern.command, pattern.motor)]
+        pattern.lists[row] = [
+            None if m is None else (Lists.of(m, row, multiple), Lists.of(m.T, row, multiple)) for m in masks
+        ]
+    found: list[Both | None] = pattern.lists[row]
     return found
 
 
-class _Memory:
+class Memory:
     """Arrays whose addresses kernels hold."""
 
     def __init__(self) -> None:
@@ -112,37 +120,85 @@ class _Memory:
         return -(-self.address(x) // ALIGNMENT) * ALIGNMENT
 
 
+def sizes_of(kernels: Any, w: FusedWeights, memory: Memory) -> Any:
+    """``Sizes`` of the kernels."""
+    assert w.w2 is not None
+    _, inter, commands = w.w2.shape
+    sources, targets = (0, 0) if w.wr is None else w.wr.shape[1:]
+    updates = 0 if w.wr is None else w.unfolds - 1
+    return kernels.Sizes(
+        inter, commands, sources, targets, w.first_source, updates, memory.floats(max(inter, commands))
+    )
+
+
+def buffers_of(kernels: Any, sizes: Any, width: int, memory: Memory) -> Any:
+    """``Buffers`` of the kernels for ``width`` pairs."""
+    n = sizes
+    whole = -(-n.inter // kernels.LANES) * kernels.LANES
+    rows = [whole, n.commands, n.sources * max(n.updates, 1), n.commands, 2, whole, n.commands, n.sources, n.commands]
+    at = memory.address(np.zeros(3 * width, np.int64))
+    return kernels.Buffers(*(memory.floats(max(r, 1) * width) for r in rows), *(at + 8 * i * width for i in range(3)))
+
+
+class Layers:
+    """The synapses behind the first layer, as kernels want them (``addresses``), and room for their gradients."""
+
+    def __init__(self, kernels: Any, w: FusedWeights, memory: Memory, width: int, multiple: int = 1) -> None:
+        assert w.pattern is not None
+        self.lists = _lists(w.pattern, width, multiple)
+        self.gradients: list[tuple[np.ndarray, np.ndarray] | None] = []
+        self.addresses = [
+            self._add(kernels, weight, bias, of, memory)
+            for weight, bias, of in zip((w.w2, w.wr, w.w3), (w.b2, w.br, w.b3), self.lists, strict=True)
+        ]
+
+    def _add(self, kernels: Any, weight: Tensor | None, bias: Tensor | None, of: Both | None, memory: Memory) -> Any:
+        if weight is None or of is None:
+            self.gradients.append(None)
+            return kernels.Synapses(*[0] * len(kernels.Synapses._fields))
+        heads, _, targets = weight.shape
+        start = np.zeros((heads, targets), np.float32) if bias is None else bias.detach().contiguous()
+        count = len(of[0].other)
+        gradients = np.zeros((heads, count), np.float32), np.zeros((heads, targets), np.float32)
+        self.gradients.append(gradients)
+        return kernels.Synapses(
+            count,
+            *(
+                memory.address(x)
+                for lists, ends in zip(of, (weight, weight.transpose(1, 2)), strict=True)
+                for x in (lists.first, lists.other, lists.weights(ends))
+            ),
+            memory.address(start),
+            memory.floats(count * kernels.LANES),
+            memory.floats(targets * kernels.LANES),
+            *(memory.address(x) for x in gradients),
+        )
+
+    def finish(self, totals: dict[str, Tensor | None]) -> None:
+        """Write the gradients to dense tensors."""
+        names = (("w2", "b2"), ("wr", "br"), ("w3", "b3"))
+        for (name, bias_name), of, found in zip(names, self.lists, self.gradients, strict=True):
+            weight, bias = totals[name], totals[bias_name]
+            if weight is not None and of is not None and found is not None:
+                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] = found[0]
+                if bias is not None:
+                    bias.copy_(torch.from_numpy(found[1]))
+
+
 class CompiledBackbone:
     """What ``ChunkedBackbone`` does: motor neurons of pairs and the gradients of what they come from."""
 
     def __init__(self, tokens: Tokens, w: FusedWeights) -> None:
         from nacdrive.nac import numba_kernels as kernels
 
-        assert w.pattern is not None and w.w2 is not None and w.w3 is not None
         self.kernels = kernels
-        self.memory = memory = _Memory()
-        self.heads, self.queries, inter = tokens.zq.shape
+        self.memory = memory = Memory()
+        self.heads, self.queries, _ = tokens.zq.shape
         self.keys = tokens.zk.shape[1]
         self.zq, self.zk = tokens.zq.detach().contiguous(), tokens.zk.detach().contiguous()
-        commands = w.w2.shape[2]
-        sources, targets = (0, 0) if w.wr is None else w.wr.shape[1:]
-        updates = 0 if w.wr is None else w.unfolds - 1
-        zeros = memory.floats(max(inter, commands))
-        self.sizes = kernels.Sizes(inter, commands, sources, targets, w.first_source, updates, zeros)
-        found = _all_lists(w.pattern, kernels.WIDTH)
-        self.lists = found
-        self.gradients: list[tuple[np.ndarray, np.ndarray]] = []
-        self.synapses = [
-            self._synapses(weight, bias, of)
-            for weight, bias, of in zip((w.w2, w.wr, w.w3), (w.b2, w.br, w.b3), found, strict=True)
-        ]
-        whole = -(-inter // kernels.LANES) * kernels.LANES
-        rows = [whole, commands, sources * max(updates, 1), commands, 2, whole, commands, sources, commands]
-        numbers = np.zeros(3 * kernels.WIDTH, np.int64)
-        at = memory.address(numbers)
-        self.buffers = kernels.Buffers(
-            *(memory.floats(max(n, 1) * kernels.WIDTH) for n in rows), *(at + 8 * i * kernels.WIDTH for i in range(3))
-        )
+        self.sizes = sizes_of(kernels, w, memory)
+        self.layers = Layers(kernels, w, memory, kernels.WIDTH)
+        self.buffers = buffers_of(kernels, self.sizes, kernels.WIDTH, memory)
 
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on; 0 for pairs that are not allowed."""
@@ -161,10 +217,10 @@ class CompiledBackbone:
         tables = self.kernels.Tables(*(x.data_ptr() for x in (self.zq, self.zk, sums.zq, sums.zk)))
         self._run(keys, first, queries, gmotor.contiguous(), tables, 1)
         if first + queries == self.queries:
-            self._finish(totals)
+            self.layers.finish(totals)
 
     def _run(self, keys: KeySet, first: int, queries: int, motor: Tensor, tables: Any, back: int) -> None:
-        here = _Memory()
+        here = Memory()
         rows = allowed = None
         first_key = 0
         if isinstance(keys, AllKeys):
@@ -187,40 +243,4 @@ class CompiledBackbone:
             apart,
             motor.data_ptr(),
         )
-        self.kernels.run(0, self.heads, self.sizes, *self.synapses, pairs, tables, self.buffers, back)
-
-    def _synapses(self, weight: Tensor | None, bias: Tensor | None, of: Lists | None) -> Any:
-        memory, kernels = self.memory, self.kernels
-        if weight is None or of is None:
-            self.gradients.append((np.zeros(0), np.zeros(0)))
-            return kernels.Synapses(*[0] * len(kernels.Synapses._fields))
-        heads, _, targets = weight.shape
-        values = weight.detach().numpy()
-        by_target, by_source = (np.ascontiguousarray(values[:, s, t]) for s, t in (of.ends, of.ends_back))
-        start = np.zeros((heads, targets), np.float32) if bias is None else bias.detach().contiguous()
-        count = len(of.other)
-        gradient, bias_gradient = np.zeros((heads, count), np.float32), np.zeros((heads, targets), np.float32)
-        self.gradients.append((gradient, bias_gradient))
-        return kernels.Synapses(
-            count,
-            memory.address(of.first),
-            memory.address(of.other),
-            memory.address(by_target),
-            memory.address(of.first_back),
-            memory.address(of.other_back),
-            memory.address(by_source),
-            memory.address(start),
-            memory.floats(count * kernels.LANES),
-            memory.floats(targets * kernels.LANES),
-            memory.address(gradient),
-            memory.address(bias_gradient),
-        )
-
-    def _finish(self, totals: dict[str, Tensor | None]) -> None:
-        for number, of in enumerate(self.lists):
-            weight, bias = (totals[name] for name in (("w2", "b2"), ("wr", "br"), ("w3", "b3"))[number])
-            gradient, bias_gradient = self.gradients[number]
-            if weight is not None and of is not None:
-                weight.numpy()[:, of.ends[0], of.ends[1]] = gradient
-            if bias is not None:
-                bias.copy_(torch.from_numpy(bias_gradient))
+        self.kernels.run(0, self.heads, self.sizes, *self.layers.addresses, pairs, tables, self.buffers, back)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from nacdrive.nac.backbone import FusedWeights
+from nacdrive.nac.numba_step import CompiledStep
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class StepWeights(NamedTuple):
     halves_bias: Tensor  # [2 H, 1, I + 2], of the keys 0
     fused: FusedWeights
     made_from: Snapshot | None  # None: they cannot be kept
+    compiled: CompiledStep | None  # where kernels take the step
 
 
 class _Seen(NamedTuple):

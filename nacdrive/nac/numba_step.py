@@ -1,0 +1,118 @@
+"""A live step compiled by numba: some seventy calls to torch become a dozen.
+
+What is left to torch: projecting the token, choosing the keys (so that both ways choose the same) and the output.
+Importing this file needs no numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nacdrive.nac import numba_pairs
+from nacdrive.nac.backbone import FusedWeights
+from nacdrive.nac.dynamics import Euler, Steady
+from nacdrive.nac.numba_pairs import Layers, Memory, buffers_of, sizes_of
+from nacdrive.nac.pairwise import PHIS, PairOptions
+
+
+class CompiledStep:
+    """The weights of a step as the kernels want them."""
+
+    def __init__(
+        self, halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions
+    ) -> None:
+        """As in ``StepWeights``; ``scale`` is a scalar or has one number per head. All are float32."""
+        from nacdrive.nac import numba_kernels as kernels
+
+        self.kernels = kernels
+        self.memory = memory = Memory()
+        self.heads, self.depth, self.wide = halves.shape[0] // 2, halves.shape[1], halves.shape[2]
+        self.halves = memory.address(halves.detach().contiguous())
+        self.halves_bias = memory.address(halves_bias.detach().contiguous())
+        sizes = sizes_of(kernels, w, memory)
+        layers = Layers(kernels, w, memory, kernels.LANES, kernels.CHAINS)
+        self.circuit = (sizes, *layers.addresses, buffers_of(kernels, sizes, kernels.LANES, memory))
+        self.scale = 0 if scale is None else memory.address(scale.detach().flatten().expand(self.heads).contiguous())
+        mode = options.dynamics
+        euler = mode if isinstance(mode, Euler) else None
+        self.mode = 1 if euler else 2 if isinstance(mode, Steady) else 0
+        self.steps = euler.steps if euler else 0
+        step = euler.step or 0.0 if euler else 0.0
+        delta = 0.0 if options.quadrature == "time" else options.delta_t
+        self.numbers = memory.address(np.array([options.eps, step, delta], np.float32))
+        self.phi = PHIS.index(options.phi)
+        self.gated = int(options.score_gradient == "gated")
+
+    @staticmethod
+    def of(
+        halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions
+    ) -> CompiledStep | None:
+        """None where the kernels do not compute such a step: see ``numba_pairs.supported``; nor adaptive Euler."""
+        adaptive = isinstance(options.dynamics, Euler) and options.dynamics.adaptive
+        if adaptive or not numba_pairs.supported(halves, w):
+            return None
+        return CompiledStep(halves, halves_bias, w, scale, options)
+
+    def advance(self, qkv: Tensor, before: Tensor) -> tuple[Tensor, Any]:
+        """The memory one step on, and what ``attend`` needs of this step.
+
+        Args:
+            qkv: ``[B, 3 H D]`` float32.
+            before: memory ``[H, B, W, E]``.
+        """
+        _, batch, window, width = before.shape
+        memory = torch.empty_like(before)
+        of_query = before.new_empty(self.heads * batch * self.wide)
+        qkv, before = qkv.contiguous(), before.contiguous()
+        step = self.kernels.Step(
+            batch,
+            window,
+            self.depth,
+            width,
+            qkv.data_ptr(),
+            self.halves,
+            self.halves_bias,
+            before.data_ptr(),
+            memory.data_ptr(),
+            of_query.data_ptr(),
+        )
+        self.kernels.advance(self.heads, step)
+        return memory, (step, qkv, of_query, memory)
+
+    def attend(self, here: Any, tau: Tensor, chosen: Tensor | None, allowed: Tensor | None) -> Tensor:
+        """Attention ``[B, H D]`` of the newest step.
+
+        Args:
+            here: of ``advance``.
+            tau: float32, ``[B, 1]``, or lags ``[B, W]``.
+            chosen: slots ``[H, B, n]`` of the memory; None for all.
+            allowed: which of them hold a key, ``[H, B, n]``; None for all.
+        """
+        step, qkv, *_ = here  # whose other tensors it keeps alive
+        slots = step.window if chosen is None else chosen.shape[2]
+        y = qkv.new_empty(step.batch, self.heads * self.depth)
+        weights = np.empty(2 * slots)
+        tau = tau.contiguous()
+        chosen = None if chosen is None else chosen.contiguous()
+        allowed = None if allowed is None else allowed.contiguous()
+        attended = self.kernels.Attended(
+            slots,
+            0 if chosen is None else chosen.data_ptr(),
+            0 if allowed is None else allowed.data_ptr(),
+            tau.data_ptr(),
+            int(tau.shape[1] == step.window and step.window > 1),
+            self.scale,
+            self.gated,
+            self.phi,
+            self.mode,
+            self.steps,
+            self.numbers,
+            weights.ctypes.data,
+            y.data_ptr(),
+        )
+        self.kernels.attend(self.heads, *self.circuit, step, attended)
+        return y
