@@ -545,6 +545,27 @@ def _type(of: Any) -> Any:
 
 
 KINDS = [_type(k) for k in (Sizes, Synapses, Synapses, Synapses, Pairs, Tables, Buffers)]
+
+
+def _reader(of: Any) -> Any:
+    """Intrinsic that reads such a tuple from the int64 numbers ``offset`` behind an address."""
+
+    @intrinsic
+    def read(_: Any, base: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            c = _Code(builder)
+            fields = [c.load(args[0], builder.add(args[1], _int(i)), INT64) for i in range(len(of._fields))]
+            return context.make_tuple(builder, signature.return_type, fields)
+
+        return _type(of)(types.int64, types.int64), codegen
+
+    return read
+
+
+read_sizes, read_synapses, read_pairs, read_tables, read_buffers = map(
+    _reader, (Sizes, Synapses, Pairs, Tables, Buffers)
+)
+SIZES, SYNAPSES, BUFFERS, PAIRS = (len(of._fields) for of in (Sizes, Synapses, Buffers, Pairs))
 FLOATS = WIDTH * 4  # bytes of a row
 VECTOR_BYTES = LANES * 4
 
@@ -659,11 +680,20 @@ def _add_up(head: int, targets: int, w: Any) -> None:
     copy_vectors(w.bias_sums, 0, targets)
 
 
-@_compiled(types.void(types.int64, types.int64, *KINDS, types.int64), nogil=True)
-def run(
-    first_head: int, last_head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, b: Any, back: int
-) -> None:
-    """All pairs of some heads: motor neurons, or with ``back`` the gradients of all that these come from."""
+@_compiled(types.void(*[types.int64] * 4), nogil=True)
+def run(first_head: int, last_head: int, given: int, back: int) -> None:
+    """All pairs of some heads: motor neurons, or with ``back`` the gradients of all that these come from.
+
+    ``given`` is the address of the fields of ``Sizes``, three ``Synapses``, ``Buffers``, ``Pairs`` and ``Tables``:
+    tuples as arguments would take numba longer than a live step.
+    """
+    n = read_sizes(given, 0)
+    two = read_synapses(given, SIZES)
+    again = read_synapses(given, SIZES + SYNAPSES)
+    three = read_synapses(given, SIZES + 2 * SYNAPSES)
+    b = read_buffers(given, SIZES + 3 * SYNAPSES)
+    p = read_pairs(given, SIZES + 3 * SYNAPSES + BUFFERS)
+    t = read_tables(given, SIZES + 3 * SYNAPSES + BUFFERS + PAIRS)
     for head in range(first_head, last_head):
         of_query = (head * p.queries_apart + p.first_query) * n.inter
         of_key = (head * p.keys_apart + p.first_key) * n.inter
@@ -724,12 +754,19 @@ class Attended(NamedTuple):
     y: int  # [B, H D]
 
 
-STEP, ATTENDED = _type(Step), _type(Attended)
+ATTENDED = _type(Attended)
 
 
-@_compiled(types.void(types.int64, STEP))
-def advance(heads: int, s: Any) -> None:
-    """Shift the memory by a step and write the newest; what the query brings to its pairs goes to ``of_query``."""
+read_step, read_attended = _reader(Step), _reader(Attended)
+
+
+@_compiled(types.void(types.int64, types.int64))
+def advance(heads: int, given: int) -> None:
+    """Shift the memory by a step and write the newest; what the query brings to its pairs goes to ``of_query``.
+
+    ``given`` is the address of the fields of ``Step``.
+    """
+    s = read_step(given, 0)
     wide = s.width - 2 * s.depth
     across = heads * s.depth
     for head in range(heads):
@@ -789,9 +826,18 @@ def _logit(content: float, rate: float, t: float, a: Any) -> float:
     return phi * t if x == 0.0 else phi * t * (-math.expm1(-x) / x)
 
 
-@_compiled(types.void(types.int64, *KINDS[:4], KINDS[6], STEP, ATTENDED))
-def attend(heads: int, n: Any, two: Any, again: Any, three: Any, b: Any, s: Any, a: Any) -> None:
-    """Attention of the newest step to the chosen slots of the memory."""
+@_compiled(types.void(*[types.int64] * 4))
+def attend(heads: int, circuit: int, step: int, attended: int) -> None:
+    """Attention of the newest step to the chosen slots of the memory.
+
+    ``circuit`` is the address of the fields of ``Sizes``, three ``Synapses`` and ``Buffers``; the others of theirs.
+    """
+    n = read_sizes(circuit, 0)
+    two = read_synapses(circuit, SIZES)
+    again = read_synapses(circuit, SIZES + SYNAPSES)
+    three = read_synapses(circuit, SIZES + 2 * SYNAPSES)
+    b = read_buffers(circuit, SIZES + 3 * SYNAPSES)
+    s, a = read_step(step, 0), read_attended(attended, 0)
     wide = n.inter + 2
     across = heads * s.depth
     for cell in range(heads * s.batch):

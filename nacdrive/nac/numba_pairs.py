@@ -120,26 +120,6 @@ class Memory:
         return -(-self.address(x) // ALIGNMENT) * ALIGNMENT
 
 
-def sizes_of(kernels: Any, w: FusedWeights, memory: Memory) -> Any:
-    """``Sizes`` of the kernels."""
-    assert w.w2 is not None
-    _, inter, commands = w.w2.shape
-    sources, targets = (0, 0) if w.wr is None else w.wr.shape[1:]
-    updates = 0 if w.wr is None else w.unfolds - 1
-    return kernels.Sizes(
-        inter, commands, sources, targets, w.first_source, updates, memory.floats(max(inter, commands))
-    )
-
-
-def buffers_of(kernels: Any, sizes: Any, width: int, memory: Memory) -> Any:
-    """``Buffers`` of the kernels for ``width`` pairs."""
-    n = sizes
-    whole = -(-n.inter // kernels.LANES) * kernels.LANES
-    rows = [whole, n.commands, n.sources * max(n.updates, 1), n.commands, 2, whole, n.commands, n.sources, n.commands]
-    at = memory.address(np.zeros(3 * width, np.int64))
-    return kernels.Buffers(*(memory.floats(max(r, 1) * width) for r in rows), *(at + 8 * i * width for i in range(3)))
-
-
 class Layers:
     """The synapses behind the first layer, as kernels want them (``addresses``), and room for their gradients."""
 
@@ -185,6 +165,23 @@ class Layers:
                     bias.copy_(torch.from_numpy(found[1]))
 
 
+def circuit_of(kernels: Any, w: FusedWeights, layers: Layers, width: int, memory: Memory) -> list[int]:
+    """Fields of ``Sizes``, three ``Synapses`` and ``Buffers`` of the kernels for ``width`` pairs."""
+    assert w.w2 is not None
+    _, inter, commands = w.w2.shape
+    sources, targets = (0, 0) if w.wr is None else w.wr.shape[1:]
+    updates = 0 if w.wr is None else w.unfolds - 1
+    zeros = memory.floats(max(inter, commands))
+    sizes = kernels.Sizes(inter, commands, sources, targets, w.first_source, updates, zeros)
+    whole = -(-inter // kernels.LANES) * kernels.LANES
+    rows = [whole, commands, sources * max(updates, 1), commands, 2, whole, commands, sources, commands]
+    at = memory.address(np.zeros(3 * width, np.int64))
+    buffers = kernels.Buffers(
+        *(memory.floats(max(r, 1) * width) for r in rows), *(at + 8 * i * width for i in range(3))
+    )
+    return [*sizes, *(field for of in layers.addresses for field in of), *buffers]
+
+
 class CompiledBackbone:
     """What ``ChunkedBackbone`` does: motor neurons of pairs and the gradients of what they come from."""
 
@@ -196,9 +193,8 @@ class CompiledBackbone:
         self.heads, self.queries, _ = tokens.zq.shape
         self.keys = tokens.zk.shape[1]
         self.zq, self.zk = tokens.zq.detach().contiguous(), tokens.zk.detach().contiguous()
-        self.sizes = sizes_of(kernels, w, memory)
         self.layers = Layers(kernels, w, memory, kernels.WIDTH)
-        self.buffers = buffers_of(kernels, self.sizes, kernels.WIDTH, memory)
+        self.circuit = circuit_of(kernels, w, self.layers, kernels.WIDTH, memory)
 
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on; 0 for pairs that are not allowed."""
@@ -243,4 +239,5 @@ class CompiledBackbone:
             apart,
             motor.data_ptr(),
         )
-        self.kernels.run(0, self.heads, self.sizes, *self.layers.addresses, pairs, tables, self.buffers, back)
+        given = np.array([*self.circuit, *pairs, *tables], np.int64)
+        self.kernels.run(0, self.heads, given.ctypes.data, back)

@@ -15,7 +15,7 @@ from torch import Tensor
 from nacdrive.nac import numba_pairs
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Euler, Steady
-from nacdrive.nac.numba_pairs import Layers, Memory, buffers_of, sizes_of
+from nacdrive.nac.numba_pairs import Layers, Memory, circuit_of
 from nacdrive.nac.pairwise import PHIS, PairOptions
 
 
@@ -33,9 +33,8 @@ class CompiledStep:
         self.heads, self.depth, self.wide = halves.shape[0] // 2, halves.shape[1], halves.shape[2]
         self.halves = memory.address(halves.detach().contiguous())
         self.halves_bias = memory.address(halves_bias.detach().contiguous())
-        sizes = sizes_of(kernels, w, memory)
         layers = Layers(kernels, w, memory, kernels.LANES, kernels.CHAINS)
-        self.circuit = (sizes, *layers.addresses, buffers_of(kernels, sizes, kernels.LANES, memory))
+        self.circuit = memory.address(np.array(circuit_of(kernels, w, layers, kernels.LANES, memory), np.int64))
         self.scale = 0 if scale is None else memory.address(scale.detach().flatten().expand(self.heads).contiguous())
         mode = options.dynamics
         euler = mode if isinstance(mode, Euler) else None
@@ -68,7 +67,7 @@ class CompiledStep:
         memory = torch.empty_like(before)
         of_query = before.new_empty(self.heads * batch * self.wide)
         qkv, before = qkv.contiguous(), before.contiguous()
-        step = self.kernels.Step(
+        fields = self.kernels.Step(
             batch,
             window,
             self.depth,
@@ -80,7 +79,8 @@ class CompiledStep:
             memory.data_ptr(),
             of_query.data_ptr(),
         )
-        self.kernels.advance(self.heads, step)
+        step = np.array(fields, np.int64)
+        self.kernels.advance(self.heads, step.ctypes.data)
         return memory, (step, qkv, of_query, memory)
 
     def attend(self, here: Any, tau: Tensor, chosen: Tensor | None, allowed: Tensor | None) -> Tensor:
@@ -92,19 +92,20 @@ class CompiledStep:
             chosen: slots ``[H, B, n]`` of the memory; None for all.
             allowed: which of them hold a key, ``[H, B, n]``; None for all.
         """
-        step, qkv, *_ = here  # whose other tensors it keeps alive
-        slots = step.window if chosen is None else chosen.shape[2]
-        y = qkv.new_empty(step.batch, self.heads * self.depth)
+        step, qkv, _, memory = here
+        _, batch, window, _ = memory.shape
+        slots = window if chosen is None else chosen.shape[2]
+        y = qkv.new_empty(batch, self.heads * self.depth)
         weights = np.empty(2 * slots)
         tau = tau.contiguous()
         chosen = None if chosen is None else chosen.contiguous()
         allowed = None if allowed is None else allowed.contiguous()
-        attended = self.kernels.Attended(
+        fields = self.kernels.Attended(
             slots,
             0 if chosen is None else chosen.data_ptr(),
             0 if allowed is None else allowed.data_ptr(),
             tau.data_ptr(),
-            int(tau.shape[1] == step.window and step.window > 1),
+            int(tau.shape[1] == window),
             self.scale,
             self.gated,
             self.phi,
@@ -114,5 +115,6 @@ class CompiledStep:
             weights.ctypes.data,
             y.data_ptr(),
         )
-        self.kernels.attend(self.heads, *self.circuit, step, attended)
+        attended = np.array(fields, np.int64)
+        self.kernels.attend(self.heads, self.circuit, step.ctypes.data, attended.ctypes.data)
         return y
