@@ -21,6 +21,7 @@ from nacdrive.nac.numba_pairs import CompiledBackbone
 from nacdrive.nac.pairwise import PairProblem, Tokens, all_pairs, attend, gate_argument
 
 CHUNKS_PER_BLOCK = 8
+MOTORS_KEPT = 1 << 21  # pairs of all heads up to which both motor neurons wait for the backward pass: 16 MiB
 
 
 def chunked_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
@@ -68,6 +69,9 @@ class _Chunked(torch.autograd.Function):
         backbone = _backbone(tokens, w, problem)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
+        keep_motors = recording and (
+            problem.index is not None or heads * queries * problem.keys_per_query <= MOTORS_KEPT
+        )
         for first, last in _blocks(heads, queries, problem):
             keys = key_set(problem, heads, first, last)
             motor = backbone.motor(keys, first, last - first)
@@ -76,8 +80,8 @@ class _Chunked(torch.autograd.Function):
             keep = _keep(gate, problem, seed, first)
             mix = attend(motor, gate, keys.allowed, scale, keep, problem.options, score).mix
             y[:, first:last] = keys.weighted_sum(tokens.v, mix)
-            if recording and problem.index is not None:
-                motors.append(motor)  # two numbers per pair; of all T^2 pairs they would be too many
+            if keep_motors:
+                motors.append(motor)
         ctx.save_for_backward(scale, *tensors)
         # The tensors themselves are saved above, where autograd can see that nobody overwrites them.
         ctx.problem, ctx.form, ctx.seed, ctx.motors = (
