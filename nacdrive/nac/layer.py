@@ -344,10 +344,16 @@ class NAC(nn.Module):
             lags, times = self._lags(clock, state)
             state = State(memory, state.seen + 1, t, times, weights)
             q = qkv.view(batch, 3, heads, -1)[:, 0].transpose(0, 1)
-            chosen, allowed = self._chosen(q, state)
+            topk = self.topk if self.topk is not None and self.topk < memory.shape[2] else None
+            scores = chosen = allowed = None
+            if topk is not None and self._chooses_exactly(state):
+                scores = self._scores(q, memory)
+            elif topk is not None:
+                chosen, allowed = self._chosen(q, state)
             tau = tau if lags is None else lags
             assert tau is not None
-            out: Tensor = self.out_proj(compiled.attend(here, tau.to(dtype), chosen, allowed).to(like))
+            y = compiled.attend(here, tau.to(dtype), state.seen, topk, scores, chosen, allowed)
+            out: Tensor = self.out_proj(y.to(like))
             return out, state
         qkv = qkv.view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)  # [3, H, B, D]
         with torch.autocast(x.device.type, enabled=False):
@@ -631,17 +637,28 @@ class NAC(nn.Module):
             allowed = filled.expand(heads, batch, window)
         if self.topk is None or self.topk >= window:
             return None, allowed
-        return self._best(q, state.memory, state.seen, allowed)
+        return self._best(q, state, allowed)
 
-    def _best(self, q: Tensor, memory: Tensor, seen: int, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
+    def _chooses_exactly(self, state: State) -> bool:
+        """Whether the newest step gets the keys with the highest scores, not those of a partition."""
+        exact = self.selection == "exact" or (self.selection == "auto" and state.seen <= AUTO_EXACT_UP_TO)
+        return exact or state.seen > state.memory.shape[2]
+
+    def _scores(self, q: Tensor, memory: Tensor) -> Tensor:
+        """q.k of the newest step and those of the memory, ``[H, B, W]``."""
         heads, batch, window, width = memory.shape
+        depth = self.head_dim
+        rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
+        return torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
+
+    def _best(self, q: Tensor, state: State, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
+        memory, seen = state.memory, state.seen
+        heads, batch, window, _ = memory.shape
         depth, topk = self.head_dim, self.topk
         assert topk is not None
-        exact = self.selection == "exact" or (self.selection == "auto" and seen <= AUTO_EXACT_UP_TO)
-        if exact or seen > window:
-            rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
-            scores = torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
+        if self._chooses_exactly(state):
+            scores = self._scores(q, memory)
             best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), topk)
             return best, None if filled is None else filled.gather(2, best)
         position = torch.full((batch, 1), seen - 1, device=q.device)

@@ -739,9 +739,11 @@ class Step(NamedTuple):
 class Attended(NamedTuple):
     """What a live step pairs its query with, and how."""
 
-    slots: int
-    chosen: int  # [H, B, n] int64 slots of the memory; 0 for all
-    allowed: int  # [H, B, n] bool; 0 for all
+    slots: int  # n, at most
+    seen: int  # steps in the memory, at its end
+    chosen: int  # [H, B, n] int64 slots of the memory; 0 if not given
+    allowed: int  # [H, B, n] bool, of ``chosen``; 0 for all
+    scores: int  # [H, B, W] float32: the n best of these are chosen; 0 for all slots
     tau: int  # [B] float32, or [B, W] lags
     lags: int  # whether they are
     scale: int  # [H] float32; 0 for none
@@ -750,7 +752,8 @@ class Attended(NamedTuple):
     mode: int  # 0 exact, 1 Euler, 2 steady
     steps: int  # of Euler
     numbers: int  # eps, fixed step of Euler or 0, delta_t or 0 for the time quadrature
-    weights: int  # [n] float64, for the kernel's use
+    picked: int  # [n] int64, for the kernel's use
+    weights: int  # [2, n] float64, the same
     y: int  # [B, H D]
 
 
@@ -826,6 +829,34 @@ def _logit(content: float, rate: float, t: float, a: Any) -> float:
     return phi * t if x == 0.0 else phi * t * (-math.expm1(-x) / x)
 
 
+@_compiled(types.int64(types.int64, types.int64, ATTENDED))
+def _pick(cell: int, window: int, a: Any) -> int:
+    """Write the slots that the newest step is paired with to ``a.picked``; their number."""
+    count = 0
+    if a.chosen != 0:
+        for i in range(cell * a.slots, (cell + 1) * a.slots):
+            if a.allowed == 0 or byte_at(a.allowed, i) != 0:
+                put_int(a.picked, count, int_at(a.chosen, i))
+                count += 1
+        return count
+    if a.scores == 0:
+        for slot in range(window - a.seen, window):
+            put_int(a.picked, count, slot)
+            count += 1
+        return count
+    for slot in range(window - a.seen, window):
+        score = float_at(a.scores, cell * window + slot)
+        if count == a.slots and score <= float_at(a.scores, cell * window + int_at(a.picked, count - 1)):
+            continue
+        at = min(count, a.slots - 1)
+        while at > 0 and float_at(a.scores, cell * window + int_at(a.picked, at - 1)) < score:
+            put_int(a.picked, at, int_at(a.picked, at - 1))
+            at -= 1
+        put_int(a.picked, at, slot)
+        count = min(count + 1, a.slots)
+    return count
+
+
 @_compiled(types.void(*[types.int64] * 4))
 def attend(heads: int, circuit: int, step: int, attended: int) -> None:
     """Attention of the newest step to the chosen slots of the memory.
@@ -844,21 +875,19 @@ def attend(heads: int, circuit: int, step: int, attended: int) -> None:
         head, i = cell // s.batch, cell % s.batch
         of_q = s.of_query + 4 * cell * wide
         top = -math.inf
-        for first in range(0, a.slots, LANES):
-            count = min(LANES, a.slots - first)
+        slots = _pick(cell, s.window, a)
+        for first in range(0, slots, LANES):
+            count = min(LANES, slots - first)
             for lane in range(LANES):
-                slot = first + min(lane, count - 1)
-                if a.chosen != 0:
-                    slot = int_at(a.chosen, cell * a.slots + slot)
+                slot = int_at(a.picked, first + min(lane, count - 1))
                 put_int(b.of_query, lane, 0)
-                put_int(b.place, lane, slot)
                 put_int(b.of_key, lane, (cell * s.window + slot) * s.width)
             gather_inter(b.inter, n.inter, LANES, of_q, s.memory + 8 * s.depth, b.of_query, b.of_key)
             _forward(1, head, n, two, again, three, b)
             for lane in range(count):
-                slot = int_at(b.place, lane)
                 row = s.memory + 4 * int_at(b.of_key, lane)
-                tau = float_at(a.tau, i * s.window + slot) if a.lags != 0 else float_at(a.tau, i)
+                at = first + lane
+                tau = float_at(a.tau, i * s.window + int_at(a.picked, at)) if a.lags != 0 else float_at(a.tau, i)
                 last = s.width - 2
                 slope = float(float_at(row, last)) + float_at(of_q, n.inter)
                 t = _sigmoid(tau * slope + float_at(row, last + 1) + float_at(of_q, n.inter + 1))
@@ -871,25 +900,20 @@ def attend(heads: int, circuit: int, step: int, attended: int) -> None:
                     for d in range(s.depth):
                         score += float(float_at(row, d)) * float_at(query, d)
                     logit += score / math.sqrt(s.depth)
-                at = first + lane
-                if a.allowed != 0 and byte_at(a.allowed, cell * a.slots + at) == 0:
-                    logit = -math.inf
                 put_double(a.weights, at, logit)
                 put_double(a.weights, a.slots + at, t)
                 top = max(top, logit)
         y = a.y + 4 * (i * across + head * s.depth)
         total = 0.0
-        for at in range(a.slots):
+        for at in range(slots):
             e = math.exp(double_at(a.weights, at) - top)
             total += e
             put_double(a.weights, at, e)
         fixed = float(float_at(a.numbers, 2))
         for d in range(s.depth):
             value = 0.0
-            for at in range(a.slots):
-                slot = int_at(a.chosen, cell * a.slots + at) if a.chosen != 0 else at
-                e = double_at(a.weights, at)
-                if e != 0.0:
-                    factor = fixed if fixed != 0.0 else double_at(a.weights, a.slots + at)
-                    value += e * factor * float_at(s.memory, (cell * s.window + slot) * s.width + s.depth + d)
+            for at in range(slots):
+                factor = fixed if fixed != 0.0 else double_at(a.weights, a.slots + at)
+                place = (cell * s.window + int_at(a.picked, at)) * s.width + s.depth + d
+                value += double_at(a.weights, at) * factor * float_at(s.memory, place)
             put_float(y, d, value / total)

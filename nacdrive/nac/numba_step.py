@@ -1,6 +1,6 @@
 """A live step compiled by numba: some seventy calls to torch become a dozen.
 
-What is left to torch: projecting the token, choosing the keys (so that both ways choose the same) and the output.
+What is left to torch: projecting the token, the scores of the keys (so that both ways choose the same) and the output.
 Importing this file needs no numba.
 """
 
@@ -83,28 +83,42 @@ class CompiledStep:
         self.kernels.advance(self.heads, step.ctypes.data)
         return memory, (step, qkv, of_query, memory)
 
-    def attend(self, here: Any, tau: Tensor, chosen: Tensor | None, allowed: Tensor | None) -> Tensor:
+    def attend(
+        self,
+        here: Any,
+        tau: Tensor,
+        seen: int,
+        topk: int | None,
+        scores: Tensor | None,
+        chosen: Tensor | None,
+        allowed: Tensor | None,
+    ) -> Tensor:
         """Attention ``[B, H D]`` of the newest step.
 
         Args:
             here: of ``advance``.
             tau: float32, ``[B, 1]``, or lags ``[B, W]``.
-            chosen: slots ``[H, B, n]`` of the memory; None for all.
+            seen: steps in the memory.
+            topk: keys per query; None for all.
+            scores: float32 ``[H, B, W]``, of which the ``topk`` highest are chosen.
+            chosen: slots ``[H, B, n]`` of the memory instead of these.
             allowed: which of them hold a key, ``[H, B, n]``; None for all.
         """
         step, qkv, _, memory = here
         _, batch, window, _ = memory.shape
-        slots = window if chosen is None else chosen.shape[2]
+        slots = window if topk is None else topk if chosen is None else chosen.shape[2]
         y = qkv.new_empty(batch, self.heads * self.depth)
-        weights = np.empty(2 * slots)
-        tau = tau.contiguous()
-        chosen = None if chosen is None else chosen.contiguous()
-        allowed = None if allowed is None else allowed.contiguous()
+        room = np.empty(3 * slots)
+        start = room.ctypes.data
+        tensors = [None if x is None else x.contiguous() for x in (tau, chosen, allowed, scores)]
+        at_tau, at_chosen, at_allowed, at_scores = (0 if x is None else x.data_ptr() for x in tensors)
         fields = self.kernels.Attended(
             slots,
-            0 if chosen is None else chosen.data_ptr(),
-            0 if allowed is None else allowed.data_ptr(),
-            tau.data_ptr(),
+            min(seen, window),
+            at_chosen,
+            at_allowed,
+            at_scores,
+            at_tau,
             int(tau.shape[1] == window),
             self.scale,
             self.gated,
@@ -112,7 +126,8 @@ class CompiledStep:
             self.mode,
             self.steps,
             self.numbers,
-            weights.ctypes.data,
+            start,
+            start + 8 * slots,
             y.data_ptr(),
         )
         attended = np.array(fields, np.int64)
