@@ -1,4 +1,5 @@
-"""The pair backbone compiled by numba: when it applies, and the addresses its kernels work on.
+"""The pair backbone compiled by numba: when it applies, the addresses its kernels work on, and heads shared out to
+as many threads as torch has.
 
 Importing this file needs no numba; the kernels (``numba_kernels``) are imported, and compiled or read from numba's
 cache, when first used.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -38,9 +40,9 @@ def available() -> bool:
 
 
 def supported(z: Tensor, w: FusedWeights) -> bool:
-    """Whether the kernels compute this backbone.
+    """Whether the kernels compute this backbone from float32 numbers like ``z`` on a CPU.
 
-    ``z`` is any tensor that the kernels would read. Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
+    Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
     compiling, export and function transforms.
     """
     return (
@@ -155,14 +157,14 @@ class Layers:
         )
 
     def finish(self, totals: dict[str, Tensor | None]) -> None:
-        """Write the gradients to dense tensors."""
+        """Add the gradients to dense tensors."""
         names = (("w2", "b2"), ("wr", "br"), ("w3", "b3"))
         for (name, bias_name), of, found in zip(names, self.lists, self.gradients, strict=True):
             weight, bias = totals[name], totals[bias_name]
             if weight is not None and of is not None and found is not None:
-                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] = found[0]
+                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] += found[0]
                 if bias is not None:
-                    bias.copy_(torch.from_numpy(found[1]))
+                    bias += torch.from_numpy(found[1])
 
 
 def circuit_of(kernels: Any, w: FusedWeights, layers: Layers, width: int, memory: Memory) -> list[int]:
@@ -193,8 +195,10 @@ class CompiledBackbone:
         self.heads, self.queries, _ = tokens.zq.shape
         self.keys = tokens.zk.shape[1]
         self.zq, self.zk = tokens.zq.detach().contiguous(), tokens.zk.detach().contiguous()
-        self.layers = Layers(kernels, w, memory, kernels.WIDTH)
-        self.circuit = circuit_of(kernels, w, self.layers, kernels.WIDTH, memory)
+        workers = min(torch.get_num_threads(), self.heads)
+        self.heads_of = [(self.heads * i // workers, self.heads * (i + 1) // workers) for i in range(workers)]
+        self.layers = [Layers(kernels, w, memory, kernels.WIDTH) for _ in self.heads_of]
+        self.circuits = [circuit_of(kernels, w, layers, kernels.WIDTH, memory) for layers in self.layers]
 
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
         """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on; 0 for pairs that are not allowed."""
@@ -213,7 +217,8 @@ class CompiledBackbone:
         tables = self.kernels.Tables(*(x.data_ptr() for x in (self.zq, self.zk, sums.zq, sums.zk)))
         self._run(keys, first, queries, gmotor.contiguous(), tables, 1)
         if first + queries == self.queries:
-            self.layers.finish(totals)
+            for layers in self.layers:
+                layers.finish(totals)
 
     def _run(self, keys: KeySet, first: int, queries: int, motor: Tensor, tables: Any, back: int) -> None:
         here = Memory()
@@ -239,5 +244,12 @@ class CompiledBackbone:
             apart,
             motor.data_ptr(),
         )
-        given = np.array([*self.circuit, *pairs, *tables], np.int64)
-        self.kernels.run(0, self.heads, given.ctypes.data, back)
+        given = [np.array([*circuit, *pairs, *tables], np.int64) for circuit in self.circuits]
+        work = [(*heads, x.ctypes.data, back) for heads, x in zip(self.heads_of, given, strict=True)]
+        # Threads of this call alone: a pool would not survive a fork, and starting one takes some 50 us.
+        others = [threading.Thread(target=self.kernels.run, args=args) for args in work[1:]]
+        for thread in others:
+            thread.start()
+        self.kernels.run(*work[0])
+        for thread in others:
+            thread.join()
