@@ -19,13 +19,15 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as typed_intrinsic
 
 LANES = 16  # of a vector: one AVX-512 register, two of AVX2, four of NEON
 GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-add and fit into AVX2's 16 registers
 WIDTH = LANES * GROUPS
 CHAINS = 4  # sums side by side where a row is a single vector
 LARGEST = 80.0  # beyond it sigmoid is 0 or 1, and its exponential must not overflow
+
+intrinsic: Any = typed_intrinsic  # its types do not know that the compiler gives the first argument
 
 FLOAT, DOUBLE, INT32, INT64 = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)

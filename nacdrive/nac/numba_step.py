@@ -107,7 +107,7 @@ class CompiledStep:
         step, qkv, _, memory = here
         _, batch, window, _ = memory.shape
         slots = window if topk is None else topk if chosen is None else chosen.shape[2]
-        y = qkv.new_empty(batch, self.heads * self.depth)
+        y: Tensor = qkv.new_empty(batch, self.heads * self.depth)
         room = np.empty(3 * slots)
         start = room.ctypes.data
         tensors = [None if x is None else x.contiguous() for x in (tau, chosen, allowed, scores)]

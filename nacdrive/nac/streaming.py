@@ -60,7 +60,7 @@ class Snapshot:
         self.tensors: list[tuple[Tensor, int, int]] = []
         for module in (inner for outer in modules for inner in outer.modules()):
             for table in (module._modules, module._parameters, module._buffers):
-                here: dict[str, Any] = table  # type: ignore[assignment]
+                here: dict[str, Any] = table
                 self.members += [(here, name, x) for name, x in here.items() if x is not None]
             tensors = [x for table in (module._parameters, module._buffers) for x in table.values() if x is not None]
             self.tensors += [(x, x._version, x.data_ptr()) for x in tensors]
