@@ -9,6 +9,8 @@ All arguments of kernels are addresses and sizes (int64): nothing is converted, 
 code that ends up in a kernel must be this one, because numba's cache notices changes of this one only.
 """
 
+# Numba and llvmlite have no types, and are absent where the extra is not installed.
+# mypy: disallow-untyped-decorators=false, disallow-untyped-calls=false, warn-return-any=false
 from __future__ import annotations
 
 import math
@@ -475,17 +477,17 @@ def sum_groups(_: Any, sums: Any, x: Any, rows: Any) -> Any:
 class Synapses(NamedTuple):
     """Addresses of the synapses between two layers, once by target and once by source; weights of head after head."""
 
-    count: int  # of a head
+    number: int  # of a head
     first: int  # [targets + 1] int64: where each target's synapses begin
-    source: int  # [count] int32: the other end, in floats from the layer's first row
-    weight: int  # [H, count] float32
+    source: int  # [number] int32: the other end, in floats from the layer's first row
+    weight: int  # [H, number] float32
     first_back: int  # the same by source: [sources + 1], ...
     target: int
     weight_back: int
     bias: int  # [H, targets] float32
-    sums: int  # [count] vectors: gradient of the weights of one head
+    sums: int  # [number] vectors: gradient of the weights of one head
     bias_sums: int  # [targets] vectors
-    gradient: int  # [H, count] float32
+    gradient: int  # [H, number] float32
     bias_gradient: int  # [H, targets] float32
 
 
@@ -590,10 +592,10 @@ def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b
     line = VECTOR_BYTES * groups
     s = b.command
     copy_vectors(s, 0, n.commands * groups)
-    bias, weight = two.bias + 4 * head * n.commands, two.weight + 4 * head * two.count
+    bias, weight = two.bias + 4 * head * n.commands, two.weight + 4 * head * two.number
     synapses(groups, s, n.commands, b.inter, bias, two.first, two.source, weight)
     before = s
-    bias, weight = again.bias + 4 * head * n.targets, again.weight + 4 * head * again.count
+    bias, weight = again.bias + 4 * head * n.targets, again.weight + 4 * head * again.number
     for r in range(n.updates):
         read = b.source + line * r * n.sources
         squash(read, before + line * n.first_source, n.sources * groups)
@@ -604,7 +606,7 @@ def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b
         synapses(groups, before, n.targets, read, bias, again.first, again.source, weight)
     squash(s, s, n.commands * groups)
     copy_vectors(b.motor, 0, 2 * groups)
-    weight = three.weight + 4 * head * three.count
+    weight = three.weight + 4 * head * three.number
     synapses(groups, b.motor, 2, s, three.bias + 8 * head, three.first, three.source, weight)
 
 
@@ -613,7 +615,7 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> No
     """From the gradients ``b.motor`` to those of the inter neurons' sums (``b.ginter``) and of the weights."""
     gs = b.gcommand
     copy_vectors(gs, 0, n.commands * GROUPS)
-    weight = three.weight_back + 4 * head * three.count
+    weight = three.weight_back + 4 * head * three.number
     synapses(GROUPS, gs, n.commands, b.motor, n.zeros, three.first_back, three.target, weight)
     squash_backward(gs, b.command, n.commands * GROUPS)
     synapse_gradients(three.sums, 2, b.motor, b.command, three.first, three.source)
@@ -624,7 +626,7 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> No
         sum_groups(again.bias_sums, gu, n.targets)
         synapse_gradients(again.sums, n.targets, gu, source, again.first, again.source)
         copy_vectors(b.gsource, 0, n.sources * GROUPS)
-        weight = again.weight_back + 4 * head * again.count
+        weight = again.weight_back + 4 * head * again.number
         synapses(GROUPS, b.gsource, n.sources, gu, n.zeros, again.first_back, again.target, weight)
         squash_backward(b.gsource, source, n.sources * GROUPS)
         gu = b.gupdated
@@ -635,7 +637,7 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> No
     sum_groups(two.bias_sums, gs, n.commands)
     synapse_gradients(two.sums, n.commands, gs, b.inter, two.first, two.source)
     copy_vectors(b.ginter, 0, n.inter * GROUPS)
-    weight = two.weight_back + 4 * head * two.count
+    weight = two.weight_back + 4 * head * two.number
     synapses(GROUPS, b.ginter, n.inter, gs, n.zeros, two.first_back, two.target, weight)
     squash_backward(b.ginter, b.inter, n.inter * GROUPS)
 
@@ -672,13 +674,13 @@ def _chunk(head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, 
 @_compiled(types.void(types.int64, types.int64, KINDS[1]))
 def _add_up(head: int, targets: int, w: Any) -> None:
     """Add the vectors of one head to the gradients of its weights, and clear them."""
-    for i in range(w.count):
-        at = head * w.count + i
+    for i in range(w.number):
+        at = head * w.number + i
         put_float(w.gradient, at, float_at(w.gradient, at) + sum_at(w.sums, i * LANES))
     for i in range(targets):
         at = head * targets + i
         put_float(w.bias_gradient, at, float_at(w.bias_gradient, at) + sum_at(w.bias_sums, i * LANES))
-    copy_vectors(w.sums, 0, w.count)
+    copy_vectors(w.sums, 0, w.number)
     copy_vectors(w.bias_sums, 0, targets)
 
 
