@@ -19,10 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic as typed_intrinsic
 
+DISABLED = bool(
+    getattr(config, "DISABLE_JIT", False)
+)  # by NUMBA_DISABLE_JIT, as people do who debug or measure coverage
 LANES = 16  # of a vector: one AVX-512 register, two of AVX2, four of NEON
 GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-add and fit into AVX2's 16 registers
 WIDTH = LANES * GROUPS

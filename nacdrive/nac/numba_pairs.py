@@ -33,10 +33,11 @@ def available() -> bool:
     if importlib.util.find_spec("numba") is None:
         return False
     try:
-        from nacdrive.nac import numba_kernels  # noqa: F401
+        from nacdrive.nac import numba_kernels
+
+        return not numba_kernels.DISABLED
     except Exception:  # an old numba, a processor that LLVM cannot serve: whatever it is, torch computes the same
         return False
-    return True
 
 
 def supported(z: Tensor, w: FusedWeights) -> bool:

@@ -46,6 +46,14 @@ class CompiledStep:
         self.phi = PHIS.index(options.phi)
         self.gated = int(options.score_gradient == "gated")
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledStep:
+        """Itself: it never changes, and addresses cannot be copied."""
+        return self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Elsewhere, None: addresses do not travel, and the next step there makes do without."""
+        return type(None), ()
+
     @staticmethod
     def of(
         halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions

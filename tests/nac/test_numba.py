@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 import subprocess
 import sys
 
@@ -240,6 +243,21 @@ def test_an_old_state_can_be_used_again():
     assert torch.equal(first, again)
 
 
+@pytest.mark.parametrize(
+    "how", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))], ids=["copy", "pickle"]
+)
+def test_a_state_that_was_copied_or_sent_goes_on(how):
+    layer = layer_of({}).eval()
+    x, t, _ = inputs(layer, False)
+    with torch.no_grad():
+        _, state = layer.step(x[:, 0], t[:, 0], layer.init_state(2, 4))
+        there = how(state)
+        here, _ = layer.step(x[:, 1], t[:, 1], state)
+        del state
+        after, _ = layer.step(x[:, 1], t[:, 1], there)
+    torch.testing.assert_close(here, after)
+
+
 def test_a_step_notices_new_weights():
     layer = layer_of({}).eval()
     x, t, _ = inputs(layer, False)
@@ -265,8 +283,6 @@ def test_what_kernels_do_not_cover_is_left_to_torch(activation, calls):
 
 
 def run_alone(code, **environment):
-    import os
-
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
     )
@@ -286,6 +302,10 @@ print("numba" in sys.modules)
 
 def test_the_environment_variable_turns_them_off_and_numba_is_not_even_imported():
     assert run_alone(USE, NACDRIVE_NUMBA="0").strip() == "False"
+
+
+def test_numba_without_its_compiler_is_as_no_numba():
+    assert "True" in run_alone(USE, NUMBA_DISABLE_JIT="1")
 
 
 def test_importing_the_layer_does_not_import_numba():
