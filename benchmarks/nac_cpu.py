@@ -1,9 +1,10 @@
 """Speed and memory of the NAC layer on one CPU thread, beside torch-nac 0.0.2 and nn.MultiheadAttention.
 
-    OMP_NUM_THREADS=1 python benchmarks/nac_cpu.py [--quick] [--write docs/results/nac_speed.md]
+    OMP_NUM_THREADS=1 python benchmarks/nac_cpu.py [--quick] [--least] [--write FILE]
 
-Times are medians of CPU time, the layers taking turns in one process. Peak memory is what one call adds to the
-resident set of a fresh process. torch-nac is an optional peer (``pip install nacdrive[bench]``).
+Times are medians of CPU time, the layers taking turns in one process; ``--least`` takes the least, for a machine with
+other work on it. Peak memory is what one call adds to the resident set of a fresh process. nacdrive runs twice: with
+the kernels of ``pip install nacdrive[fast]``, and as plain torch. torch-nac is an optional peer (``nacdrive[bench]``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -25,10 +27,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nacdrive.nac import NAC
+from nacdrive.nac import NAC, numba_pairs
 
 Work = Callable[[], object]
-LAYERS = ("nacdrive", "torch-nac", "mha")
+LAYERS = ("compiled", "nacdrive", "torch-nac", "mha")
 
 
 def make(layer: str, heads: int, topk: int | None, keys: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -84,6 +86,18 @@ def training_step(layer: str) -> Work:
     return lambda: f(x).sum().backward()
 
 
+def causal_training_step(layer: str) -> Work:
+    """All keys up to each query, as the sequence layers of every task are trained; the shape is E-MNIST's."""
+    batch, steps = 8, 56
+    x = torch.randn(batch, steps, 64)
+    if layer == "nacdrive":
+        nac = NAC(64, 8, topk=None)
+        return lambda: nac(x, is_causal=True).sum().backward()
+    attention = nn.MultiheadAttention(64, 8, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(steps)
+    return lambda: attention(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0].sum().backward()
+
+
 def streaming_step(layer: str) -> Work:
     """The newest of 32 steps: memory where a layer has one, else attention of the last query or over the window."""
     x = torch.randn(1, 32, 64)
@@ -115,13 +129,24 @@ ROWS: dict[str, tuple[str, Callable[[str], Work]]] = {
     "pairwise": ("pairwise forward T=512 H=4", lambda layer: forward(layer, 512, 4, None)),
     "causal": ("causal pairwise forward T=512 H=4", causal_forward),
     "training": ("training step B=32 T=256 H=8 K=8", training_step),
+    "causal-training": ("causal training step, all keys, B=8 T=56 H=8", causal_training_step),
     "t4096": ("forward T=4096 H=4 K=8", lambda layer: forward(layer, 4096, 4, 8)),
     "t16384": ("forward T=16384 H=4 K=8", lambda layer: forward(layer, 16384, 4, 8)),
     "step": ("streaming step, window 32, H=16", streaming_step),
 }
 # Rows measured once get no warm-up call either: the published layer takes many seconds there.
-REPEATS = {"forward": 11, "pairwise": 1, "causal": 5, "training": 3, "t4096": 3, "t16384": 1, "step": 301}
+REPEATS = {
+    "forward": 11,
+    "pairwise": 1,
+    "causal": 5,
+    "training": 3,
+    "causal-training": 5,
+    "t4096": 3,
+    "t16384": 1,
+    "step": 301,
+}
 PEAKS = ("forward", "pairwise", "training")  # rows whose memory is compared
+NOT_CAUSAL = {("causal", "torch-nac"), ("causal-training", "torch-nac")}
 
 
 def cpu_ms(work: Work) -> float:
@@ -130,15 +155,27 @@ def cpu_ms(work: Work) -> float:
     return 1e3 * (time.process_time() - start)
 
 
-def times(row: str, layers: list[str], repeats: int) -> dict[str, float]:
-    works = {layer: ROWS[row][1](layer) for layer in layers}
+def work_of(row: str, layer: str) -> Work:
+    """A call of a row's work; ``compiled`` is nacdrive with its kernels, ``nacdrive`` without."""
+    numba_pairs.ENABLED = True  # while a live step's weights are prepared
+    work = ROWS[row][1]("nacdrive" if layer == "compiled" else layer)
+
+    def run() -> object:
+        numba_pairs.ENABLED = layer == "compiled"
+        return work()
+
+    return run
+
+
+def times(row: str, layers: list[str], repeats: int, least: bool) -> dict[str, float]:
+    works = {layer: work_of(row, layer) for layer in layers}
     for work in works.values() if repeats > 1 else ():
         work()
     measured: dict[str, list[float]] = {layer: [] for layer in layers}
     for _ in range(repeats):
         for layer, work in works.items():
             measured[layer].append(cpu_ms(work))
-    return {layer: statistics.median(values) for layer, values in measured.items()}
+    return {layer: min(values) if least else statistics.median(values) for layer, values in measured.items()}
 
 
 def peak_mib(row: str, layer: str) -> float:
@@ -148,10 +185,11 @@ def peak_mib(row: str, layer: str) -> float:
 
 
 def measure_peak(row: str, layer: str) -> float:
-    work = ROWS[row][1](layer)
-    # A tiny call first, so that libraries are loaded before the measuring starts.
-    tiny = make(layer, 4, 8, 16)(torch.randn(1, 16, 64))
-    tiny.sum().backward()
+    work = work_of(row, layer)
+    # A small call first, so that libraries are loaded before the measuring starts.
+    numba_pairs.ENABLED = layer == "compiled"
+    small = make("nacdrive" if layer == "compiled" else layer, 4, 8, 16)(torch.randn(16, 16, 64))
+    small.sum().backward()
     before = high_water_mib()
     work()
     return high_water_mib() - before
@@ -169,22 +207,22 @@ def cell(ms: float | None, mib: float | None) -> str:
     return f"{ms:.3g} ms" + ("" if mib is None else f", {mib:.0f} MiB")
 
 
-def report(quick: bool, rows: list[str], layers: list[str]) -> str:
+def report(quick: bool, least: bool, rows: list[str], layers: list[str]) -> str:
     lines = [
-        "| work | nacdrive | torch-nac 0.0.2 | nn.MultiheadAttention | faster than torch-nac | leaner | time / MHA |",
-        "|---|---|---|---|---|---|---|",
+        "| work | nacdrive[fast] | nacdrive | torch-nac 0.0.2 | nn.MultiheadAttention | faster than torch-nac | leaner "
+        "| time / MHA |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     found: dict[str, dict[str, float]] = {}
+    best = layers[0]
     for row in rows:
-        here = [layer for layer in layers if (row, layer) != ("causal", "torch-nac")]
-        ms = found[row] = times(row, here, min(3, REPEATS[row]) if quick else REPEATS[row])
+        here = [layer for layer in layers if (row, layer) not in NOT_CAUSAL]
+        ms = found[row] = times(row, here, min(3, REPEATS[row]) if quick else REPEATS[row], least)
         mib = {} if row not in PEAKS or quick else {layer: peak_mib(row, layer) for layer in layers}
         cells = [cell(ms.get(layer), mib.get(layer)) for layer in LAYERS]
-        faster = f"{ms['torch-nac'] / ms['nacdrive']:.1f}x" if "torch-nac" in ms else "-"
-        leaner = f"{mib['torch-nac'] / max(mib['nacdrive'], 0.1):.1f}x" if "torch-nac" in mib else "-"
-        lines.append(
-            f"| {ROWS[row][0]} | {' | '.join(cells)} | {faster} | {leaner} | {ms['nacdrive'] / ms['mha']:.2f} |"
-        )
+        faster = f"{ms['torch-nac'] / ms[best]:.1f}x" if "torch-nac" in ms else "-"
+        leaner = f"{mib['torch-nac'] / max(mib[best], 0.1):.1f}x" if "torch-nac" in mib else "-"
+        lines.append(f"| {ROWS[row][0]} | {' | '.join(cells)} | {faster} | {leaner} | {ms[best] / ms['mha']:.2f} |")
         print(lines[-1], flush=True)
     if {"t4096", "t16384"} <= found.keys():
         growth = {n: math.log(found["t16384"][n] / found["t4096"][n], 4) for n in layers}
@@ -205,6 +243,7 @@ def processor() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three repeats, no memory")
+    parser.add_argument("--least", action="store_true", help="least instead of median times")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--write", type=Path, help="also write the report to this file")
     parser.add_argument("--peak", nargs=2, metavar=("ROW", "LAYER"), help=argparse.SUPPRESS)
@@ -219,7 +258,10 @@ def main() -> None:
         version = ""
         print("torch-nac is not installed: measuring without it")
     layers = [name for name in LAYERS if version or name != "torch-nac"]
-    table = report(args.quick, args.rows, layers)
+    if not numba_pairs.available():
+        print("numba is not installed: measuring without the compiled kernels")
+        layers.remove("compiled")
+    table = report(args.quick, args.least, args.rows, layers)
     text = "\n".join(
         [
             "# Speed and memory of the NAC layer on a CPU",
@@ -227,8 +269,10 @@ def main() -> None:
             f"Measured on {datetime.date.today()}: {processor()}, Python {platform.python_version()}, "
             f"torch {torch.__version__}, torch-nac {version or 'absent'}.",
             "Command: `OMP_NUM_THREADS=1 python benchmarks/nac_cpu.py --write docs/results/nac_speed.md`.",
-            "One thread; medians of CPU time, the layers taking turns in one process; memory is what one call adds",
-            "to the peak resident set of a fresh process. Exact mode, tanh, R = 2 unfolds, 50 % sparsity.",
+            f"One thread; {'least' if args.least else 'medians'} of CPU time, the layers taking turns in one process;",
+            "memory is what one call adds to the peak resident set of a fresh process.",
+            "Exact mode, tanh, R = 2 unfolds, 50 % sparsity.",
+            f"Load average {', '.join(f'{x:.1f}' for x in os.getloadavg())} at the end.",
             "",
             table,
             "",

@@ -92,8 +92,9 @@ def test_no_verb_asks_for_an_environments_name() -> None:
 
 
 def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
-    # The GPU kernels are written in triton; nothing imports them before a GPU is used (tests/nac/test_triton.py).
-    kernels = {PACKAGE / "nac/triton_forward.py", PACKAGE / "nac/triton_backward.py"}
+    # Kernels are written in triton and numba; nothing imports them before they are used (tests/nac/test_triton.py,
+    # tests/nac/test_numba.py).
+    kernels = {PACKAGE / f"nac/{name}.py" for name in ("triton_forward", "triton_backward", "numba_kernels")}
     foreign = set()
     for path in set((PACKAGE / "nac").glob("*.py")) - kernels:
         for node in ast.parse(path.read_text()).body:

@@ -33,7 +33,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WHEEL = f"nacdrive-{__version__}-py3-none-any.whl"
 BROUGHT = {"engineio": "python-socketio", "werkzeug": "flask", "wsproto": "simple-websocket"}
 """Packages that our code imports and a declared one brings along."""
-BROUGHT |= {"Box2D": "gymnasium", "pygame": "gymnasium"}
+BROUGHT |= {"Box2D": "gymnasium", "pygame": "gymnasium", "llvmlite": "numba"}
 OPTIONAL = {"triton"}
 """Imported only where a build of torch for GPUs has brought it."""
 

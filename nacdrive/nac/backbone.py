@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -78,6 +78,16 @@ class FirstLayer(NamedTuple):
     b1: Tensor  # [H, I]
 
 
+@dataclass(eq=False)
+class Pattern:
+    """Which synapses of a fused backbone exist, ``[sources, targets]`` of each product; the same for all heads."""
+
+    inter: Tensor  # of w2
+    command: Tensor | None  # of wr
+    motor: Tensor  # of w3
+    lists: dict[int, Any] = field(default_factory=dict)  # as the compiled kernels want them, made by these once
+
+
 @dataclass(frozen=True)
 class FusedWeights:
     """The backbone behind its first layer: from zq + zk of a pair to its motor neurons, ``activation`` and products.
@@ -98,6 +108,7 @@ class FusedWeights:
     unfolds: int
     first_source: int = 0
     edges: tuple[Tensor, Tensor] | None = None  # row and column of each synapse in wr, where these are few
+    pattern: Pattern | None = None  # of a pruned backbone
 
     @property
     def sources(self) -> slice:
@@ -164,6 +175,7 @@ class Backbone(nn.Module):
         self.activation = activation
         self.unfolds = unfolds
         self._pruned: tuple[object, NeuronOrder] | None = None  # made by ``_order``, never saved
+        self._patterns: dict[bool, tuple[NeuronOrder, Pattern]] = {}  # made by ``_pattern`` for an order
         inner = torch.from_numpy(wiring.adjacency)
         outer = torch.from_numpy(wiring.sensory_adjacency)
         motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
@@ -241,6 +253,7 @@ class Backbone(nn.Module):
                 wr, br = 4 * wr, -2 * wr.sum(1)
             w3, b3 = 2 * w3, b3 - w3.sum(1)
         order = self._order() if prune else NeuronOrder()
+        pattern = self._pattern(order, prune_inter) if prune else None
         if not prune_inter:
             order = order._replace(inter=None)
         if w2 is not None and b2 is not None:
@@ -262,7 +275,7 @@ class Backbone(nn.Module):
         activation = "silu" if self.activation == "silu" else "sigmoid"
         unfolds = 1 if wr is None else self.unfolds
         edges = None if wr is None else order.edges
-        fused = FusedWeights(w2, b2, wr, br, w3, b3, activation, unfolds, order.first_source, edges)
+        fused = FusedWeights(w2, b2, wr, br, w3, b3, activation, unfolds, order.first_source, edges, pattern)
         return FirstLayer(w1[:, :depth], w1[:, depth:], b1), fused
 
     def _order(self) -> NeuronOrder:
@@ -274,6 +287,27 @@ class Backbone(nn.Module):
             with torch.inference_mode(False):
                 self._pruned = (stamp, self._prune())
         return self._pruned[1]
+
+    def _pattern(self, order: NeuronOrder, prune_inter: bool) -> Pattern | None:
+        """Present synapses in the order of the fused weights."""
+        if self.inter is None:
+            return None
+        kept = self._patterns.get(prune_inter)
+        if kept is None or kept[0] is not order:
+            with torch.inference_mode(False):
+                kept = self._patterns[prune_inter] = (order, self._place_masks(order, prune_inter))
+        return kept[1]
+
+    def _place_masks(self, order: NeuronOrder, prune_inter: bool) -> Pattern:
+        assert self.inter is not None
+        rows = order.inter if prune_inter else None
+        inter = _placed(_placed(self.inter.mask.float(), 0, rows), 1, order.command)
+        if rows is not None and self.activation != "silu":
+            inter = torch.cat([inter[:-1], torch.ones_like(inter[:1])])  # of the neuron that is always on
+        command = None
+        if self.command is not None and self.unfolds > 1:
+            command = _placed(_placed(self.command.mask.float(), 0, order.source), 1, order.target) != 0
+        return Pattern(inter != 0, command, _placed(self.motor.mask.float(), 0, order.command) != 0)
 
     def _prune(self) -> NeuronOrder:
         """Keep the neurons from which synapses lead to a motor neuron within the unfolds."""

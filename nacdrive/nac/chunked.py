@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.nac import pairwise
+from nacdrive.nac import numba_pairs, pairwise
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.chunked_backbone import ChunkedBackbone, pieces
 from nacdrive.nac.key_sets import key_set
+from nacdrive.nac.numba_pairs import CompiledBackbone
 from nacdrive.nac.pairwise import PairProblem, Tokens, all_pairs, attend, gate_argument
 
 CHUNKS_PER_BLOCK = 8
+MOTORS_KEPT = 1 << 21  # pairs of all heads up to which both motor neurons wait for the backward pass: 16 MiB
 
 
 def chunked_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
@@ -64,9 +66,12 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         tokens, w = unpack(tensors, form)
         heads, queries, _ = tokens.zq.shape
-        backbone = ChunkedBackbone(tokens, w, problem.index is None)
+        backbone = _backbone(tokens, w, problem)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
+        keep_motors = recording and (
+            problem.index is not None or heads * queries * problem.keys_per_query <= MOTORS_KEPT
+        )
         for first, last in _blocks(heads, queries, problem):
             keys = key_set(problem, heads, first, last)
             motor = backbone.motor(keys, first, last - first)
@@ -75,8 +80,8 @@ class _Chunked(torch.autograd.Function):
             keep = _keep(gate, problem, seed, first)
             mix = attend(motor, gate, keys.allowed, scale, keep, problem.options, score).mix
             y[:, first:last] = keys.weighted_sum(tokens.v, mix)
-            if recording and problem.index is not None:
-                motors.append(motor)  # two numbers per pair; of all T^2 pairs they would be too many
+            if keep_motors:
+                motors.append(motor)
         ctx.save_for_backward(scale, *tensors)
         # The tensors themselves are saved above, where autograd can see that nobody overwrites them.
         ctx.problem, ctx.form, ctx.seed, ctx.motors = (
@@ -103,7 +108,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     problem = ctx.problem
     tokens, w = unpack(tensors, ctx.form)
     heads, queries, _ = tokens.zq.shape
-    backbone = ChunkedBackbone(tokens, w, problem.index is None)
+    backbone = _backbone(tokens, w, problem)
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
     zq, tq, tau = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.tau))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
@@ -139,6 +144,13 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         sums.tau[here] = gtime.sum((0, 2))
         backbone.backward(keys, first, gmotor, sums, totals)
     return (gscale, *sums, *totals.values())
+
+
+def _backbone(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> ChunkedBackbone | CompiledBackbone:
+    """The compiled one where numba is installed and has it."""
+    if numba_pairs.supported(tokens.zq, w):
+        return CompiledBackbone(tokens, w)
+    return ChunkedBackbone(tokens, w, problem.index is None)
 
 
 def unpack(tensors: Sequence[Tensor | None], form: FusedWeights) -> tuple[Tokens, FusedWeights]:

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nacdrive.nac import numba_pairs
 from nacdrive.nac.backbone import ACTIVATIONS, POLARITIES, Backbone, FirstLayer, FusedWeights, Synapses, TimeGate
 from nacdrive.nac.dispatch import pair_attention
 from nacdrive.nac.dynamics import Dynamics, Steady, as_dynamics
 from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.numba_step import CompiledStep
 from nacdrive.nac.pairwise import (
     PHIS,
     QUADRATURES,
@@ -334,8 +336,26 @@ class NAC(nn.Module):
             x = self.input_norm(x)
         if self.time_frequencies is not None and clock is not None:
             x = torch.cat([x, self._time_features(clock, x.dtype)[:, 0]], 1)
-        # [3, H, B, D]
-        qkv = F.linear(x, weights.qkv, weights.qkv_bias).view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)
+        qkv = F.linear(x, weights.qkv, weights.qkv_bias)
+        like = self.out_proj.weight.dtype
+        compiled = weights.compiled
+        if compiled is not None and numba_pairs.ENABLED and qkv.dtype == dtype and not (self.training and self.dropout):
+            memory, here = compiled.advance(qkv, state.memory)
+            lags, times = self._lags(clock, state)
+            state = State(memory, state.seen + 1, t, times, weights)
+            q = qkv.view(batch, 3, heads, -1)[:, 0].transpose(0, 1)
+            topk = self.topk if self.topk is not None and self.topk < memory.shape[2] else None
+            scores = chosen = allowed = None
+            if topk is not None and self._chooses_exactly(state):
+                scores = self._scores(q, memory)
+            elif topk is not None:
+                chosen, allowed = self._chosen(q, state)
+            tau = tau if lags is None else lags
+            assert tau is not None
+            y = compiled.attend(here, tau.to(dtype), state.seen, topk, scores, chosen, allowed)
+            out: Tensor = self.out_proj(y.to(like))
+            return out, state
+        qkv = qkv.view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)  # [3, H, B, D]
         with torch.autocast(x.device.type, enabled=False):
             qkv = qkv.to(dtype)
             q, k, v = qkv.unbind(0)
@@ -343,17 +363,13 @@ class NAC(nn.Module):
             of_q, of_k = halves.view(2, heads, batch, -1).unbind(0)
             row = torch.cat([k, v, of_k], 2).unsqueeze(2)
             memory = torch.cat([state.memory[:, :, 1:], row], 2)
-            times = None
-            if self.time_input == "elapsed" and clock is not None:
-                before = clock.new_zeros(memory.shape[1:3]) if state.clock is None else state.clock
-                times = torch.cat([before[:, 1:], clock], 1)
-                tau = ((clock - times).to(dtype) / self.time_scale).expand(heads, -1, -1)
+            lags, times = self._lags(clock, state)
+            tau = tau if lags is None else lags.expand(heads, -1, -1)
             state = State(memory, state.seen + 1, t, times, weights if weights.made_from is not None else None)
             assert tau is not None
             y = self._attend_window(q, of_q, tau.to(dtype), state, weights.fused)
         merged = y.transpose(0, 1).reshape(batch, self.d_model)
-        like = self.out_proj.weight.dtype
-        out: Tensor = self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like))
+        out = self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like))
         return out, state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
@@ -571,20 +587,20 @@ class NAC(nn.Module):
         time_bias = self.time_gate.bias.to(dtype).expand(heads, -1)
         halves = torch.cat([torch.cat([first.wq, time[:, :depth]], 2), torch.cat([first.wk, time[:, depth:]], 2)])
         bias = torch.cat([first.b1, time_bias], 1).unsqueeze(1)
+        halves_bias = torch.cat([bias, torch.zeros_like(bias)])
         made_from = Snapshot.of(self) if keep else None
-        return StepWeights(qkv, torch.cat(biases), halves, torch.cat([bias, torch.zeros_like(bias)]), w, made_from)
+        compiled = None
+        if made_from is not None:
+            compiled = CompiledStep.of(halves, halves_bias, w, self._scale(dtype), self.options)
+        return StepWeights(qkv, torch.cat(biases), halves, halves_bias, w, made_from, compiled)
 
     def _attend_window(self, q: Tensor, halves: Tensor, tau: Tensor, state: State, w: FusedWeights) -> Tensor:
         """Attention ``[H, B, D]`` of the newest step; ``tau`` is ``[B, 1]``, or the lags ``[H, B, W]``."""
         memory = state.memory
         heads, batch, window, width = memory.shape
-        depth, seen = self.head_dim, min(state.seen, window)
-        allowed = None
-        if seen < window:
-            filled = torch.arange(window, device=memory.device) >= window - seen
-            allowed = filled.expand(heads, batch, window)
-        if self.topk is not None and self.topk < window:
-            best, allowed = self._best(q, memory, state.seen, allowed)
+        depth = self.head_dim
+        best, allowed = self._chosen(q, state)
+        if best is not None:
             first = torch.arange(heads * batch, device=best.device).view(heads, batch, 1) * window
             memory = memory.flatten(0, 2).index_select(0, (best + first).flatten()).view(heads, batch, -1, width)
             tau = tau.gather(2, best) if tau.ndim == 3 else tau
@@ -603,15 +619,46 @@ class NAC(nn.Module):
         a = attend(motor, gate, allowed, self._scale(gate.dtype), keep, self.options, score)
         return torch.bmm(a.mix.view(heads * batch, 1, -1), v.flatten(0, 1)).view(heads, batch, depth)
 
-    def _best(self, q: Tensor, memory: Tensor, seen: int, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
+    def _lags(self, clock: Tensor | None, state: State) -> tuple[Tensor | None, Tensor | None]:
+        """Time from each step of the memory to the newest, in units of ``time_scale``, and their times: ``[B, W]``."""
+        if self.time_input != "elapsed" or clock is None:
+            return None, None
+        before = clock.new_zeros(state.memory.shape[1:3]) if state.clock is None else state.clock
+        times = torch.cat([before[:, 1:], clock], 1)
+        return (clock - times).to(state.memory.dtype) / self.time_scale, times
+
+    def _chosen(self, q: Tensor, state: State) -> tuple[Tensor | None, Tensor | None]:
+        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, None for all; which hold a key."""
+        heads, batch, window, _ = state.memory.shape
+        seen = min(state.seen, window)
+        allowed = None
+        if seen < window:
+            filled = torch.arange(window, device=q.device) >= window - seen
+            allowed = filled.expand(heads, batch, window)
+        if self.topk is None or self.topk >= window:
+            return None, allowed
+        return self._best(q, state, allowed)
+
+    def _chooses_exactly(self, state: State) -> bool:
+        """Whether the newest step gets the keys with the highest scores, not those of a partition."""
+        exact = self.selection == "exact" or (self.selection == "auto" and state.seen <= AUTO_EXACT_UP_TO)
+        return exact or state.seen > state.memory.shape[2]
+
+    def _scores(self, q: Tensor, memory: Tensor) -> Tensor:
+        """q.k of the newest step and those of the memory, ``[H, B, W]``."""
         heads, batch, window, width = memory.shape
+        depth = self.head_dim
+        rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
+        return torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
+
+    def _best(self, q: Tensor, state: State, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
+        memory, seen = state.memory, state.seen
+        heads, batch, window, _ = memory.shape
         depth, topk = self.head_dim, self.topk
         assert topk is not None
-        exact = self.selection == "exact" or (self.selection == "auto" and seen <= AUTO_EXACT_UP_TO)
-        if exact or seen > window:
-            rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
-            scores = torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
+        if self._chooses_exactly(state):
+            scores = self._scores(q, memory)
             best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), topk)
             return best, None if filled is None else filled.gather(2, best)
         position = torch.full((batch, 1), seen - 1, device=q.device)

@@ -1,0 +1,256 @@
+"""The pair backbone compiled by numba: when it applies, the addresses its kernels work on, and heads shared out to
+as many threads as torch has.
+
+Importing this file needs no numba; the kernels (``numba_kernels``) are imported, and compiled or read from numba's
+cache, when first used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nacdrive.nac.backbone import FusedWeights, Pattern
+from nacdrive.nac.key_sets import AllKeys, KeySet
+from nacdrive.nac.pairwise import Tokens
+from nacdrive.nac.validation import tracing
+
+ENABLED = os.environ.get("NACDRIVE_NUMBA", "1") != "0"
+"""Whether the kernels are used where they can be; set it (or the environment variable) to turn them off."""
+ALIGNMENT = 64  # bytes: a vector must not lie across two lines of the cache
+
+
+@cache
+def available() -> bool:
+    """Whether numba is installed and its kernels compile here."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    try:
+        from nacdrive.nac import numba_kernels
+
+        return not numba_kernels.DISABLED
+    except Exception:  # an old numba, a processor that LLVM cannot serve: whatever it is, torch computes the same
+        return False
+
+
+def supported(z: Tensor, w: FusedWeights) -> bool:
+    """Whether the kernels compute this backbone from float32 numbers like ``z`` on a CPU.
+
+    Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
+    compiling, export and function transforms.
+    """
+    return (
+        ENABLED
+        and not tracing()
+        and z.device.type == "cpu"
+        and z.dtype == torch.float32
+        and w.activation == "sigmoid"
+        and w.pattern is not None
+        and w.w2 is not None
+        and w.w3 is not None
+        and available()
+    )
+
+
+class Lists(NamedTuple):
+    """Synapses between two layers, by target and by source: where a neuron's begin, and the ``other`` end of each."""
+
+    first: np.ndarray
+    other: np.ndarray
+    ends: tuple[np.ndarray, np.ndarray]  # source and target
+    present: np.ndarray  # False where a list is only filled up
+
+    @staticmethod
+    def of(mask: np.ndarray, row: int, multiple: int = 1) -> Lists:
+        """By target, of a ``mask [sources, targets]``.
+
+        A neuron's place is its number times ``row`` floats; lists are filled up to a ``multiple`` of synapses.
+        """
+        first, source, target, present = [0], [], [], []
+        for column in range(mask.shape[1]):
+            found = np.flatnonzero(mask[:, column])
+            missing = -len(found) % multiple
+            source.append(np.pad(found, (0, missing)))
+            target.append(np.full(len(found) + missing, column))
+            present.append(np.arange(len(found) + missing) < len(found))
+            first.append(first[-1] + len(source[-1]))
+        sources = np.concatenate(source)
+        ends = (sources, np.concatenate(target))
+        return Lists(np.array(first, np.int64), (sources * row).astype(np.int32), ends, np.concatenate(present))
+
+    def weights(self, weight: Tensor) -> np.ndarray:
+        """Those of ``[H, sources, targets]`` in the order of the lists, ``[H, count]``."""
+        return np.ascontiguousarray(weight.detach().numpy()[:, self.ends[0], self.ends[1]] * self.present, np.float32)
+
+
+Both = tuple[Lists, Lists]  # by target, by source
+
+
+def _lists(pattern: Pattern, row: int, multiple: int) -> list[Both | None]:
+    """Of all three products; made once for a pattern."""
+    if row not in pattern.lists:
+        masks = [None if m is None else m.numpy() for m in (pattern.inter, pattern.command, pattern.motor)]
+        pattern.lists[row] = [
+            None if m is None else (Lists.of(m, row, multiple), Lists.of(m.T, row, multiple)) for m in masks
+        ]
+    found: list[Both | None] = pattern.lists[row]
+    return found
+
+
+class Memory:
+    """Arrays whose addresses kernels hold."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def address(self, x: np.ndarray | Tensor | None) -> int:
+        """Of an array that lives as long as this object; 0 of None."""
+        if x is None:
+            return 0
+        self.kept.append(x)
+        return int(x.ctypes.data) if isinstance(x, np.ndarray) else x.data_ptr()
+
+    def floats(self, count: int) -> int:
+        """Address of as many zeros, aligned."""
+        x = np.zeros(count + ALIGNMENT // 4, np.float32)
+        return -(-self.address(x) // ALIGNMENT) * ALIGNMENT
+
+
+class Layers:
+    """The synapses behind the first layer, as kernels want them (``addresses``), and room for their gradients."""
+
+    def __init__(self, kernels: Any, w: FusedWeights, memory: Memory, width: int, multiple: int = 1) -> None:
+        assert w.pattern is not None
+        self.lists = _lists(w.pattern, width, multiple)
+        self.gradients: list[tuple[np.ndarray, np.ndarray] | None] = []
+        self.addresses = [
+            self._add(kernels, weight, bias, of, memory)
+            for weight, bias, of in zip((w.w2, w.wr, w.w3), (w.b2, w.br, w.b3), self.lists, strict=True)
+        ]
+
+    def _add(self, kernels: Any, weight: Tensor | None, bias: Tensor | None, of: Both | None, memory: Memory) -> Any:
+        if weight is None or of is None:
+            self.gradients.append(None)
+            return kernels.Synapses(*[0] * len(kernels.Synapses._fields))
+        heads, _, targets = weight.shape
+        start = np.zeros((heads, targets), np.float32) if bias is None else bias.detach().contiguous()
+        count = len(of[0].other)
+        gradients = np.zeros((heads, count), np.float32), np.zeros((heads, targets), np.float32)
+        self.gradients.append(gradients)
+        return kernels.Synapses(
+            count,
+            *(
+                memory.address(x)
+                for lists, ends in zip(of, (weight, weight.transpose(1, 2)), strict=True)
+                for x in (lists.first, lists.other, lists.weights(ends))
+            ),
+            memory.address(start),
+            memory.floats(count * kernels.LANES),
+            memory.floats(targets * kernels.LANES),
+            *(memory.address(x) for x in gradients),
+        )
+
+    def finish(self, totals: dict[str, Tensor | None]) -> None:
+        """Add the gradients to dense tensors."""
+        names = (("w2", "b2"), ("wr", "br"), ("w3", "b3"))
+        for (name, bias_name), of, found in zip(names, self.lists, self.gradients, strict=True):
+            weight, bias = totals[name], totals[bias_name]
+            if weight is not None and of is not None and found is not None:
+                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] += found[0]
+                if bias is not None:
+                    bias += torch.from_numpy(found[1])
+
+
+def circuit_of(kernels: Any, w: FusedWeights, layers: Layers, width: int, memory: Memory) -> list[int]:
+    """Fields of ``Sizes``, three ``Synapses`` and ``Buffers`` of the kernels for ``width`` pairs."""
+    assert w.w2 is not None
+    _, inter, commands = w.w2.shape
+    sources, targets = (0, 0) if w.wr is None else w.wr.shape[1:]
+    updates = 0 if w.wr is None else w.unfolds - 1
+    zeros = memory.floats(max(inter, commands))
+    sizes = kernels.Sizes(inter, commands, sources, targets, w.first_source, updates, zeros)
+    whole = -(-inter // kernels.LANES) * kernels.LANES
+    rows = [whole, commands, sources * max(updates, 1), commands, 2, whole, commands, sources, commands]
+    at = memory.address(np.zeros(3 * width, np.int64))
+    buffers = kernels.Buffers(
+        *(memory.floats(max(r, 1) * width) for r in rows), *(at + 8 * i * width for i in range(3))
+    )
+    return [*sizes, *(field for of in layers.addresses for field in of), *buffers]
+
+
+class CompiledBackbone:
+    """What ``ChunkedBackbone`` does: motor neurons of pairs and the gradients of what they come from."""
+
+    def __init__(self, tokens: Tokens, w: FusedWeights) -> None:
+        from nacdrive.nac import numba_kernels as kernels
+
+        self.kernels = kernels
+        self.memory = memory = Memory()
+        self.heads, self.queries, _ = tokens.zq.shape
+        self.keys = tokens.zk.shape[1]
+        self.zq, self.zk = tokens.zq.detach().contiguous(), tokens.zk.detach().contiguous()
+        workers = min(torch.get_num_threads(), self.heads)
+        self.heads_of = [(self.heads * i // workers, self.heads * (i + 1) // workers) for i in range(workers)]
+        self.layers = [Layers(kernels, w, memory, kernels.WIDTH) for _ in self.heads_of]
+        self.circuits = [circuit_of(kernels, w, layers, kernels.WIDTH, memory) for layers in self.layers]
+
+    def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
+        """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on; 0 for pairs that are not allowed."""
+        shape = (self.heads, 2, queries, keys.keys)
+        motor = self.zq.new_empty(shape) if keys.allowed is None else self.zq.new_zeros(shape)
+        tables = self.kernels.Tables(self.zq.data_ptr(), self.zk.data_ptr(), 0, 0)
+        self._run(keys, first, queries, motor, tables, 0)
+        return motor
+
+    def backward(
+        self, keys: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: dict[str, Tensor | None]
+    ) -> None:
+        """As that of ``ChunkedBackbone``."""
+        queries = gmotor.shape[2]
+        sums.zq[:, first : first + queries].zero_()
+        tables = self.kernels.Tables(*(x.data_ptr() for x in (self.zq, self.zk, sums.zq, sums.zk)))
+        self._run(keys, first, queries, gmotor.contiguous(), tables, 1)
+        if first + queries == self.queries:
+            for layers in self.layers:
+                layers.finish(totals)
+
+    def _run(self, keys: KeySet, first: int, queries: int, motor: Tensor, tables: Any, back: int) -> None:
+        here = Memory()
+        rows = allowed = None
+        first_key = 0
+        if isinstance(keys, AllKeys):
+            first_key = keys.here.start
+        else:
+            rows = keys.rows.contiguous()
+        apart = 0
+        if keys.allowed is not None:
+            allowed = keys.allowed.contiguous()
+            apart = 0 if allowed.shape[0] == 1 else allowed[0].numel()
+        pairs = self.kernels.Pairs(
+            queries,
+            keys.keys,
+            self.queries,
+            self.keys,
+            first,
+            first_key,
+            here.address(rows),
+            here.address(allowed),
+            apart,
+            motor.data_ptr(),
+        )
+        given = [np.array([*circuit, *pairs, *tables], np.int64) for circuit in self.circuits]
+        work = [(*heads, x.ctypes.data, back) for heads, x in zip(self.heads_of, given, strict=True)]
+        # Threads of this call alone: a pool would not survive a fork, and starting one takes some 50 us.
+        others = [threading.Thread(target=self.kernels.run, args=args) for args in work[1:]]
+        for thread in others:
+            thread.start()
+        self.kernels.run(*work[0])
+        for thread in others:
+            thread.join()
