@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import evenly, rotate, split_samples
 
-ProtocolName = Literal["sequence", "paper"]
-"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the authors' scripts."""
+ProtocolName = Literal["sequence", "paper", "challenge"]
+"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the authors' scripts.
+``challenge``: as a public challenge on the same data was posed."""
 
 
 @dataclass(frozen=True)
