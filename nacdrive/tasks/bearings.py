@@ -17,7 +17,7 @@ from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
 from nacdrive.tasks.bearing_runs import MINUTE_S, RunToFailure, read_runs
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Regression
-from nacdrive.tasks.splits import evenly, field_of, rotate, segments
+from nacdrive.tasks.splits import evenly, rotate, segments
 from nacdrive.tasks.wear import WearCurve, wear_curves
 
 BATCH = 64
@@ -103,7 +103,10 @@ class Bearings(Regression):
         """Lives of the bearings that were learnt from, in seconds: the prior of a remaining life."""
         if self.protocol == "paper":
             return {}
-        return {"lives_s": {name: float(t[-1]) for name, t in field_of(train, "t").items()}}
+        lives: dict[str, float] = {}
+        for sample in train:
+            lives[sample.name] = max(lives.get(sample.name, 0.0), float(sample.fields["t"][-1]))
+        return {"lives_s": {name: life for name, life in lives.items() if life > 0}}
 
     def metrics_of(self, task: str) -> tuple[Metric, ...]:
         """See ``Task.metrics_of``."""
