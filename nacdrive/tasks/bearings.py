@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings.challenge import QUESTIONS
 from nacdrive.tasks import bearing_challenge as challenge
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
 from nacdrive.tasks.bearing_runs import MINUTE_S, RunToFailure, read_runs
@@ -159,7 +160,7 @@ class Bearings(Regression):
         """All learning bearings are learnt from, so that none is left to choose the epoch by: the last one is taken."""
         learning, tests = challenge.read_challenge(folder)
         lives = [float(run.table.t_s[-1]) for run in learning]
-        name = f"{len(tests)} of {len(challenge.QUESTIONS)} bearings"
+        name = f"{len(tests)} of {len(QUESTIONS)} bearings"
         samples = [s for test in tests for s in challenge.samples_of(test, lives, most, self.pieces)]
         return Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})
 

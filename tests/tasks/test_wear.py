@@ -88,11 +88,14 @@ def test_a_bearing_said_to_have_failed_that_runs_on_still_has_a_life_ahead():
     t = np.arange(0.0, 20_000.0, 10.0)
     wear = (t > 10_000).astype(float)
     curve = WearCurve(t, wear, wear)
-    life = curve.remaining_life(SurvivalPrior(LIVES))
+    prior = SurvivalPrior(LIVES)
+    life = curve.remaining_life(prior)
     assert curve.ramp_s()[-1] == 0
     assert life.low_s[-1] > 60
-    # The longer it runs on, the less is that wear to be believed.
-    assert life.median_s[-1] > 5 * life.median_s[1010]
+    # The wear is believed, and the less the longer the bearing runs on.
+    by_age = prior.remaining_s(t, 0.5)
+    assert life.median_s[1010] < 0.6 * by_age[1010]
+    assert life.median_s[-1] > life.median_s[1010]
 
 
 def test_the_past_alone_decides():
