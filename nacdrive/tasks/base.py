@@ -43,6 +43,8 @@ class Metric:
     """Decimals in a table."""
     paper: bool = False
     """Whether it is what the paper's Table 1 holds."""
+    compared: bool = True
+    """Whether layers can be better or worse by it; False for what only says how much data stands behind a row."""
 
 
 @dataclass(frozen=True)

@@ -121,13 +121,15 @@ def test_the_task_says_which_bearings_are_missing(small, short):
 def test_a_bearing_that_ends_before_the_challenge_asks_is_left_out_with_a_word(small, short, monkeypatch):
     monkeypatch.setitem(bearing_challenge.QUESTIONS, "Bearing2_3", Question(10, 15, 50.0))
     monkeypatch.setitem(bearing_challenge.LEARNING_FILES, "Bearing1_2", 26)
+    monkeypatch.delitem(bearing_challenge.QUESTIONS, "Bearing1_4")
     with pytest.warns(UserWarning) as said:
         learning, tests = read_challenge(small)
     texts = [str(warning.message) for warning in said]
     assert "Bearing2_3 ends before the challenge asks: it is left out." in texts
     assert "Bearing1_2 ends before its failure: it is not learnt from." in texts
     assert [run.name for run in learning] == ["Bearing1_1", "Bearing2_1"]
-    assert [test.run.name for test in tests] == ["Bearing1_3", "Bearing1_4"]
+    assert "Bearing1_4 is no bearing of the challenge: it is left out." in texts
+    assert [test.run.name for test in tests] == ["Bearing1_3"]
 
 
 def test_one_bearing_to_learn_from_and_one_to_answer_for_are_the_least(small, short):

@@ -200,6 +200,10 @@ def test_wear_of_made_up_bearings_is_learnt(data_dirs, tmp_path):
     scores = task.score("pronostia", outputs(network, task, fold.tests["pronostia"]), fold.tests["pronostia"])
     assert scores["rmse"] < 0.2
     assert set(scores) >= {"rmse_elsewhere", "phm", "score", "rmse Bearing2_7"}
+    assert {metric.key for metric in task.metrics_of("pronostia")} <= set(scores)
+    # Of 20 snapshots with wear, ten seconds apart.
+    assert scores["onset_min"] < 2
+    assert scores["rmse_worn"] < 0.4
 
 
 def test_a_bearing_of_ones_own_may_lie_in_any_folder(data_dirs, tmp_path):
