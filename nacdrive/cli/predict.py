@@ -96,7 +96,7 @@ def summary(name: str, bearing: BearingLife) -> str:
     life = bearing.life
     return (
         f"{name} now: about {span(life.median_s[-1])} left, with 80 % probability {span(life.low_s[-1])} to "
-        f"{span(life.high_s[-1])}: {life.sureness(-1)}. Ages are compared with {bearing.basis}."
+        f"{span(life.high_s[-1])}: {life.sureness(-1)} ({life.basis(-1)}). Ages are compared with {bearing.basis}."
     )
 
 

@@ -112,14 +112,13 @@ class RemainingLife:
     """[N] whether wear has shown; where not, age alone speaks."""
 
     def sureness(self, i: int) -> str:
-        """How sure the answer at snapshot ``i`` is, in words."""
+        """How sure the answer at snapshot ``i`` is, in a word: by the ratio of the interval's ends."""
         ratio = self.high_s[i] / max(self.low_s[i], SHORTEST_S)
-        basis = "wear and age" if self.worn[i] else "no wear shows, so by age alone"
-        if ratio <= 2:
-            return f"fairly sure ({basis})"
-        if ratio <= 5:
-            return f"rough ({basis})"
-        return f"hardly more than a guess ({basis})"
+        return "fairly sure" if ratio <= 2 else "rough" if ratio <= 5 else "a guess"
+
+    def basis(self, i: int) -> str:
+        """What the answer at snapshot ``i`` rests on, in words."""
+        return "by wear and age" if self.worn[i] else "no wear shows, so by age alone"
 
 
 class WearCurve:

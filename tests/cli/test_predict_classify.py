@@ -45,6 +45,7 @@ def test_wear_of_a_bearing_is_printed_written_and_drawn(shelf, tmp_path, capsys)
     printed = capsys.readouterr().out
     assert "Bearing2_7: 30 snapshots" in printed
     assert "Bearing2_7 now: about" in printed
+    assert "(no wear shows, so by age alone)" in printed or "(by wear and age)" in printed
     assert "Ages are compared with the 1 life that the model learnt from." in printed
     header, *rows = (tmp_path / "wear.csv").read_text().splitlines()
     assert header == "bearing,t_s,wear,remaining_s,remaining_low_s,remaining_high_s,wear_shows"

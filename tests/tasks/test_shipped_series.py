@@ -63,6 +63,6 @@ def test_a_bearing_without_wear_has_the_remaining_life_of_its_age_and_says_so(tm
     assert found.basis == "6 lives of PRONOSTIA, for the model file tells none"
     assert (found.life.low_s < found.life.median_s).all()
     assert (found.life.median_s < found.life.high_s).all()
-    assert "by age alone" in found.life.sureness(-1)
+    assert "by age alone" in found.life.basis(-1)
     (own,) = predict_lives(model, bearing, [3600.0] * 5).values()
     assert 1000 < own.life.median_s[-1] < 3600 < found.life.median_s[-1]
