@@ -230,7 +230,7 @@ def test(task: Task, tested: str, network: torch.nn.Module, fold: Fold, cell: Ce
     if not all(bool(y.isfinite().all()) for y in answers):
         raise FloatingPointError(f"the network's answers to the test part of {tested} are not finite")
     if isinstance(task, Bearings):
-        axis = HOURS if cell.protocol == "sequence" else "rows"
+        axis = "rows" if cell.protocol == "paper" else HOURS
         made_up = ", MADE-UP DATA" if is_synthetic(cell.data_dirs[tested]) else ""
         title = f"{tested}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
         curves = task.curves(tested, answers, samples)

@@ -32,8 +32,9 @@ class TableConfig:
     """Trainings per fold, each from other random weights; the table shows how far they differ."""
     references: bool = True
     """Rows of what is no model beside the models: constants, the clock alone."""
-    protocol: Literal["sequence", "paper"] = "sequence"
-    """sequence: real sequences, split by person, bearing or episode. paper: as the paper and its scripts."""
+    protocol: Literal["sequence", "paper", "challenge"] = "sequence"
+    """sequence: real sequences, split by person, bearing or episode. paper: as the paper and its scripts. challenge:
+    pronostia as the IEEE PHM 2012 challenge posed it."""
     budget: BudgetName = "smoke"
     """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
     data: Path = Path("data")

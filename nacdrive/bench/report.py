@@ -392,7 +392,7 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
     comparisons, figures = [], {}
     for section in sections(results):
         for metric in load_task(section.trained, section.protocol).metrics_of(section.task):
-            if (comparison := compare(section, metric)) is not None:
+            if metric.compared and (comparison := compare(section, metric)) is not None:
                 comparisons.append(comparison)
     if not comparisons:
         raise UserError("all of these results are of made-up data: there is nothing to compare.")

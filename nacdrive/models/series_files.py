@@ -36,7 +36,7 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
         meta = json_object(content, "meta")
         if config.task != task:
             raise UserError(f"{path} was trained for '{config.task}', not for '{task}': give another --model.")
-        if config.protocol != "sequence":
+        if config.protocol == "paper":
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
         network.load_state_dict(in_seconds(content["tensors"], config, content.get("time")))

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import evenly, rotate, split_samples
 
-ProtocolName = Literal["sequence", "paper"]
-"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the authors' scripts."""
+ProtocolName = Literal["sequence", "paper", "challenge"]
+"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the authors' scripts.
+``challenge``: as a public challenge on the same data was posed."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Metric:
     """Decimals in a table."""
     paper: bool = False
     """Whether it is what the paper's Table 1 holds."""
+    compared: bool = True
+    """Whether layers can be better or worse by it; False for what only says how much data stands behind a row."""
 
 
 @dataclass(frozen=True)

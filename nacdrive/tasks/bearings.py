@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.labels import remaining_s
+from nacdrive.datasets.bearings.challenge import QUESTIONS
+from nacdrive.tasks import bearing_challenge as challenge
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
-from nacdrive.tasks.bearing_runs import RunToFailure, read_runs
+from nacdrive.tasks.bearing_runs import MINUTE_S, RunToFailure, read_runs
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Regression
-from nacdrive.tasks.splits import evenly, field_of, joined, rotate, segments
+from nacdrive.tasks.splits import evenly, rotate, segments
+from nacdrive.tasks.wear import WearCurve, wear_curves
 
 BATCH = 64
 """Predictions that the paper's scripts sum over before they average."""
@@ -38,22 +41,6 @@ def paper_score(prediction: ArrayLike, truth: ArrayLike, batch: int = BATCH) -> 
     return float(penalty.sum() / -(-len(error) // batch))
 
 
-def phm2012_score(actual_s: ArrayLike, predicted_s: ArrayLike) -> float:
-    """Score of the IEEE PHM 2012 challenge: mean accuracy over test bearings, 1 is perfect, 0 is worst.
-
-    Er = 100 (actual - predicted) / actual; the accuracy of a bearing is exp(-ln(0.5) Er / 5) where Er <= 0 (life was
-    overestimated) and exp(ln(0.5) Er / 20) where Er > 0.
-
-    Args:
-        actual_s: [bearings] remaining life at the time of prediction, in seconds; each more than 0.
-        predicted_s: [bearings] what was predicted.
-    """
-    actual = np.asarray(actual_s, np.float64)
-    error = 100 * (actual - np.asarray(predicted_s, np.float64)) / actual
-    exponent = np.where(error <= 0, -error / 5, error / 20)
-    return float(np.exp(np.log(0.5) * exponent).mean())
-
-
 SCORED = 32
 """Snapshots of a segment that count."""
 TIME_COLUMN = 14
@@ -61,18 +48,19 @@ TIME_COLUMN = 14
 PAPER_TRAINING = ("Bearing1_4", "Bearing1_5", "Bearing1_6", "Bearing1_7")
 PAPER_TEST = {"pronostia": "Bearing1_1", "xjtu-sy": "Bearing1_1", "hust": "Bearing1"}
 """The paper's "Bearing 1 of the first condition" of each data set."""
-WORN = 0.1
-"""Predicted wear that counts as its beginning."""
-IN_A_ROW = 5
 
 RMSE = Metric("rmse", "RMSE of wear (0 .. 1)", higher=False, digits=3)
 PER_BATCH = Metric("score", "paper's score, per 64 answers", higher=False, digits=3)
+ONSET = Metric("onset_min", "onset error, minutes", higher=False, digits=0)
+AFTER = Metric("rmse_worn", "RMSE after onset", higher=False, digits=3)
 PHM = Metric("phm", "accuracy of remaining life, mean over snapshots", higher=True, digits=3)
 ELSEWHERE = Metric("rmse_elsewhere", "RMSE, unseen speed and load", higher=False, digits=3)
 WHOLE = Metric("score_whole", "paper's score, whole bearing", higher=False, paper=True)
 
 WEAR = (
     "Wear is 0 until it shows (3-sigma rule), then grows to 1 at failure; time since installation is no input. "
+    "RMSE over a whole life is mostly that of the healthy part, so apart from it: by how much the predicted onset (the "
+    "first of five snapshots in a row above 0.1) misses that of the true wear, and the RMSE from the true onset on. "
     "Accuracy of remaining life: the PHM-2012 formula at every snapshot between the first true wear and failure, mean "
     "over snapshots and bearings. That is not the challenge's score, which asks once for each of 11 bearings, and 1 "
     "is out of reach: the true wear itself scores 0.65 (XJTU-SY) to 0.75 (PRONOSTIA), for nothing is said before five "
@@ -97,7 +85,7 @@ class Bearings(Regression):
     """The task under one protocol."""
 
     name = "pronostia"
-    protocols = ("sequence", "paper")
+    protocols = ("sequence", "paper", "challenge")
     sizes = {"smoke": Size(1, 400), "cpu": Size(60), "full": Size()}
     channels, kernels, d_model, num_heads, dense = (32, 16), (3, 2), 16, 8, ()
 
@@ -112,21 +100,38 @@ class Bearings(Regression):
             self.settings |= {"chunk": self.context + SCORED}
             self.settings |= {"batch": 8, "valid_batch": 32, "patience": 30, "weight_decay": 0.05}
 
+    def about(self, train: Sequence[Sample]) -> dict[str, Any]:
+        """Lives of the bearings that were learnt from, in seconds: the prior of a remaining life."""
+        if self.protocol == "paper":
+            return {}
+        lives: dict[str, float] = {}
+        for sample in train:
+            lives[sample.name] = max(lives.get(sample.name, 0.0), float(sample.fields["t"][-1]))
+        return {"lives_s": {name: life for name, life in lives.items() if life > 0}}
+
     def metrics_of(self, task: str) -> tuple[Metric, ...]:
         """See ``Task.metrics_of``."""
         if self.protocol == "paper":
             return (WHOLE, PER_BATCH, RMSE)
-        return {"xjtu-sy": (RMSE, PER_BATCH, PHM), "hust": ()}.get(task, (RMSE, ELSEWHERE, PER_BATCH, PHM))
+        if self.protocol == "challenge":
+            return challenge.METRICS if task == self.name else ()
+        if task == "hust":
+            return ()
+        return (RMSE, *(() if task == "xjtu-sy" else (ELSEWHERE,)), ONSET, AFTER, PER_BATCH, PHM)
 
     def note_of(self, task: str) -> str:
         """See ``Task.note_of``."""
         if self.protocol == "paper":
             return f"{ROWS} {ORDER}" if task == "xjtu-sy" else f"{ROWS} {NO_LIFE}" if task == "hust" else ROWS
+        if self.protocol == "challenge":
+            return challenge.NOTE if task == self.name else "The challenge was about bearings of PRONOSTIA."
         return NO_LIFE if task == "hust" else f"{WEAR} {UNTOUCHED if task == 'xjtu-sy' else HELD_OUT}"
 
     def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:
         """See ``Task.folds``; ``max_samples`` snapshots of each bearing are used, evenly spread over its life."""
         most = size.max_samples
+        if self.protocol == "challenge":
+            return [self.challenge_fold(data_dirs["pronostia"], most)]
         runs = {task: [run.subsample(most) for run in read_runs(task, folder)] for task, folder in data_dirs.items()}
         if self.protocol == "paper":
             return self.row_folds(runs, count, seed, most)
@@ -151,9 +156,21 @@ class Bearings(Regression):
             tests["xjtu-sy"] = self.cut(runs["xjtu-sy"])
         return Fold(held.name, self.cut(train), self.cut(valid), tests)
 
+    def challenge_fold(self, folder: Path, most: int | None) -> Fold:
+        """All learning bearings are learnt from, so that none is left to choose the epoch by: the last one is taken."""
+        learning, tests = challenge.read_challenge(folder)
+        lives = [float(run.table.t_s[-1]) for run in learning]
+        name = f"{len(tests)} of {len(QUESTIONS)} bearings"
+        samples = [s for test in tests for s in challenge.samples_of(test, lives, most, self.pieces)]
+        return Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})
+
     def cut(self, runs: Sequence[RunToFailure]) -> list[Sample]:
         """Segments of bearings' lives, of which every snapshot is scored once."""
-        return [s for run in runs for s in segments(run.name, run.series(), scored=SCORED, context=self.context)]
+        return [s for run in runs for s in self.pieces(run.name, run.series())]
+
+    def pieces(self, name: str, fields: dict[str, Tensor]) -> list[Sample]:
+        """Segments of one life."""
+        return segments(name, fields, scored=SCORED, context=self.context)
 
     def row_folds(
         self, runs: Mapping[str, Sequence[RunToFailure]], count: int, seed: int, most: int | None
@@ -179,13 +196,15 @@ class Bearings(Regression):
 
     def curves(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:
         """Wear over time of each test bearing; the paper's rows count as a second each, for their times are scaled."""
-        if self.protocol == "sequence":
+        if self.protocol != "paper":
             return wear_curves(outputs, samples)
         y, truth = rows_of(outputs, samples)
         return {PAPER_TEST[task]: WearCurve(np.arange(len(y), dtype=np.float64), y, truth)}
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """See ``Task.score``; ``rmse`` and the scores are those of the held-out bearing, or of all of XJTU-SY."""
+        if self.protocol == "challenge":
+            return challenge.challenge_scores(outputs, samples)
         if self.protocol == "paper":
             y, truth = rows_of(outputs, samples)
             return {
@@ -198,6 +217,8 @@ class Bearings(Regression):
         found = {f"rmse {name}": curve.rmse for name, curve in curves.items()}
         found["score"] = float(np.mean([paper_score(c.predicted, c.truth) for c in near.values()]))
         found["rmse"] = float(np.mean([c.rmse for c in near.values()]))
+        found["rmse_worn"] = float(np.mean([c.rmse_worn for c in near.values()]))
+        found["onset_min"] = float(np.mean([c.onset_error_s for c in near.values()])) / MINUTE_S
         found["phm"] = float(np.mean([c.accuracy_of_life() for c in near.values()]))
         if len(curves) > len(near):
             found["rmse_elsewhere"] = float(np.mean([c.rmse for name, c in curves.items() if name not in near]))
@@ -205,6 +226,8 @@ class Bearings(Regression):
 
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
         """Constants, and the time alone: of the paper's rows the column of time, else the training wear at that age."""
+        if self.protocol == "challenge":
+            return challenge.challenge_references(train, samples)
         if self.protocol == "paper":
             half = self.constant(torch.full((1,), 0.5), samples)
             # Time scaled over a whole life has mean 0 and deviation 1: the ramp but for a constant factor.
@@ -215,51 +238,6 @@ class Bearings(Regression):
         wear = [np.mean([np.interp(t, life.t_s, life.truth) for life in lives], axis=0) for t in times]
         age = [torch.from_numpy(y).float()[:, None] for y in wear]
         return {**super().references(task, train, samples), "age alone": age}
-
-
-class WearCurve:
-    """Predicted wear of one bearing over its life."""
-
-    def __init__(self, t_s: NDArray[np.float64], predicted: NDArray[np.float64], truth: NDArray[np.float64]) -> None:
-        """Times [N] in seconds, predicted and true wear [N]; for a bearing still at work, the truth has no meaning."""
-        self.t_s, self.predicted, self.truth = t_s, np.clip(predicted, 0.0, 1.0), truth
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error of the wear."""
-        return float(np.sqrt(np.mean((self.predicted - self.truth) ** 2)))
-
-    def remaining_s(self) -> NDArray[np.float64]:
-        """[N] predicted remaining seconds at each snapshot, from the wear so far; infinite while none shows."""
-        beyond = self.predicted > WORN
-        run, begin = 0, np.inf
-        left = np.full(len(self.t_s), np.inf)
-        for i, now in enumerate(beyond):
-            run = run + 1 if now else 0
-            if run == IN_A_ROW and begin == np.inf:
-                # From here on the wear grows from WORN to 1.
-                begin = self.t_s[i - IN_A_ROW + 1]
-            if begin < np.inf:
-                share = max((self.predicted[i] - WORN) / (1 - WORN), 0.0)
-                left[i] = float(remaining_s(share, self.t_s[i] - begin))
-        return left
-
-    def accuracy_of_life(self) -> float:
-        """The PHM-2012 formula, mean over the snapshots between the first true wear and the last but one."""
-        asked = (self.truth > 0) & (self.t_s < self.t_s[-1])
-        if not asked.any():
-            return 0.0
-        return phm2012_score(self.t_s[-1] - self.t_s[asked], self.remaining_s()[asked])
-
-
-def wear_curves(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:
-    """Each bearing's curve from the answers to its segments."""
-    predicted = joined(samples, [y[:, 0] for y in outputs])
-    times, truth = field_of(samples, "t"), field_of(samples, "target")
-    return {
-        name: WearCurve(times[name].double().numpy(), y.double().numpy(), truth[name].double().numpy())
-        for name, y in predicted.items()
-    }
 
 
 def scaled(x: Tensor) -> Tensor:

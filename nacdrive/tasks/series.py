@@ -65,9 +65,13 @@ class SeriesTask(Task):
             read=self.read, window=self.window, channels=self.channels, kernels=self.kernels, strides=self.strides,
             d_model=self.d_model, num_heads=self.num_heads, dense=self.dense, mean=mean, std=std,
             gap_s=None if paper else mean_gap(train), options={**layer_options(model, self.protocol), **options},
-            about=dict(self.meta),
+            about=self.about(train),
         )  # fmt: skip
         return SeriesNetwork(config)
+
+    def about(self, train: Sequence[Sample]) -> dict[str, Any]:
+        """What a model file must tell for the network to be used again."""
+        return dict(self.meta)
 
     def save(self, network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
         """See ``Task.save``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Tick
-from nacdrive.tasks.bearings import WearCurve
+from nacdrive.tasks.wear import WearCurve
 from nacdrive.viz.overlay import probabilities
 from nacdrive.viz.sides import TURN
 from nacdrive.viz.trace import Trace
@@ -256,7 +257,7 @@ HOURS = "hours since the first snapshot"
 
 
 def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known: bool, axis: str = HOURS) -> None:
-    """One panel per bearing: predicted wear over time, beside the true one where it is ``known``."""
+    """One panel per bearing: predicted wear over time, beside the true one where it is ``known`` (and finite)."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -271,7 +272,8 @@ def plot_wear(curves: Mapping[str, WearCurve], path: Path, *, title: str, known:
         if known:
             panel.plot(hours, curve.truth, color=TRUE, lw=1.6, label="true")
         panel.plot(hours, curve.predicted, color=PREDICTED, lw=1.0, label="predicted")
-        panel.set_title(f"{name}, RMSE {curve.rmse:.2f}" if known else name, fontsize=10, color=INK)
+        told = known and math.isfinite(curve.rmse)
+        panel.set_title(f"{name}, RMSE {curve.rmse:.2f}" if told else name, fontsize=10, color=INK)
         panel.set_xlabel(axis)
         panel.set_ylim(-0.05, 1.05)
     for panel in panels[len(curves) :]:

@@ -42,9 +42,17 @@ def test_help_answers_without_torch(verb):
 def test_wear_of_a_bearing_is_printed_written_and_drawn(shelf, tmp_path, capsys):
     bearing = shelf / "pronostia/Full_Test_Set/Bearing2_7"
     assert dispatch(["predict", str(bearing), "--model", str(shelf / "pronostia.pt"), "--out", str(tmp_path)]) == 0
-    assert "Bearing2_7: 30 snapshots" in capsys.readouterr().out
-    rows = (tmp_path / "wear.csv").read_text().splitlines()
-    assert len(rows) == 31
+    printed = capsys.readouterr().out
+    assert "Bearing2_7: 30 snapshots" in printed
+    assert "Bearing2_7 now: about" in printed
+    assert "(no wear shows, so by age alone)" in printed or "(by wear and age)" in printed
+    assert "Ages are compared with the 1 life that the model learnt from." in printed
+    header, *rows = (tmp_path / "wear.csv").read_text().splitlines()
+    assert header == "bearing,t_s,wear,remaining_s,remaining_low_s,remaining_high_s,wear_shows"
+    assert len(rows) == 30
+    for row in rows:
+        low, middle, high = (float(row.split(",")[column]) for column in (4, 3, 5))
+        assert 0 < low < middle < high
     assert Image.open(tmp_path / "wear.png").width > 100
 
 
@@ -76,6 +84,7 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
         ("predict {s}/nowhere --model {s}/pronostia.pt", "does not exist"),
         ("predict {s}/par --model {s}/pronostia.pt", "holds no vibration files"),
         ("predict {s}/par --task pronostai", "did you mean 'pronostia'"),
+        ("predict {s}/pronostia --lives-h 30 -2", "--lives-h must be numbers above 0"),
         ("classify {s}/pronostia --model {s}/emnist.pt", "holds no pictures"),
         ("classify {s}/par --model nac_exakt", "did you mean|known are"),
         (

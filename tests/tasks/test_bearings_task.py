@@ -12,9 +12,10 @@ from nacdrive.datasets.synthetic import generate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions, Size
 from nacdrive.tasks.bearing_runs import read_own, read_runs, relative, run_of
-from nacdrive.tasks.bearings import WORN, Bearings, WearCurve
+from nacdrive.tasks.bearings import Bearings
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, segments
+from nacdrive.tasks.wear import WORN, WearCurve
 from nacdrive.training.batches import Batches
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
@@ -140,7 +141,7 @@ def test_a_linear_ramp_of_wear_predicts_the_remaining_life():
     t = np.arange(0.0, 1000.0, 10.0)
     truth = np.clip((t - 400) / 590, 0, 1)
     curve = WearCurve(t, truth, truth)
-    left = curve.remaining_s()
+    left = curve.ramp_s()
     assert np.isinf(left[: np.argmax(truth > WORN)]).all()
     late = t > 600
     np.testing.assert_allclose(left[late], (990 - t)[late], rtol=0.06, atol=12)
@@ -199,6 +200,10 @@ def test_wear_of_made_up_bearings_is_learnt(data_dirs, tmp_path):
     scores = task.score("pronostia", outputs(network, task, fold.tests["pronostia"]), fold.tests["pronostia"])
     assert scores["rmse"] < 0.2
     assert set(scores) >= {"rmse_elsewhere", "phm", "score", "rmse Bearing2_7"}
+    assert {metric.key for metric in task.metrics_of("pronostia")} <= set(scores)
+    # Of 20 snapshots with wear, ten seconds apart.
+    assert scores["onset_min"] < 2
+    assert scores["rmse_worn"] < 0.4
 
 
 def test_a_bearing_of_ones_own_may_lie_in_any_folder(data_dirs, tmp_path):

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.bench.inference import Model, predict_digits, predict_wear
+from nacdrive.bench.inference import Model, predict_digits, predict_lives
 from nacdrive.common.paths import shipped
 from nacdrive.tasks.bearing_runs import read_runs
-from nacdrive.tasks.bearings import Bearings, wear_curves
+from nacdrive.tasks.bearings import Bearings
+from nacdrive.tasks.wear import wear_curves
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
@@ -47,13 +48,21 @@ def test_the_shipped_bearing_model_sees_wear_where_no_training_was():
         assert curve.predicted[-3:].min() > 0.8
 
 
-def test_a_bearing_without_wear_has_no_remaining_life(tmp_path):
+def test_a_bearing_without_wear_has_the_remaining_life_of_its_age_and_says_so(tmp_path):
     from nacdrive.datasets.synthetic import generate
 
     generate("pronostia", tmp_path)
     bearing = tmp_path / "Full_Test_Set/Bearing2_7"
     for file in sorted(bearing.glob("acc_*.csv"))[12:]:
         file.unlink()
-    (curve,) = predict_wear(Model.load("nac_exact.pt", "pronostia", "cpu"), bearing).values()
-    assert len(curve.t_s) == 12
-    assert (curve.remaining_s() == float("inf")).all()
+    model = Model.load("nac_exact.pt", "pronostia", "cpu")
+    (found,) = predict_lives(model, bearing).values()
+    assert len(found.curve.t_s) == 12
+    assert not found.life.worn.any()
+    # The shipped file is older than the field of lives: those of the data set stand in, and that is said.
+    assert found.basis == "6 lives of PRONOSTIA, for the model file tells none"
+    assert (found.life.low_s < found.life.median_s).all()
+    assert (found.life.median_s < found.life.high_s).all()
+    assert "by age alone" in found.life.basis(-1)
+    (own,) = predict_lives(model, bearing, [3600.0] * 5).values()
+    assert 1000 < own.life.median_s[-1] < 3600 < found.life.median_s[-1]

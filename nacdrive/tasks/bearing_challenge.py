@@ -1,0 +1,286 @@
+"""The IEEE PHM 2012 challenge as it was posed: learn from six bearings, answer once for each of eleven truncated ones.
+
+A network learns wear from the learning bearings, as under ``sequence``; its one answer is the remaining life that
+``nacdrive predict`` would print at the truncation, with the lives of the learning bearings as the prior. What has no
+network answers with outputs of two columns, the second of which is the remaining life itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings import Bearing, open_bearings
+from nacdrive.datasets.bearings.challenge import LEARNING_FILES, PERIOD_S, QUESTIONS
+from nacdrive.datasets.bearings.features import features
+from nacdrive.datasets.bearings.layouts import PRONOSTIA, file_number
+from nacdrive.datasets.synthetic import is_synthetic
+from nacdrive.tasks.base import Metric
+from nacdrive.tasks.bearing_runs import DEVIATION, RunToFailure
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.splits import evenly, field_of, joined
+from nacdrive.tasks.wear import SurvivalPrior, phm2012_score, wear_curves
+
+SCORE = Metric("challenge", "score of the PHM-2012 challenge", higher=True, digits=3)
+FOR_SCORE = Metric("challenge_best", "the same, answering for the score", higher=True, digits=3)
+COVERED = Metric("covered", "bearings within the 80 % interval, %", higher=True, digits=0)
+TESTED = Metric("bearings", "of 11 bearings", higher=True, digits=0, compared=False)
+LEARNT = Metric("learnt", "learnt from, of 6", higher=True, digits=0, compared=False)
+METRICS = (SCORE, FOR_SCORE, COVERED, TESTED, LEARNT)
+
+NOTE = (
+    "The IEEE PHM 2012 challenge as it was posed: learn from six bearings, answer once for each of eleven that were "
+    "truncated before their end. The score is the official one, mean over the test bearings that are there, with "
+    "remaining lives by the published files (Bearing1_4: 2890 s; results.jsonl also holds the score with the printed "
+    "339 s). An answer is the median of what `nacdrive predict` says at the truncation; *answering for the score* "
+    "takes the answer that expects most of it, for it punishes lives that are told too long four times as hard. "
+    "Interval: of `predict`, 10 to 90 %. With fewer than 11 and 6 bearings it is no number of the challenge's."
+)
+CONSTANT_S = 1000.0
+"""A round answer, chosen without looking."""
+SMOOTHED = 30
+"""Snapshots that references take the mean of, the present one and those before it: five minutes."""
+PENALTY = 10.0
+"""Ridge regression's, in units of one standardised snapshot."""
+TREND = 1 / 3
+"""Latest part of what is known that the exponential is fitted to."""
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A bearing up to where the challenge asks."""
+
+    run: RunToFailure
+    seen: int
+    """Snapshots that may be known."""
+    remaining_s: float
+    """What it has left there."""
+    printed_s: float
+    """What was printed for it."""
+    whole: bool
+    """Whether its end is there too, so that its true wear is known."""
+
+
+def read_challenge(folder: Path) -> tuple[list[RunToFailure], list[Truncated]]:
+    """Learning and test bearings that are there; warns of those that are not.
+
+    Raises:
+        UserError: if there is none to learn from, or none to answer for.
+    """
+    made_up = is_synthetic(folder)
+    learning: list[RunToFailure] = []
+    tests: list[Truncated] = []
+    for bearing in open_bearings("pronostia", folder):
+        if bearing.name in LEARNING_FILES:
+            if not made_up and last_number(bearing) < LEARNING_FILES[bearing.name]:
+                warnings.warn(f"{bearing.name} ends before its failure: it is not learnt from.", stacklevel=2)
+                continue
+            learning.append(RunToFailure("pronostia", features(bearing)))
+        elif bearing.name not in QUESTIONS:
+            warnings.warn(f"{bearing.name} is no bearing of the challenge: it is left out.", stacklevel=2)
+        elif (found := truncated(bearing, made_up)) is not None:
+            tests.append(found)
+        else:
+            warnings.warn(f"{bearing.name} ends before the challenge asks: it is left out.", stacklevel=2)
+    if not learning or not tests:
+        raise UserError(
+            f"{folder} holds {len(learning)} of the challenge's 6 learning bearings ({', '.join(LEARNING_FILES)}) and "
+            f"{len(tests)} of its 11 test bearings: one of each is the least."
+        )
+    for kind, wanted, there in (
+        ("learning", LEARNING_FILES.keys(), {run.name for run in learning}),
+        ("test", QUESTIONS.keys(), {test.run.name for test in tests}),
+    ):
+        absent = [name for name in wanted if name not in there]
+        if absent and not made_up:
+            warnings.warn(
+                f"the challenge's {kind} bearings {', '.join(absent)} are not in {folder}: the score is that of the "
+                "others.",
+                stacklevel=2,
+            )
+    return learning, tests
+
+
+def last_number(bearing: Bearing) -> int:
+    """Number of a bearing's last file."""
+    return file_number(PRONOSTIA.file_name, bearing.files[-1])
+
+
+def truncated(bearing: Bearing, made_up: bool) -> Truncated | None:
+    """A test bearing, cut where the challenge did; None if it ends before. Made-up lives are cut at the same share."""
+    question = QUESTIONS[bearing.name]
+    files, last = question.files, last_number(bearing)
+    if made_up:
+        files = max(1, round(last * question.files / question.full_files))
+    if last < files:
+        return None
+    seen = sum(file_number(PRONOSTIA.file_name, path) <= files for path in bearing.files)
+    left, printed = question.remaining_s, question.printed_s
+    if made_up:
+        left = printed = PERIOD_S * (last - files)
+    run = RunToFailure("pronostia", features(bearing))
+    return Truncated(run, seen, left, printed, whole=made_up or last >= question.full_files)
+
+
+def samples_of(
+    test: Truncated, lives_s: Sequence[float], most: int | None, cut: Callable[[str, dict[str, Tensor]], list[Sample]]
+) -> list[Sample]:
+    """Segments of what may be known of a bearing, with what it has left and the learning bearings' lives."""
+    fields = {name: value[: test.seen] for name, value in test.run.series().items()}
+    if not test.whole:
+        fields["target"] = torch.full_like(fields["target"], torch.nan)
+    kept = torch.tensor(evenly(range(test.seen), most))
+    labels = {
+        "remaining_s": torch.tensor(test.remaining_s, dtype=torch.float64),
+        "printed_s": torch.tensor(test.printed_s, dtype=torch.float64),
+        "lives_s": torch.tensor(lives_s, dtype=torch.float64),
+    }
+    return [replace(s, labels=labels) for s in cut(test.run.name, {k: v[kept] for k, v in fields.items()})]
+
+
+def label_of(samples: Sequence[Sample], label: str) -> dict[str, Tensor]:
+    """A label of every bearing."""
+    return {sample.name: sample.labels[label] for sample in samples}
+
+
+def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
+    """Official score, and each bearing's answer; see ``NOTE``."""
+    lives = label_of(samples, "lives_s")
+    left = {name: float(value) for name, value in label_of(samples, "remaining_s").items()}
+    printed = [float(value) for value in label_of(samples, "printed_s").values()]
+    prior = SurvivalPrior(tuple(next(iter(lives.values())).tolist()))
+    found = {"bearings": float(len(left)), "learnt": float(len(prior.lives_s))}
+    if outputs[0].shape[1] == 2:
+        answers = {name: float(y[-1]) for name, y in joined(samples, [y[:, 1] for y in outputs]).items()}
+        best = answers
+    else:
+        curves = wear_curves(outputs, samples)
+        lived = {name: curve.remaining_life(prior) for name, curve in curves.items()}
+        answers = {name: float(life.median_s[-1]) for name, life in lived.items()}
+        best = {name: curve.best_guess_s(prior) for name, curve in curves.items()}
+        inside = [life.low_s[-1] <= left[name] <= life.high_s[-1] for name, life in lived.items()]
+        found["covered"] = 100 * float(np.mean(inside))
+    actual = list(left.values())
+    found["challenge"] = phm2012_score(actual, [answers[name] for name in left])
+    found["challenge_best"] = phm2012_score(actual, [best[name] for name in left])
+    found["challenge_printed"] = phm2012_score(printed, [answers[name] for name in left])
+    return found | {f"remaining_s {name}": value for name, value in answers.items()}
+
+
+def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
+    """Answers without a network: constants, ages, ridge regression of wear, an exponential of the vibration."""
+    times = {name: t.double().numpy() for name, t in field_of(samples, "t").items()}
+    learnt = {name: t.double().numpy() for name, t in field_of(train, "t").items()}
+    lives = {name: float(t[-1]) for name, t in learnt.items()}
+    prior = SurvivalPrior(tuple(lives.values()))
+    middle = {name: float(prior.remaining_s(t[-1], 0.5)) for name, t in times.items()}
+    mean = {name: max(mean_life(name, lives) - t[-1], 0.0) for name, t in times.items()}
+    limit = failure_level(field_of(train, "x"))
+    grown = {
+        name: exponential(times[name], deviation(x.double().numpy()), limit, middle[name])
+        for name, x in field_of(samples, "x").items()
+    }
+    answers = {
+        f"always {CONSTANT_S:.0f} s": dict.fromkeys(times, CONSTANT_S),
+        "best constant for the learning bearings": dict.fromkeys(times, best_constant(list(learnt.values()))),
+        "mean life of the condition minus elapsed": mean,
+        "median of the survival prior": middle,
+        "exponential degradation": grown,
+    }
+    found = {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
+    return {**found, "ridge regression of wear": ridge(train, samples)}
+
+
+def direct(answers: Mapping[str, float], samples: Sequence[Sample]) -> list[Tensor]:
+    """Outputs of two columns that say remaining lives themselves."""
+    return [
+        torch.tensor([[0.0, answers[sample.name]]], dtype=torch.float64).expand(len(sample), 2) for sample in samples
+    ]
+
+
+def mean_life(name: str, lives_s: Mapping[str, float]) -> float:
+    """Mean life of the learning bearings of a bearing's speed and load; of all where there is none of them."""
+    alike = [life for other, life in lives_s.items() if other.partition("_")[0] == name.partition("_")[0]]
+    return float(np.mean(alike or list(lives_s.values())))
+
+
+def best_constant(times: Sequence[NDArray[np.float64]]) -> float:
+    """The constant of the highest score, had the challenge asked at every snapshot of the learning bearings."""
+    candidates = PERIOD_S * np.unique(np.geomspace(1, 2000, 80).round())
+    scores = [
+        np.mean([phm2012_score(t[-1] - t[:-1], np.full(len(t) - 1, guess)) for t in times]) for guess in candidates
+    ]
+    return float(candidates[int(np.argmax(scores))])
+
+
+def smoothed(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each row of [N, ...] and up to 29 before it."""
+    total = np.concatenate([np.zeros_like(x[:1]), x.cumsum(axis=0)])
+    last = np.arange(1, len(x) + 1)
+    first = np.maximum(last - SMOOTHED, 0)
+    mean: NDArray[np.float64] = (total[last] - total[first]) / (last - first).reshape(-1, *[1] * (x.ndim - 1))
+    return mean
+
+
+def ridge(train: Sequence[Sample], samples: Sequence[Sample]) -> list[Tensor]:
+    """Wear by ridge regression on features and their means over five minutes; remaining life as a network's."""
+
+    def columns(x: Tensor) -> NDArray[np.float64]:
+        values = x.double().numpy()
+        return np.concatenate([values, smoothed(values)], axis=1)
+
+    x = np.concatenate([columns(values) for values in field_of(train, "x").values()])
+    y = np.concatenate([values.double().numpy() for values in field_of(train, "target").values()])
+    mean, std = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    z = (x - mean) / std
+    weights = np.linalg.solve(z.T @ z + PENALTY * np.eye(z.shape[1]), z.T @ (y - y.mean()))
+    wear = {
+        name: torch.from_numpy((columns(values) - mean) / std @ weights + y.mean())
+        for name, values in field_of(samples, "x").items()
+    }
+    place = dict.fromkeys(wear, 0)
+    outputs = []
+    for sample in samples:
+        scored = sample.fields["scored"]
+        count, first = int(scored.sum()), place[sample.name]
+        output = torch.zeros(len(sample), 1, dtype=torch.float64)
+        output[scored, 0] = wear[sample.name][first : first + count]
+        place[sample.name] = first + count
+        outputs.append(output)
+    return outputs
+
+
+def deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[N] logarithm of the vibration over that of the bearing's own beginning, mean of both axes, over five minutes."""
+    return smoothed(x[:, [DEVIATION, DEVIATION + x.shape[1] // 2]].mean(axis=1))
+
+
+def failure_level(x: Mapping[str, Tensor]) -> float:
+    """Median of ``deviation`` at the ends of the learning bearings."""
+    return float(np.median([deviation(values.double().numpy())[-1] for values in x.values()]))
+
+
+def exponential(t_s: NDArray[np.float64], level: NDArray[np.float64], limit: float, otherwise: float) -> float:
+    """Remaining seconds until an exponential through the latest third of the vibration reaches ``limit``.
+
+    Args:
+        t_s: [N] times.
+        level: [N] logarithm of the vibration.
+        limit: of failure.
+        otherwise: the answer where the vibration does not grow.
+    """
+    known = t_s >= t_s[-1] - TREND * (t_s[-1] - t_s[0])
+    if known.sum() < 2:
+        return otherwise
+    slope, offset = np.polyfit(t_s[known] - t_s[-1], level[known], 1)
+    if slope <= 0:
+        return otherwise
+    return float(max((limit - offset) / slope, 0.0))

@@ -1,0 +1,166 @@
+"""Remaining life from wear and age."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.bearings.challenge import LEARNING_FILES, QUESTIONS, learning_lives_s
+from nacdrive.tasks.wear import HIGH, LOW, SurvivalPrior, WearCurve, onset, phm2012_accuracy
+
+LIVES = tuple(learning_lives_s().values())
+
+
+def ramp(begin: float, end: float = 990.0, until: float = 990.0) -> WearCurve:
+    t = np.arange(0.0, until + 1, 10.0)
+    truth = np.clip((t - begin) / (end - begin), 0, 1)
+    return WearCurve(t, truth, truth)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    lives=st.lists(st.floats(100, 1e6), min_size=1, max_size=6),
+    age=st.floats(0, 1e6),
+    share=st.floats(0.01, 0.99),
+)
+def test_quantiles_of_the_prior_are_where_its_survival_says(lives, age, share):
+    prior = SurvivalPrior(tuple(lives))
+    left = prior.remaining_s(age, share)
+    assert left > 0
+    assert float(prior.survival(age, left)) == pytest.approx(1 - share, abs=1e-6)
+    # Surviving one part and then the other is surviving both.
+    both = prior.survival(age, left) * prior.survival(age + left, 77.0)
+    assert float(both) == pytest.approx(float(prior.survival(age, left + 77.0)), rel=1e-9)
+
+
+def test_the_prior_is_the_average_over_the_scales_that_the_lives_allow():
+    prior = SurvivalPrior((300.0, 800.0, 500.0))
+    random = np.random.default_rng(0)
+    rates = random.gamma(3, 1 / prior.total, 400_000)
+    lives = (random.exponential(size=len(rates)) / rates) ** (1 / prior.shape)
+    old = lives[lives > 400]
+    for share in (LOW, 0.5, HIGH):
+        assert float(prior.remaining_s(0.0, share)) == pytest.approx(np.quantile(lives, share), rel=0.02)
+        assert float(prior.remaining_s(400.0, share)) == pytest.approx(np.quantile(old, share) - 400, rel=0.03)
+
+
+@pytest.mark.parametrize("lives", [(), (0.0,), (float("nan"),), (100.0, -1.0)])
+def test_lives_that_are_none_are_refused(lives):
+    with pytest.raises(UserError, match="must be numbers above 0"):
+        SurvivalPrior(lives)
+
+
+def test_lives_of_few_bearings_leave_wider_intervals_than_those_of_many():
+    few, many = SurvivalPrior((7200.0,)), SurvivalPrior((7200.0,) * 20)
+    width = [float(p.remaining_s(0.0, HIGH) / p.remaining_s(0.0, LOW)) for p in (few, many)]
+    assert width[0] > 2 * width[1]
+
+
+def test_there_is_a_remaining_life_at_every_snapshot_and_before_wear_it_is_the_priors():
+    prior = SurvivalPrior(LIVES)
+    curve = ramp(400)
+    life = curve.remaining_life(prior)
+    for values in (life.low_s, life.median_s, life.high_s):
+        assert np.isfinite(values).all()
+        assert (values > 0).all()
+    assert ((life.low_s < life.median_s) & (life.median_s < life.high_s)).all()
+    np.testing.assert_allclose(life.median_s[~life.worn], prior.remaining_s(curve.t_s[~life.worn], 0.5))
+    assert life.worn.argmax() == onset(curve.predicted > 0.1) + 4
+    assert life.basis(0) == "no wear shows, so by age alone"
+    assert life.basis(-1) == "by wear and age"
+
+
+def test_wear_that_is_known_exactly_gives_its_ramp_and_an_interval_that_says_so():
+    curve = ramp(400)
+    late = curve.t_s > 700
+    actual = 990 - curve.t_s
+    exact = curve.remaining_life(SurvivalPrior(LIVES), wear_error=0.01)
+    np.testing.assert_allclose(exact.median_s[late][:-5], actual[late][:-5], rtol=0.2, atol=12)
+    vague = curve.remaining_life(SurvivalPrior(LIVES), wear_error=1.0)
+    i = int(np.flatnonzero(late)[0])
+    assert exact.high_s[i] / exact.low_s[i] < 1.4 < 5 < vague.high_s[i] / vague.low_s[i]
+    assert exact.sureness(i) == "fairly sure"
+    assert vague.sureness(i) == "a guess"
+
+
+def test_a_bearing_said_to_have_failed_that_runs_on_still_has_a_life_ahead():
+    t = np.arange(0.0, 20_000.0, 10.0)
+    wear = (t > 10_000).astype(float)
+    curve = WearCurve(t, wear, wear)
+    prior = SurvivalPrior(LIVES)
+    life = curve.remaining_life(prior)
+    assert curve.ramp_s()[-1] == 0
+    assert life.low_s[-1] > 60
+    # The wear is believed, and the less the longer the bearing runs on.
+    by_age = prior.remaining_s(t, 0.5)
+    assert life.median_s[1010] < 0.6 * by_age[1010]
+    assert life.median_s[-1] > life.median_s[1010]
+
+
+def test_the_past_alone_decides():
+    whole, begun = ramp(400), ramp(400, until=800)
+    N = len(begun.t_s)
+    prior = SurvivalPrior(LIVES)
+    a, b = whole.remaining_life(prior), begun.remaining_life(prior)
+    np.testing.assert_allclose(a.median_s[:N], b.median_s, rtol=0.03)
+    np.testing.assert_array_equal(a.worn[:N], b.worn)
+
+
+def test_many_snapshots_at_once_are_each_computed_as_alone(monkeypatch):
+    import nacdrive.tasks.wear as wear
+
+    prior, curve = SurvivalPrior(LIVES), ramp(300)
+    at_once = curve.remaining_life(prior)
+    monkeypatch.setattr(wear, "ROWS", 7)
+    # Each piece has a grid of its own.
+    np.testing.assert_allclose(curve.remaining_life(prior).median_s, at_once.median_s, rtol=0.03)
+
+
+def test_bayes_rule_on_the_grid_is_that_of_a_fine_integral():
+    prior = SurvivalPrior((2000.0, 900.0))
+    age, since, share, error = 700.0, 200.0, 0.6, 0.3
+    t = np.arange(0.0, 701.0, 10.0)
+    wear = np.where(t >= age - since, 0.1 + 0.9 * share, 0.0)
+    life = WearCurve(t, wear, wear).remaining_life(prior, error)
+    x = np.linspace(0, 30_000, 3_000_001)
+    density = -np.gradient(prior.survival(age, x), x)
+    density *= np.exp(-0.5 * ((share - since / (since + x)) / error) ** 2)
+    below = density.cumsum() / density.sum()
+    for found, wanted in ((life.low_s, LOW), (life.median_s, 0.5), (life.high_s, HIGH)):
+        assert float(found[-1]) == pytest.approx(x[np.searchsorted(below, wanted)], rel=0.02)
+
+
+def test_the_answer_for_the_score_expects_more_of_it_than_the_median():
+    prior = SurvivalPrior(LIVES)
+    t = np.arange(0.0, 3000.0, 10.0)
+    curve = WearCurve(t, np.zeros_like(t), t)
+    best, median = curve.best_guess_s(prior), float(prior.remaining_s(t[-1], 0.5))
+    draws = np.array([float(prior.remaining_s(t[-1], u)) for u in (np.arange(4000) + 0.5) / 4000])
+    assert phm2012_accuracy(draws, best).mean() > phm2012_accuracy(draws, median).mean()
+    assert best < median
+
+
+def test_onset_and_wear_after_it_are_judged_apart():
+    t = np.arange(0.0, 1000.0, 10.0)
+    truth = np.clip((t - 400) / 590, 0, 1)
+    late = np.clip((t - 520) / 590, 0, 1)
+    same, later = WearCurve(t, truth, truth), WearCurve(t, late, truth)
+    assert same.onset_error_s == same.rmse_worn == 0
+    assert later.onset_error_s == pytest.approx(120, abs=10)
+    worn = truth > 0
+    assert later.rmse_worn == pytest.approx(float(np.sqrt(np.mean((late - truth)[worn] ** 2))))
+    assert later.rmse_worn > later.rmse
+    # An onset that is never told counts as told at the end.
+    assert WearCurve(t, np.zeros_like(t), truth).onset_error_s == pytest.approx(990 - 460, abs=10)
+
+
+def test_lives_of_the_challenge_agree_with_what_was_printed_but_for_one():
+    printed = "5730 339 1610 1460 7570 7530 1390 3090 1290 580 820"
+    assert [question.printed_s for question in QUESTIONS.values()] == [float(word) for word in printed.split()]
+    differing = {name for name, q in QUESTIONS.items() if q.remaining_s != q.printed_s}
+    assert differing == {"Bearing1_4"}
+    assert QUESTIONS["Bearing1_4"].remaining_s == 2890
+    assert len(LEARNING_FILES) == 6
+    assert not LEARNING_FILES.keys() & QUESTIONS.keys()
+    assert learning_lives_s()["Bearing1_1"] == 28_020
