@@ -14,6 +14,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
+from nacdrive.envs.registry import LAP_RULES, LapRule
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
@@ -43,6 +44,7 @@ class CarRacingEnv(DrivingEnv):
         repeat: Frames of 0.02 s for which an action is held; only the last one is drawn.
         max_frames: Frames after which the episode is truncated; 1000 is the official limit.
         continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
+        rule: When a lap is finished: ``gymnasium-1.4``, or ``all-tiles-95``; see ``nacdrive.envs.carracing.rules``.
         render_mode: None or ``rgb_array``; ``render`` gives the last frame with either.
     """
 
@@ -56,6 +58,7 @@ class CarRacingEnv(DrivingEnv):
         repeat: int = 4,
         max_frames: int = 1000,
         continuous: bool = False,
+        rule: LapRule = LAP_RULES[0],
         render_mode: str | None = "rgb_array",
     ) -> None:
         if renderer not in RENDERERS:
@@ -64,7 +67,7 @@ class CarRacingEnv(DrivingEnv):
             raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", render_mode, ("rgb_array",))
-        self.world = RENDERERS[renderer](continuous=continuous)
+        self.world = RENDERERS[renderer](continuous=continuous, rule=rule)
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
@@ -135,8 +138,11 @@ class CarRacingEnv(DrivingEnv):
         }
 
     def episode_meta(self) -> dict[str, Any]:
-        """Whether the lap was finished, and the share of the tiles that were visited."""
-        return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited()}
+        """Whether the lap was finished, the share of the tiles that were visited, and the rule of the lap where it is
+        not Gymnasium's.
+        """
+        rule = {"rule": self.world.rule} if self.world.rule != LAP_RULES[0] else {}
+        return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited(), **rule}
 
     def render(self) -> Frame:
         """The last frame, uint8 [96, 96, 3]."""
