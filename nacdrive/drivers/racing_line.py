@@ -104,7 +104,7 @@ class RacingLine:
             name = getattr(inner, "name", type(inner).__name__)
             raise UserError(f"the driver of the racing line knows CarRacing alone: let somebody else drive {name}.")
         if not world.continuous:
-            raise UserError("the driver of the racing line steers and brakes by degrees: make CarRacing continuous=True.")
+            raise UserError("the driver of the racing line steers and brakes by degrees: give CarRacing continuous.")
         self._world = world
         self.line = racing_line(np.array(world.track), self.parameters)
         self.limits, self.curvature, self.along = speed_plan(self.line, self.parameters)
