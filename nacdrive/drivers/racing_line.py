@@ -47,29 +47,29 @@ PENALTY, ROUNDS = 0.001, 400
 class RacingLineParameters:
     """What the driver is made of; lengths in units of the simulator, speeds in units per second."""
 
-    margin: float = 2.0
+    margin: float = 1.87
     """Least distance between the line and the edge of the road."""
-    shortness: float = 0.005
+    shortness: float = 0.00468
     """Weight of the line's length against its bending; 0 is the line of least curvature."""
-    grip: float = 200.0
+    grip: float = 214.0
     """Sideways acceleration that bends are taken with."""
-    drive: float = 40.0
+    drive: float = 40.5
     """Acceleration on the straight that speeds are planned with."""
-    braking: float = 138.0
+    braking: float = 170.0
     """Deceleration before bends that speeds are planned with."""
-    top_speed: float = 115.0
+    top_speed: float = 112.0
     """Never faster than this."""
-    ahead: float = 4.27
+    ahead: float = 4.25
     """Distance along the line of the point that is steered at, when standing."""
-    ahead_s: float = 0.127
+    ahead_s: float = 0.1325
     """Seconds of travel by which that point lies further away."""
-    lead_s: float = 0.0561
+    lead_s: float = 0.0541
     """Seconds by which turning faster or more slowly than the line does is reckoned ahead."""
-    reaction_s: float = 0.0573
+    reaction_s: float = 0.0607
     """Seconds ahead at which the planned speed is looked up: the car answers late."""
-    traction: float = 1.0
+    traction: float = 1.006
     """Share of a wheel's friction that gas and turning together may use."""
-    brake_gain: float = 0.117
+    brake_gain: float = 0.119
     """Share of a wheel's friction that braking uses per unit of speed above the plan."""
 
 
