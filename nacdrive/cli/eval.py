@@ -49,7 +49,7 @@ class EvalConfig:
     model: str = "nac_steady.pt"
     """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
-    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric."""
+    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric or racing-line."""
     episodes: int | None = None
     """Number of tracks (20 if not given); of udacity-track, skies under which each of its tracks is driven."""
     seed: int = POLICY_TEST.start

@@ -25,7 +25,7 @@ class EvalConfig:
     """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos."""
 
     expert: str = "ppo"
-    """Name (ppo, geometric), file of an exported policy, or module:MyExpert."""
+    """Name (ppo, geometric, racing-line), file of an exported policy, or module:MyExpert."""
     env: str = "carracing"
     """What is driven."""
     episodes: int = 100

@@ -100,7 +100,7 @@ class RacingLine:
         """
         inner: Any = env.unwrapped
         world = inner if hasattr(inner, "track") else getattr(inner, "world", None)
-        if not hasattr(world, "track") or not hasattr(world, "car"):
+        if not isinstance(world, official.CarRacing):
             name = getattr(inner, "name", type(inner).__name__)
             raise UserError(f"the driver of the racing line knows CarRacing alone: let somebody else drive {name}.")
         if not world.continuous:
