@@ -33,7 +33,8 @@ class RecordConfig:
     gym:ID, or module:make_env for an environment of your own."""
     expert: str | None = None
     """Who gives the labels, and drives: ppo (the one in agents/), geometric, racing-line, the path of an exported PPO
-    policy, module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual one."""
+    policy, module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual
+    one."""
     driver: str | None = None
     """module:MyDriver that drives in the expert's stead; without --expert its own actions are the labels."""
     episodes: int = 20
