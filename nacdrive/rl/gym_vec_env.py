@@ -37,7 +37,8 @@ class GymVecEnv(VecEnv):
     def reset(self) -> NDArray[Any]:
         """Begin an episode in each; returns [num_envs, ...]. Seeds are those of the last ``seed()``."""
         seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
-        observations, infos = self.envs.reset(seed=seeds)
+        # Gymnasium's own take a seed for each, though their base class says one.
+        observations, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]
         self.reset_infos = [_of(infos, index) for index in range(self.num_envs)]
         self._reset_seeds()
         self._reset_options()
