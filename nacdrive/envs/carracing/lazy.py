@@ -67,8 +67,8 @@ class LazyCarRacing(CarRacing):
         frame, info = super().reset(seed=seed, options=options)
         if self.rule == "all-tiles-95":
             # The official reset makes a listener of its own, and its first step visits no tile but the first few.
-            self.world.contactListener_bug_workaround = AllTilesDetector(self, self.lap_complete_percent)
-            self.world.contactListener = self.world.contactListener_bug_workaround
+            detector = AllTilesDetector(self, self.lap_complete_percent)  # type: ignore[no-untyped-call]
+            self.world.contactListener_bug_workaround = self.world.contactListener = detector
         return frame, info
 
     def grass_share(self) -> float:

@@ -82,10 +82,10 @@ def car_sprite(step: int, *, rgb: bool) -> tuple[NDArray[np.uint16], NDArray[np.
     keep = (1 - wheels) * (1 - hull)
     wheel, body = (as_shown(colour, rgb=rgb) for colour in (WHEEL_COLOUR, HULL_COLOUR))
     add = wheel * wheels * (1 - hull) + body * hull
-    fixed = np.rint(keep * 256).astype(np.uint16), np.rint(add * 256).astype(np.uint16)
-    for part in fixed:
-        part.setflags(write=False)
-    return np.broadcast_to(fixed[0], add.shape), fixed[1]
+    stays, added = np.rint(keep * 256).astype(np.uint16), np.rint(add * 256).astype(np.uint16)
+    stays.setflags(write=False)
+    added.setflags(write=False)
+    return np.broadcast_to(stays, add.shape), added
 
 
 def draw_car(view: NDArray[np.uint8], front_angle: float, *, rgb: bool) -> None:
