@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
+from nacdrive.envs.registry import LapRule
 from nacdrive.envs.seeds import POLICY_TEST
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class DemoConfig:
     """No page."""
     expert: str = "ppo"
     """Who teaches: ppo, geometric, or the path of an exported PPO policy."""
+    rule: LapRule | None = None
+    """When a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     workers: int = 0
     """Environments driven in parallel; 0 means one per core."""
     device: str = "cpu"
@@ -86,7 +89,8 @@ def run(config: DemoConfig) -> int:
     heading(3, f"it drives track {config.seed}, which it has never seen")
     result = drive.drive(driving)[0]
     model = training.folder / training.file_name
-    spec = EvalSpec(driving.env, model, expert=config.expert)
+    rule = {"rule": config.rule} if config.rule is not None else {}
+    spec = EvalSpec(driving.env, model, expert=config.expert, options=rule)
     ((_, expert),) = drive_jobs(spec, [EvalJob("expert", 0, config.seed)], workers=0)
 
     print(
@@ -114,6 +118,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     recording = RecordConfig(
         episodes=config.episodes,
         expert=config.expert,
+        rule=config.rule,
         out=config.out / "recording",
         workers=config.workers,
         resume=True,
@@ -127,6 +132,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         dagger_episodes=config.dagger_episodes,
         dagger_epochs=max(1, config.epochs // 2),
         expert=config.expert,
+        rule=config.rule,
         workers=config.workers,
         device=config.device,
         out=config.out / "training",
@@ -144,6 +150,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         port=config.port,
         hold="no",
         expert=config.expert,
+        rule=config.rule,
     )
     return recording, training, driving
 

@@ -15,7 +15,7 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.registry import EnvSpec, LapRule, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import check_expert
@@ -63,8 +63,8 @@ class DriveConfig:
     model: str = "nac_steady.pt"
     """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
-    """Who drives instead of a policy: ppo (the shipped expert of CarRacing), geometric, an exported PPO policy, or
-    my_module:MyDriver."""
+    """Who drives instead of a policy: ppo (the shipped expert of CarRacing), geometric, racing-line, an exported PPO
+    policy, or my_module:MyDriver."""
     episodes: int | None = None
     """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a
     simulator connects, else 1."""
@@ -118,6 +118,11 @@ class DriveConfig:
     If not given, the environment's own expert."""
     renderer: Literal["official", "fast"] | None = None
     """carracing: pixels of the simulator: the official ones, or the quicker grey ones."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+    repeat: int | None = None
+    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
+    usual number if not given."""
     neurons_every: int = 2
     """Decisions between two readings of the neurons for the page; 0 reads none."""
     saliency_every: int = 8
@@ -156,6 +161,8 @@ class DriveConfig:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 65536:
                 raise UserError(f"--{name.replace('_', '-')} is {value}: give 0 (a free one) to 65535.")
+        if self.repeat is not None and not 1 <= self.repeat <= 10**9:
+            raise UserError(f"--repeat is {self.repeat}: give 1 to 1000000000.")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
         for name in ("neurons_every", "saliency_every"):
@@ -182,7 +189,7 @@ class DriveConfig:
 
 OPTIONS = (
     "episodes", "seed", "track", "laps", "max_frames", "speed", "pace", "limit_s", "server", "seconds", "expert",
-    "renderer", "steering_noise",
+    "renderer", "steering_noise", "rule", "repeat",
 )  # fmt: skip
 """Options that not every environment honours."""
 CONFIG = DriveConfig
@@ -198,6 +205,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
     from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
+    from nacdrive.rollout import environment
     from nacdrive.rollout.environment import action_names, warn_of_pixels
 
     if config.video is not None:
@@ -208,7 +216,8 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         torch.set_num_threads(1)
     if policy is not None:
         warn_of_pixels(policy.policy, config.renderer)
-    expert = expert_of(config, policy)
+    environment.check_repeat(spec, policy.policy if policy is not None else driver, config.repeat)
+    expert = expert_of(config, driver, policy)
     control = None
     if config.allow_control:
         control = HumanControl(started_over=STARTED_OVER) if spec.realtime else HumanControl()
@@ -300,25 +309,32 @@ def load_what_if(config: DriveConfig) -> WhatIf:
         simulation = Simulation(
             lambda seed: make_env(config, policy, policy, seed),
             lambda driver, env: wrapped(config, driver, env, None),
-            lambda: expert_of(config, policy),
+            lambda: expert_of(config, policy, policy),
         )
     return WhatIf(policy.policy, simulation)
 
 
-def expert_of(config: DriveConfig, policy: PolicyDriver | None) -> Driver | None:
+def pace_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> int:
+    """Frames for which an action is held."""
+    from nacdrive.rollout.environment import action_repeat
+
+    if policy is not None and (config.spec.drivers_pace or config.repeat is None):
+        return policy.policy.repeat
+    return action_repeat(config.spec, driver, config.repeat)
+
+
+def expert_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> Driver | None:
     """Who rides along; None where nobody does, or where the expert decides at another rate."""
     from nacdrive.drivers import load_expert
+    from nacdrive.rollout import environment
 
     name = config.expert if config.expert is not None else config.spec.expert
     if name in (None, "none"):
         return None
     expert: Driver = load_expert(str(name))
-    repeat = getattr(expert, "repeat", None)
-    if policy is not None and repeat is not None and repeat != policy.policy.repeat:
-        print(
-            f"the expert decides every {repeat} frames, {policy.name} every {policy.policy.repeat}: "
-            "it does not ride along."
-        )
+    pace = pace_of(config, driver, policy)
+    if (repeat := environment.action_repeat(config.spec, expert, pace)) != pace:
+        print(f"the expert decides every {repeat} frames, {driver.name} every {pace}: it does not ride along.")
         return None
     return expert
 
@@ -328,13 +344,12 @@ def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, s
     from nacdrive.rollout import environment
 
     spec = config.spec
-    options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames}
+    options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames, "rule": config.rule}
     if spec.honours("track"):
         options |= {"track": spec.track_of(config.track, seed), **config.road.given}
     if spec.honours("laps"):
         options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
-    repeat = policy.policy.repeat if policy is not None else environment.action_repeat(spec, driver)
-    options |= environment.step_options(spec, repeat)
+    options |= {"repeat": config.repeat} | environment.step_options(spec, pace_of(config, driver, policy))
     if getattr(driver, "continuous", False):
         options |= environment.option_if_known(spec, "continuous")
     return environment.make_env(spec, options, config.noise)

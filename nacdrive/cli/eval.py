@@ -12,7 +12,7 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.registry import LAP_RULES, EnvSpec, LapRule, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random
 from nacdrive.rollout.record_config import (
@@ -35,7 +35,7 @@ FASTEST_MPH = 30
 """The simulator's own car goes no faster."""
 EPISODES = 20
 """If nobody says how many."""
-USUAL = {"renderer": "official", "laps": 3.0}
+USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
 """Of the options that only some environments have, where not given."""
 
 
@@ -49,7 +49,7 @@ class EvalConfig:
     model: str = "nac_steady.pt"
     """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
-    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric."""
+    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric or racing-line."""
     episodes: int | None = None
     """Number of tracks (20 if not given); of udacity-track, skies under which each of its tracks is driven."""
     seed: int = POLICY_TEST.start
@@ -65,6 +65,8 @@ class EvalConfig:
     If not given, the environment's usual one."""
     renderer: Literal["official", "fast"] | None = None
     """carracing: pixels of the simulator, the official ones (as if not given) or the quicker grey ones."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     max_frames: int | None = None
     """Simulated frames after which an episode ends; the environment's own limit if not given."""
     watch: bool = False
@@ -85,7 +87,8 @@ class EvalConfig:
     speed: float | None = None
     """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
     repeat: int | None = None
-    """udacity-track: steps of 0.02 s between two frames; 4 if not given."""
+    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
+    usual number if not given (udacity-track: 4, of 0.02 s)."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
     """udacity-track: logs or recordings on which the steering is judged; no lap is driven unless --laps, --track or
     --episodes asks for it."""
@@ -101,7 +104,7 @@ class EvalConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        names = ("renderer", "max_frames", "track", "laps", "speed", "repeat")
+        names = ("renderer", "rule", "max_frames", "track", "laps", "speed", "repeat")
         given = {name: getattr(self, name) for name in names} | self.road.given
         spec.refuse({**given, "data": self.data or None}, "eval")
         spec.tracks_of(self.track)
@@ -161,9 +164,9 @@ class EvalConfig:
         from nacdrive.rollout.evaluate import EvalSpec
 
         env = self.env_spec
-        given = {name: getattr(self, name) for name in ("renderer", "max_frames", "laps", "repeat")}
+        given = {name: getattr(self, name) for name in ("renderer", "rule", "max_frames", "laps", "repeat")}
         usual: dict[str, Any] = {name: value for name, value in USUAL.items() if env.honours(name)}
-        usual |= {"repeat": env.repeat} if env.honours("repeat") else {}
+        usual |= {} if env.drivers_pace else {"repeat": env.repeat}
         usual |= {"laps": 1.0} if is_random(self.track) else {}
         expert = env.expert if self.expert is None else self.expert
         return EvalSpec(
@@ -323,9 +326,9 @@ def in_words(metrics: dict[str, Any], laps: float) -> str:
 def returns(metrics: dict[str, Any]) -> list[str]:
     """Returns of the policy and of the expert."""
     own, expert, share = metrics["return"], metrics["expert_return"], metrics["expert_fraction"]
-    lines = [
-        f"return {described(own)} over {len(metrics['episodes'])} tracks (min {own['min']:.0f}, max {own['max']:.0f})"
-    ]
+    rule = f", rule {metrics['rule']}" if "rule" in metrics else ""
+    span = f"(min {own['min']:.0f}, max {own['max']:.0f}{rule})"
+    lines = [f"return {described(own)} over {len(metrics['episodes'])} tracks {span}"]
     if expert is not None:
         lines.append(f"expert {described(expert)} on the same tracks")
     if share is not None:

@@ -7,12 +7,13 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
+from nacdrive.envs.registry import LAP_RULES, LapRule
 from nacdrive.rl.config import ExpertTrainConfig
-from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
+from nacdrive.rollout.record_config import LARGEST_COUNT, LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
 if TYPE_CHECKING:
     from nacdrive.rl.train import Progress
@@ -24,7 +25,7 @@ class EvalConfig:
     """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos."""
 
     expert: str = "ppo"
-    """Name (ppo, geometric), file of an exported policy, or module:MyExpert."""
+    """Name (ppo, geometric, racing-line), file of an exported policy, or module:MyExpert."""
     env: str = "carracing"
     """What is driven."""
     episodes: int = 100
@@ -33,6 +34,11 @@ class EvalConfig:
     """Seed of the first track. The final test uses 2000000 to 2000099, once."""
     renderer: Literal["official", "fast"] | None = None
     """carracing: pixels that the expert sees; official if not given."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+    repeat: int | None = None
+    """Frames for which an action is held, where the expert was not trained at a pace of its own; the environment's
+    usual number if not given."""
     device: str = "cpu"
     """Where the network runs."""
     workers: int = 1
@@ -49,10 +55,12 @@ class EvalConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        spec.refuse({"renderer": self.renderer}, "expert eval")
+        spec.refuse({"renderer": self.renderer, "rule": self.rule, "repeat": self.repeat}, "expert eval")
         check_expert(spec, self.expert)
         if not 1 <= self.episodes <= LARGEST_SEED:
             raise UserError(f"--episodes is {self.episodes}: give at least 1.")
+        if self.repeat is not None and not 1 <= self.repeat <= LARGEST_COUNT:
+            raise UserError(f"--repeat is {self.repeat}: it must be at least 1, and at most 10^9.")
         check_workers_and_seed(self.workers, self.seed)
 
 
@@ -145,8 +153,10 @@ def run_eval(config: EvalConfig) -> None:
     device = checked_device(config.device)
     env = env_spec(config.env)
     renderer = {"renderer": config.renderer or "official"} if env.honours("renderer") else {}
-    laps = {"laps": 1.0} if env.honours("laps") else {}
-    spec = EvalSpec(config.env, driver=config.expert, options=renderer | laps, device=device)
+    options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
+    options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}
+    options |= {"repeat": config.repeat} if config.repeat is not None else {}
+    spec = EvalSpec(config.env, driver=config.expert, options=renderer | options, device=device)
     # What can be refused is refused before a folder is made or deleted.
     check_ray(config.ray)
     _ = RolloutWorker(spec).subject
@@ -154,6 +164,7 @@ def run_eval(config: EvalConfig) -> None:
     jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]
     out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite) if config.out else None
     about = "".join(f", {value} renderer" for value in renderer.values())
+    about += f", rule {spec.rule}" if spec.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
     bar = iter(track(jobs, description="driving"))
     next(bar)

@@ -170,7 +170,7 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     places = {info.seed: i for i, info in enumerate(recording.episodes)}
 
     def make_env(seed: int) -> DrivingEnv:
-        options: dict[str, Any] = {"renderer": recipe.get("renderer"), "track": None}
+        options: dict[str, Any] = {"renderer": recipe.get("renderer"), "rule": recipe.get("rule"), "track": None}
         if spec.frames_per_second is not None:
             options["repeat"] = round(spec.frames_per_second / recording.meta["fps"])
         if spec.honours("track"):

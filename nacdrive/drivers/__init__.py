@@ -23,11 +23,17 @@ __all__ = [
     "load_expert",
 ]
 
-NAMES = ("ppo", "geometric")
+NAMES = ("ppo", "geometric", "racing-line")
 DRIVERS: Registry[Any] = Registry(
-    "driver", "nacdrive.drivers", {"geometric": "nacdrive.drivers.pure_pursuit:PurePursuit"}
+    "driver",
+    "nacdrive.drivers",
+    {
+        "geometric": "nacdrive.drivers.pure_pursuit:PurePursuit",
+        "racing-line": "nacdrive.drivers.racing_line:RacingLine",
+    },
 )
 """Drivers by name: classes or functions that are called without arguments and give a ``Driver``."""
+_STEERS = "{} has continuous actions, and a teacher chooses among the five: give another expert."
 
 
 def load_driver(name: str) -> Driver:
@@ -83,10 +89,11 @@ def expert_file(path_or_name: str | Path) -> Path:
 
 
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:
-    """An expert: ``ppo`` (the shipped one of CarRacing), ``geometric`` (pure pursuit on the known track), the file of
-    an exported PPO policy, or any driver that ``load_driver`` knows.
+    """An expert: ``ppo`` (the shipped one of CarRacing), ``geometric`` (pure pursuit on the known track),
+    ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or any
+    driver that ``load_driver`` knows.
 
-    With ``discrete_only`` a PPO policy with continuous actions is refused: pupils of CarRacing choose among five.
+    With ``discrete_only`` a driver of CarRacing with continuous actions is refused: pupils choose among five.
 
     Raises:
         UserError: for an unknown name, or a file that is missing, damaged or of another environment.
@@ -98,7 +105,10 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
         return PurePursuit()
     if name != "ppo" and not path.is_file():
         if ":" in name or name in DRIVERS:
-            return load_driver(name)
+            driver = load_driver(name)
+            if discrete_only and getattr(driver, "continuous", False):
+                raise UserError(_STEERS.format(name))
+            return driver
         if path.suffix or len(path.parts) > 1:
             raise UserError(f"there is no expert at {path}: check the path, or name one of {', '.join(NAMES)}.")
         raise unknown_name("expert", name, [*NAMES, *DRIVERS.names()])
@@ -106,5 +116,5 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
 
     expert = PpoExpert.load(path, device)
     if expert.continuous and discrete_only:
-        raise UserError(f"{path} has continuous actions, and a teacher chooses among the five: give another expert.")
+        raise UserError(_STEERS.format(path))
     return expert

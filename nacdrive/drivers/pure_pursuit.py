@@ -79,6 +79,8 @@ class PurePursuit:
     name = "geometric"
     repeat = 4
     """Frames for which its actions are meant to be held."""
+    any_pace = True
+    """They may be held for any other number too: it knows the track, and was not trained."""
 
     def __init__(self, parameters: DiscretePursuit | ContinuousPursuit | None = None) -> None:
         self.parameters = parameters

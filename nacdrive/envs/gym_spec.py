@@ -21,8 +21,8 @@ def gym_spec_of(meta: Mapping[str, Any]) -> tuple[str, int] | None:
     repeat = recipe.get("repeat", CARRACING.repeat)
     if source == CARRACING.source and "max_frames" in recipe:
         options = {"repeat": 1 if recipe.get("every_frame") else repeat, "max_frames": recipe["max_frames"]}
-        options |= {"renderer": recipe["renderer"]} if "renderer" in recipe else {}
-        return spec_json("nacdrive/CarRacing-v0", options), 0
+        options |= {name: recipe[name] for name in ("renderer", "rule", "continuous") if name in recipe}
+        return spec_json("nacdrive/CarRacing-v0", options), 2 if recipe.get("continuous") else 0
     track = recipe.get("track", BOTH)
     if source == UDACITY_TRACK.source and track in UDACITY_TRACK.tracks:
         options = {"track": track, "repeat": UDACITY_TRACK.repeat, "max_seconds": recipe.get("seconds", 600.0)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from nacdrive.common.action import Action
     from nacdrive.envs.base import DrivingEnv
 
+LapRule = Literal["gymnasium-1.4", "all-tiles-95"]
+"""When a lap of CarRacing is finished; see ``nacdrive.envs.carracing.rules``."""
+LAP_RULES: tuple[LapRule, ...] = get_args(LapRule)
+"""The first is that of the installed Gymnasium, and holds where nobody says otherwise."""
 BOTH = "both"
 """Takes the tracks of an environment in turn, by the seed."""
 GYM = "gym:"
@@ -66,6 +70,8 @@ class EnvSpec:
     on the road (``random_start`` of the environment). None: recordings are of undisturbed drives."""
     image_format: Literal["png", "jpeg"] = "png"
     """Of the frames in recordings."""
+    own_pace: bool = False
+    """Whether drivers keep the pace that they learnt at where nobody says otherwise, though ``repeat`` is an option."""
     options: frozenset[str] = SEEDED
     """Names of the options that it honours, of those that not all environments do."""
     recording_folder: Path = Path("recordings/expert")
@@ -96,6 +102,11 @@ class EnvSpec:
     def honours(self, option: str) -> bool:
         """Whether the option of that name (with underscores) means anything here."""
         return option in self.options
+
+    @property
+    def drivers_pace(self) -> bool:
+        """Whether a driver's own ``repeat`` counts; elsewhere drivers take time as it comes."""
+        return self.own_pace or not self.honours("repeat")
 
     def refuse(self, options: Mapping[str, Any], verb: str) -> None:
         """Refuse the first option that is given (is not None) and would be ignored.
@@ -180,11 +191,16 @@ def _foreign(name: str, build: Callable[..., DrivingEnv]) -> EnvSpec:
 
 
 def _make_carracing(
-    *, renderer: Any = "official", repeat: int = 4, max_frames: int = 1000, continuous: bool = False
+    *,
+    renderer: Any = "official",
+    repeat: int = 4,
+    max_frames: int = 1000,
+    continuous: bool = False,
+    rule: LapRule = LAP_RULES[0],
 ) -> DrivingEnv:
     from nacdrive.envs.carracing.env import CarRacingEnv
 
-    return CarRacingEnv(renderer=renderer, repeat=repeat, max_frames=max_frames, continuous=continuous)
+    return CarRacingEnv(renderer=renderer, repeat=repeat, max_frames=max_frames, continuous=continuous, rule=rule)
 
 
 def _make_udacity_track(
@@ -255,10 +271,11 @@ CARRACING = EnvSpec(
     actions=("nothing", "right", "left", "gas", "brake"),
     action_of=_carracing_action,
     expert="ppo",
-    experts=("ppo", "geometric"),
+    experts=("ppo", "geometric", "racing-line"),
     frames_per_second=50.0,
     repeat=4,
-    options=SEEDED | {"renderer", "every_frame", "min_return"},
+    own_pace=True,
+    options=SEEDED | {"renderer", "every_frame", "min_return", "rule", "repeat"},
     recording_folder=Path("recordings/carracing-expert"),
 )
 UDACITY_TRACK = EnvSpec(

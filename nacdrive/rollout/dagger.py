@@ -19,7 +19,7 @@ from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.steering_noise import SteeringNoise
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.registry import EnvSpec, LapRule, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, load_policy
@@ -64,6 +64,8 @@ class DaggerRound:
     """Of random roads, so many different ones; each episode has its own if not given."""
     road: RoadOptions = field(default_factory=RoadOptions)
     """How random roads are, and what is wrong with a road."""
+    rule: LapRule | None = None
+    """When a lap of CarRacing is finished; as Gymnasium has it if not given."""
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -94,7 +96,7 @@ def collect(
         UserError: if expert and policy decide at different rates, or a driving process dies.
     """
     here = MixtureWorker(round_)
-    asked = {"track": round_.track, "roads": round_.roads}
+    asked = {"track": round_.track, "roads": round_.roads, "rule": round_.rule}
     roads = {name: value for name, value in asked.items() if value is not None} | round_.road.given
     writer = RecordingWriter(
         out,
@@ -128,12 +130,12 @@ def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
         UserError: if they decide at different rates.
     """
     expected = action_repeat(spec, expert)
-    if not spec.honours("repeat") and expected != repeat and hasattr(expert, "repeat"):
+    if spec.drivers_pace and expected != repeat and hasattr(expert, "repeat"):
         raise UserError(
             f"the expert decides every {expected} frames and the policy every {repeat}: "
             "record with this expert, without --every-frame, and train on that."
         )
-    return expected if spec.honours("repeat") else repeat
+    return repeat if spec.drivers_pace else expected
 
 
 class MixtureWorker:
@@ -157,7 +159,7 @@ class MixtureWorker:
         ``expert_choice`` or ``expert_steering`` the label.
         """
         round_, spec = self.round, self.round.env_spec
-        options = {"max_frames": round_.max_frames, **round_.road.given}
+        options = {"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given}
         options["track"] = spec.track_of(round_.track, track, round_.roads) or None
         env = spec.make({**options, **step_options(spec, self.repeat)})
         disturbed = spec.steering_noise is not None

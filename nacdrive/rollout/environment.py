@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nacdrive.common.errors import UserError
 from nacdrive.drivers import expert_file, load_driver
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
@@ -26,13 +27,28 @@ def make_env(spec: EnvSpec, options: Mapping[str, Any], noise: CameraNoise) -> D
     return NoisyCamera(env, noise) if noise.active else env
 
 
-def action_repeat(spec: EnvSpec, driver: object) -> int:
-    """Frames for which an action of ``driver`` is held: as it was trained, or as the environment has it.
+def action_repeat(spec: EnvSpec, driver: object, asked: int | None = None) -> int:
+    """Frames for which an action of ``driver`` is held: as it was trained, else ``asked``, else as it or the
+    environment has it.
 
-    Where the pace can be chosen, drivers take time as it comes.
+    Drivers with ``any_pace`` were not trained at theirs; in some environments all take time as it comes.
     """
-    own = None if spec.honours("repeat") else getattr(driver, "repeat", None)
-    return int(own or spec.repeat)
+    own = getattr(driver, "repeat", None) if spec.drivers_pace else None
+    if own and not getattr(driver, "any_pace", False):
+        return int(own)
+    return int(asked or own or spec.repeat)
+
+
+def check_repeat(spec: EnvSpec, driver: object, asked: int | None) -> None:
+    """Refuse a pace that ``driver`` was not trained at.
+
+    Raises:
+        UserError: for such a one.
+    """
+    own = action_repeat(spec, driver, asked)
+    if asked is not None and own != asked:
+        name = getattr(driver, "name", type(driver).__name__)
+        raise UserError(f"--repeat is {asked}, and {name} was trained to decide every {own} frames: leave it out.")
 
 
 def step_options(spec: EnvSpec, repeat: int) -> dict[str, Any]:

@@ -29,9 +29,10 @@ from nacdrive.drivers.speed_control import at_speed
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.registry import LAP_RULES, EnvSpec, LapRule, env_spec
 from nacdrive.rollout.environment import (
     action_repeat,
+    check_repeat,
     checksum,
     file_checksum,
     make_env,
@@ -86,9 +87,14 @@ class EvalSpec:
         """Of the one who is evaluated."""
         return self.model.name if self.model is not None else str(self.driver)
 
+    @property
+    def rule(self) -> LapRule | None:
+        """When a lap is finished; None where the environment has no such rule."""
+        return self.options.get("rule") or LAP_RULES[0] if self.env_spec.honours("rule") else None
+
     def repeat(self, driver: object) -> int:
         """Frames for which an action of ``driver`` is held."""
-        return int(self.options.get("repeat") or action_repeat(self.env_spec, driver))
+        return action_repeat(self.env_spec, driver, self.options.get("repeat"))
 
 
 @dataclass(frozen=True)
@@ -126,9 +132,13 @@ class RolloutWorker:
     @cached_property
     def subject(self) -> Driver:
         """Who is evaluated."""
-        if self.spec.driver is None:
-            return at_speed(self.policy_driver, self.spec.speed_mph)
-        return load_expert(self.spec.driver, device=self.spec.device, discrete_only=False)  # type: ignore[no-any-return]
+        spec, asked = self.spec, self.spec.options.get("repeat")
+        if spec.driver is None:
+            check_repeat(spec.env_spec, self.policy, asked)
+            return at_speed(self.policy_driver, spec.speed_mph)
+        driver: Driver = load_expert(spec.driver, device=spec.device, discrete_only=False)
+        check_repeat(spec.env_spec, driver, asked)
+        return driver
 
     @cached_property
     def expert(self) -> Driver | None:
@@ -309,6 +319,7 @@ def evaluate(
         **({"drives": [{k: v for k, v in row.items() if k != "curve"} for row in rows]} if any(tracks) else {}),
         **({"expert_tracks": by_track(expert_rows, spec)} if any(tracks) and expert_rows else {}),
         "env": spec.env_spec.title,
+        **({"rule": spec.rule} if spec.rule is not None else {}),
         "model": identity,
         "films": filmed,
         "run": run_record(config if config is not None else spec),
@@ -432,24 +443,29 @@ def list_drives(spec: EvalSpec, folder: Path) -> None:
         load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
     )
     fps = recorded_fps(about, spec.repeat(subject), spec.options)
-    write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe={}), [])
-    RecordingWriter(folder, source=about.source, fps=fps, expert=expert, resume=True)
+    rule = {"rule": spec.rule} if spec.rule not in (None, LAP_RULES[0]) else {}
+    write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe=rule), [])
+    RecordingWriter(folder, source=about.source, fps=fps, expert=expert, recipe=rule, resume=True)
 
 
 def identify(spec: EvalSpec) -> dict[str, Any]:
     """What the rows of an out folder depend on; another file under the same name is another model."""
     options = {name: value for name, value in sorted(plain(spec.options).items()) if value is not None}
+    rule = options.pop("rule", LAP_RULES[0])
     if spec.speed_mph is not None:
         options["speed_mph"] = spec.speed_mph
     expert_key = "none"
     if spec.expert:
         key = (load_expert(spec.expert).name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
+        # Rows from before there was a choice are of Gymnasium's rule.
+        key = (*key, rule) if rule != LAP_RULES[0] else key
         expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)
     return {
         "file": spec.name,
         "sha256": file_checksum(spec.model) if spec.model is not None else checksum(str(spec.driver)),
         "env": spec.env,
         **options,
+        **({"rule": spec.rule} if spec.rule is not None else {}),
         "disturbance": plain(spec.noise),
         "expert": spec.expert,
         "expert_key": expert_key,
@@ -466,7 +482,7 @@ def claim(out: Path, identity: Mapping[str, Any]) -> None:
     if path.exists():
         before = read_json(path)
         for key, now in identity.items():
-            was = before.get(key, now)
+            was = before.get(key, LAP_RULES[0] if key == "rule" else now)
             if key == "disturbance":
                 was = {**plain(CameraNoise()), **was}
             # Who else drives may change; what an older version did not write down was no choice then.

@@ -22,9 +22,17 @@ from nacdrive.drivers.human import HumanControl, HumanOverride
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv, Frame, Info
-from nacdrive.envs.registry import BOTH, EnvSpec
+from nacdrive.envs.registry import BOTH, LAP_RULES, EnvSpec
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.rollout.environment import action_repeat, checksum, make_env, option_if_known, recorded_fps, step_options
+from nacdrive.rollout.environment import (
+    action_repeat,
+    check_repeat,
+    checksum,
+    make_env,
+    option_if_known,
+    recorded_fps,
+    step_options,
+)
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.rollout import rollout
@@ -266,9 +274,12 @@ class EpisodeDriver:
         self.expert: Any = None
         self.driver: Driver | None = None
         if not config.by_hand:
-            self.expert = load_expert(config.expert) if config.expert is not None else None
+            self.expert = load_expert(config.expert, discrete_only=False) if config.expert is not None else None
             self.driver = load_driver(config.driver) if config.driver is not None else None
-        repeat = action_repeat(spec, self.expert or self.driver)
+        repeat = action_repeat(spec, self.expert or self.driver, config.repeat)
+        for who in filter(None, (self.expert, self.driver)):
+            check_repeat(spec, who, config.repeat)
+        self.continuous = bool(getattr(self.driver or self.expert, "continuous", False))
         self.frames_per_decision = repeat if config.every_frame else 1
         self.repeat = repeat
         self.env_repeat = 1 if config.every_frame else repeat
@@ -288,7 +299,7 @@ class EpisodeDriver:
     @property
     def fps(self) -> float:
         """Recorded frames per simulated second."""
-        return recorded_fps(self.spec, self.env_repeat)
+        return recorded_fps(self.spec, self.env_repeat, self._pace)
 
     @property
     def steering_noise(self) -> float | None:
@@ -323,6 +334,9 @@ class EpisodeDriver:
                 **({"renderer": "official"} if spec.honours("renderer") else {}),
                 **({"steering_noise": config.steering_noise} if config.steering_noise is not None else {}),
             }
+            recipe |= {"continuous": True} if self.continuous else {}
+        recipe |= {"repeat": config.repeat} if config.repeat is not None else {}
+        recipe |= {"rule": config.rule} if config.rule not in (None, LAP_RULES[0]) else {}
         recipe |= {"driver": config.driver} if config.driver is not None else {}
         return recipe | ({"camera": str(config.disturbance)} if config.disturbance.active else {})
 
@@ -364,9 +378,15 @@ class EpisodeDriver:
             raise UserError(f"--steering-noise turns a wheel, and {env.name} has none: leave it out.")
         return SteeringNoise(driver, self.steering_noise, env.step_s, start.rng)
 
+    @property
+    def _pace(self) -> dict[str, Any]:
+        """The environment's option for how long an action is held."""
+        return {"repeat": self.config.repeat} | step_options(self.spec, self.env_repeat)
+
     def _env_options(self, seed: int) -> dict[str, Any]:
         config, spec = self.config, self.spec
-        options: dict[str, Any] = {"max_frames": config.max_frames, **step_options(spec, self.env_repeat)}
+        options: dict[str, Any] = {"max_frames": config.max_frames, "rule": config.rule, **self._pace}
+        options |= option_if_known(spec, "continuous") if self.continuous else {}
         options["track"] = spec.track_of(config.track, seed, config.roads) or None
         options |= config.road.given
         if spec.honours("sides") and not config.by_hand:

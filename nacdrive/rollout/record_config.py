@@ -12,11 +12,13 @@ from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, LapRule, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST, refuse_test_road
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
 
 OFFICIAL_FRAMES = 1000
+OPTIONAL = ("min_return", "track", "steering_noise", "log", "rule", "repeat")
+"""Options that not every environment honours."""
 STEERING_NOISE = 1.0
 LARGEST_SEED = 2**31 - 1
 LARGEST_COUNT = 10**9
@@ -30,8 +32,9 @@ class RecordConfig:
     """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
     gym:ID, or module:make_env for an environment of your own."""
     expert: str | None = None
-    """Who gives the labels, and drives: ppo (the one in agents/), geometric, the path of an exported PPO policy,
-    module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual one."""
+    """Who gives the labels, and drives: ppo (the one in agents/), geometric, racing-line, the path of an exported PPO
+    policy, module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual
+    one."""
     driver: str | None = None
     """module:MyDriver that drives in the expert's stead; without --expert its own actions are the labels."""
     episodes: int = 20
@@ -50,6 +53,11 @@ class RecordConfig:
     """Keep only episodes with at least this return; others are dropped, said so, and replaced by further tracks."""
     max_frames: int = OFFICIAL_FRAMES
     """Simulated frames (50 a second) after which an episode ends; 1000 is the official limit of CarRacing."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+    repeat: int | None = None
+    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
+    usual number if not given."""
     track: str | None = None
     """udacity-track: lake, mountain, both, which takes them in turn, or random: each episode on the road of its seed
     (random:SEED: all on one)."""
@@ -86,7 +94,7 @@ class RecordConfig:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
         # Without side cameras anyway, --sides and --no-sides ask for nothing.
-        optional = {name: getattr(self, name) for name in ("min_return", "track", "steering_noise", "log")}
+        optional = {name: getattr(self, name) for name in OPTIONAL}
         optional |= self.road.given | {"roads": self.roads, "every_frame": self.every_frame or None}
         spec.refuse(optional, "record")
         spec.tracks_of(self.track)
@@ -102,6 +110,10 @@ class RecordConfig:
             raise UserError("a person drives by the page: --expert keyboard, --watch and --allow-control go together.")
         if self.by_hand and (self.every_frame or self.log is not None):
             raise UserError("--expert keyboard knows no --every-frame and no --log.")
+        if self.every_frame and self.repeat is not None:
+            raise UserError("--every-frame records all frames of the expert's own decisions: leave --repeat out.")
+        if self.repeat is not None and not 1 <= self.repeat <= LARGEST_COUNT:
+            raise UserError(f"--repeat is {self.repeat}: it must be at least 1, and at most 10^9.")
         if self.watch and self.ray is not None:
             raise UserError("--watch drives in this process: leave --ray out.")
         noise = self.steering_noise

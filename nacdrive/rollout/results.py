@@ -73,7 +73,7 @@ class EpisodeMetrics:
         self._speeds.append(tick.speed_mps or 0.0)
         self._grass.append(float(tick.next_info.get("wheels_off", 0.0)))
         self._late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
-        if tick.expert is not None and tick.expert.choice is not None:
+        if tick.expert is not None and tick.expert.choice is not None and tick.action.choice is not None:
             self._agreed.append(tick.expert.choice == tick.action.choice)
 
     def result(self) -> EpisodeResult:

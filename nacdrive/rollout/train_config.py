@@ -10,7 +10,7 @@ import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
-from nacdrive.envs.registry import EnvSpec
+from nacdrive.envs.registry import EnvSpec, LapRule
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import (
     LARGEST_COUNT,
@@ -72,6 +72,8 @@ class TrainConfig(FitConfig):
     each episode has its own if not given."""
     road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
     """How random roads are, and what is wrong with a road."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished in DAgger: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     workers: int = 0
     """Environments driven in parallel in DAgger, each in a process of its own; 0 means one per core."""
     ray: str | None = None
@@ -112,7 +114,7 @@ class TrainConfig(FitConfig):
                 f"--dagger-episodes is {self.dagger_episodes}: a round has {SEEDS_PER_ROUND} tracks at most."
             )
         if spec is not None:
-            spec.refuse({"track": self.track, "roads": self.roads, **self.road.given}, "train")
+            spec.refuse({"track": self.track, "roads": self.roads, "rule": self.rule, **self.road.given}, "train")
             spec.tracks_of(self.track)
         self.road.check(self.track)
         check_roads(self.track, self.roads)

@@ -21,6 +21,7 @@ VERBS: dict[str, Any] = {"drive": DriveConfig, "eval": EvalConfig, "record": Rec
 ENVS = [*ENVIRONMENTS.names(), "gym:CarRacing-v3"]
 GIVEN: dict[str, Any] = {
     "renderer": "fast",
+    "rule": "all-tiles-95",
     "track": "lake",
     "laps": 0.5,
     "speed": 12.0,

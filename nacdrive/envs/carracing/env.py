@@ -14,6 +14,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
+from nacdrive.envs.registry import LAP_RULES, LapRule
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
@@ -35,14 +36,18 @@ class CarRacingEnv(DrivingEnv):
     """CarRacing-v3 that draws only what is looked at; cheap to build, without global state, needs no display.
 
     Returns are those of ``gymnasium.make("CarRacing-v3", continuous=False)`` with the same actions (tested).
-    Observations: uint8 [96, 96, 3]; the official pixels, or with the fast renderer a grey picture in three equal
-    channels, whose instruments (rows 84 to 95) are black. Metres are the simulator's units of length.
+    Observations: uint8 [96, 96, 3], or [96, 96, 1] in grey; the official pixels, or those of the fast renderer, which
+    differ from them by less than a level in 255 on average. Metres are the simulator's units of length.
 
     Args:
         renderer: ``official`` pixels (about 5 ms a frame) or ``fast`` grey ones (0.1 ms, see ``FastCarRacing``).
         repeat: Frames of 0.02 s for which an action is held; only the last one is drawn.
         max_frames: Frames after which the episode is truncated; 1000 is the official limit.
         continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
+        rule: When a lap is finished: ``gymnasium-1.4``, or ``all-tiles-95``; see ``nacdrive.envs.carracing.rules``.
+        observation: ``rgb``; ``grey`` [96, 96, 1]; if not given, colours with the official renderer, and grey in three
+            equal channels with the fast one.
+        instruments: Whether rows 84 to 95 show them; if not given, with the official renderer alone.
         render_mode: None or ``rgb_array``; ``render`` gives the last frame with either.
     """
 
@@ -56,21 +61,29 @@ class CarRacingEnv(DrivingEnv):
         repeat: int = 4,
         max_frames: int = 1000,
         continuous: bool = False,
+        rule: LapRule = LAP_RULES[0],
+        observation: Literal["rgb", "grey"] | None = None,
+        instruments: bool | None = None,
         render_mode: str | None = "rgb_array",
     ) -> None:
         if renderer not in RENDERERS:
             raise unknown_name("renderer", renderer, RENDERERS)
         if repeat < 1 or max_frames < 1:
             raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
+        if observation not in (None, "rgb", "grey"):
+            raise unknown_name("observation", observation, ("rgb", "grey"))
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", render_mode, ("rgb_array",))
-        self.world = RENDERERS[renderer](continuous=continuous)
+        self.world = RENDERERS[renderer](
+            continuous=continuous, rule=rule, observation=observation, instruments=instruments
+        )
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
         self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space: spaces.Space[Any] = self.world.action_space
-        self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
+        channels = 1 if observation == "grey" else 3
+        self.observation_space = spaces.Box(0, 255, (96, 96, channels), np.uint8)
         self.frame = 0
         self._picture: Frame | None = None
 
@@ -135,14 +148,17 @@ class CarRacingEnv(DrivingEnv):
         }
 
     def episode_meta(self) -> dict[str, Any]:
-        """Whether the lap was finished, and the share of the tiles that were visited."""
-        return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited()}
+        """Whether the lap was finished, the share of the tiles that were visited, and the rule of the lap where it is
+        not Gymnasium's.
+        """
+        rule = {"rule": self.world.rule} if self.world.rule != LAP_RULES[0] else {}
+        return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited(), **rule}
 
     def render(self) -> Frame:
         """The last frame, uint8 [96, 96, 3]."""
         if self._picture is None:
             raise UserError("there is nothing to render: call reset() first.")
-        return self._picture
+        return self._picture if self._picture.shape[2] == 3 else np.repeat(self._picture, 3, axis=2)
 
     def close(self) -> None:
         """Free the simulator."""

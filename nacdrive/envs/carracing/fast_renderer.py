@@ -1,38 +1,43 @@
-"""CarRacing drawn about twenty times faster: one grey world map a lap, one warp and a few polygons a frame."""
+"""CarRacing drawn about twenty times faster: one world map a lap, one warp and one picture of the car a frame."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from gymnasium.envs.box2d import car_dynamics as dynamics
 from gymnasium.envs.box2d import car_racing as official
+from gymnasium.error import InvalidAction
 from numpy.typing import NDArray
 
 from nacdrive.envs.carracing.fast_car import FastCar
-from nacdrive.envs.carracing.lazy import LazyCarRacing
+from nacdrive.envs.carracing.lazy import FPS, PANEL_TOP, LazyCarRacing
+from nacdrive.envs.carracing.sprites import (
+    HULL_COLOUR,
+    HULL_POLYGONS,
+    WHEEL_COLOUR,
+    WHEEL_POLYGON,
+    as_shown,
+    draw_car,
+    draw_instruments,
+)
+from nacdrive.envs.registry import LAP_RULES, LapRule
 
 MAP_SCALE = 3
-"""Pixels of the world map per unit of length."""
-CANVAS_W, CANVAS_H = 192, 168
-"""The frame is drawn at twice its size, without the instruments, and averaged down to 96 x 84."""
-VIEW_W, VIEW_H = 96, 84
+"""Pixels of the world map per unit of length: bilinear sampling of it averages over about a pixel of the frame."""
+VIEW_W, VIEW_H = 96, PANEL_TOP
 SHIFT = 4
 """Fractional bits of OpenCV's fixed-point coordinates."""
-FIELD_GREY, GRASS_GREY, HULL_GREY = 162, 177, 61
+FIELD_COLOUR, GRASS_COLOUR, ROAD_COLOUR = (102, 204, 102), (102, 230, 102), (102, 102, 102)
 
 # OpenCV's fills include the boundary, which widens a polygon by half a canvas pixel on each side: about this, in units.
 FILL_MARGIN = 0.14
-HULL_POLYGONS = (dynamics.HULL_POLY1, dynamics.HULL_POLY2, dynamics.HULL_POLY3, dynamics.HULL_POLY4)
-WHEEL_POLYGON = [(sx * dynamics.WHEEL_W, sy * dynamics.WHEEL_R) for sx, sy in ((-1, 1), (1, 1), (1, -1), (-1, -1))]
-
-# The official down-scaling loses two grey levels in the bright part of the range.
-OFFICIAL_LOSS = np.arange(256, dtype=np.uint8)
-OFFICIAL_LOSS[90:] -= 2
+STEERING = -0.6, 0.6
+"""Of the actions right and left, as the official environment has them."""
 
 
 def shrunk(polygon: list[tuple[int, int]]) -> NDArray[np.float64]:
@@ -50,29 +55,51 @@ HULL_ENDS = np.cumsum([0] + [len(part) for part in HULL_PARTS]).tolist()
 
 
 @cache
-def empty_world() -> NDArray[np.uint8]:
-    """The field with its grass squares, no road: uint8 [side, side], shared and read-only."""
+def paint(colour: tuple[float, ...], *, rgb: bool) -> tuple[int, ...]:
+    """A colour as OpenCV draws it into a picture of one or three channels."""
+    return tuple(np.rint(as_shown(colour, rgb=rgb)).astype(int).tolist())
+
+
+@cache
+def empty_world(rgb: bool = False) -> NDArray[np.uint8]:
+    """The field with its grass squares, no road: uint8 [side, side, channels], shared and read-only."""
     half = official.PLAYFIELD * MAP_SCALE
     side = round(2 * half)
-    world = np.full((side, side), FIELD_GREY, dtype=np.uint8)
+    world = np.full((side, side, 3 if rgb else 1), paint(FIELD_COLOUR, rgb=rgb), dtype=np.uint8)
     edges = [round(half + k * official.GRASS_DIM * MAP_SCALE) for k in range(-20, 21)]
     for column in range(0, 40, 2):
         for row in range(0, 40, 2):
-            world[edges[row] : edges[row + 1], edges[column] : edges[column + 1]] = GRASS_GREY
+            world[edges[row] : edges[row + 1], edges[column] : edges[column + 1]] = paint(GRASS_COLOUR, rgb=rgb)
     world.setflags(write=False)
     return world
 
 
 class FastCarRacing(LazyCarRacing):
-    """CarRacing-v3 with the same physics, rewards and tracks, and an approximate grey picture.
+    """CarRacing-v3 with the same physics, rewards and tracks, and an approximate picture.
 
-    Not drawn: the instruments, the stripes of the wheels, the changed colour of visited tiles. Mean absolute
-    difference to the official picture in grey at 48 x 48: below one level in 255 (tests/sims/test_fast_renderer.py).
+    Not drawn: the stripes of the wheels. Tests keep the mean absolute difference to the official pixels below half a
+    level in 255 in grey at 48 x 48, and below one level in every channel at 96 x 96
+    (tests/envs/carracing/test_fast_renderer.py).
+
+    Args:
+        continuous: Steering, gas and brake instead of five actions.
+        rule: When a lap is finished; see ``nacdrive.envs.carracing.rules``.
+        observation: ``rgb`` [96, 96, 3]; ``grey`` [96, 96, 1]; None: the grey picture in three equal channels.
+        instruments: Whether speed, wheels, steering, turning and score are drawn below; else rows 84 to 95 are black.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._world_map: NDArray[np.uint8] = empty_world().copy()
+    def __init__(
+        self,
+        *,
+        continuous: bool = False,
+        rule: LapRule = LAP_RULES[0],
+        observation: Literal["rgb", "grey"] | None = None,
+        instruments: bool | None = None,
+    ) -> None:
+        super().__init__(continuous=continuous, rule=rule, observation=observation)
+        self.instruments = bool(instruments)
+        self._rgb = observation == "rgb"
+        self._world_map: NDArray[np.uint8] = empty_world(self._rgb).copy()
         self._dirty: tuple[slice, slice] | None = None
 
     def _create_track(self) -> bool:
@@ -83,56 +110,78 @@ class FastCarRacing(LazyCarRacing):
         return True
 
     def step(self, action: Any) -> Any:
-        """One frame."""
-        assert self.car is not None
-        FastCar.patch(self.car)
-        return super().step(action)
+        """One frame: what ``CarRacing.step`` does, without what only people see (tested to the last bit)."""
+        car = self.car
+        assert car is not None
+        FastCar.patch(car)
+        if action is not None:
+            if self.continuous:
+                steering, gas, brake = (float(value) for value in action)
+                car.steer(-steering)  # type: ignore[no-untyped-call]
+            else:
+                if isinstance(action, bool) or action not in range(5):
+                    raise InvalidAction(f"{action!r} is no action of CarRacing: give 0 to 4.")
+                car.steer(STEERING[action - 1] if action in (1, 2) else 0.0)  # type: ignore[no-untyped-call]
+                gas, brake = 0.2 * (action == 3), 0.8 * (action == 4)
+            car.gas(gas)  # type: ignore[no-untyped-call]
+            car.brake(brake)  # type: ignore[no-untyped-call]
+        car.step(1.0 / FPS)  # type: ignore[no-untyped-call]
+        self.world.Step(1.0 / FPS, 6 * 30, 2 * 30)
+        self.t += 1.0 / FPS
+        self.state = self._render("state_pixels")
+        if action is None:
+            return self.state, 0, False, False, {}
+
+        self.reward -= 0.1
+        car.fuel_spent = 0.0
+        gained = self.reward - self.prev_reward
+        self.prev_reward = self.reward
+        terminated, info = False, {}
+        if self.tile_visited_count == len(self.track) or self.new_lap:
+            terminated, info = True, {"lap_finished": True}
+        x, y = car.hull.position
+        if abs(x) > official.PLAYFIELD or abs(y) > official.PLAYFIELD:
+            terminated, info, gained = True, {"lap_finished": False}, -100
+        return self.state, gained, terminated, False, info
 
     def _draw_world(self) -> None:
         """Draw the lap's road and kerbs into the world map, wiping the previous lap's."""
         if self._dirty is not None:
-            self._world_map[self._dirty] = empty_world()[self._dirty]
+            self._world_map[self._dirty] = empty_world(self._rgb)[self._dirty]
         quads = np.array([polygon for polygon, _ in self.road_poly], dtype=np.float64)
-        colours = np.array([colour for _, colour in self.road_poly], dtype=np.float64).astype(np.int64)
-        greys = np.rint(colours @ (0.299, 0.587, 0.114)).astype(int).tolist()
+        colours = [tuple(float(int(level)) for level in colour) for _, colour in self.road_poly]
         quads = (quads + official.PLAYFIELD) * MAP_SCALE - 0.5
         across = quads[:, [1, 0, 3, 2]] - quads
         quads += across * (0.5 / np.maximum(np.linalg.norm(across, axis=2, keepdims=True), 1e-9))
         fixed = np.rint(quads * (1 << SHIFT)).astype(np.int32)
-        for quad, grey in zip(fixed, greys, strict=True):
-            cv2.fillConvexPoly(self._world_map, quad, grey, shift=SHIFT)
+        for quad, colour in zip(fixed, colours, strict=True):
+            cv2.fillConvexPoly(self._world_map, quad, paint(colour, rgb=self._rgb), shift=SHIFT)
         low = np.maximum(quads.min(axis=(0, 1)) - 2, 0).astype(int)
         high = np.minimum(quads.max(axis=(0, 1)) + 3, len(self._world_map)).astype(int)
         self._dirty = slice(low[1], high[1]), slice(low[0], high[0])
 
-    def grey(self) -> NDArray[np.uint8]:
-        """The view without the instruments: uint8 [84, 96]."""
+    def view(self) -> NDArray[np.uint8]:
+        """The picture without the instruments: uint8 [84, 96, 1 or 3]."""
+        assert self.car is not None
+        if self.t < 1:
+            return self.view_by_polygons()
+        channels = self._world_map.shape[2]
+        seen = self._warp(VIEW_W, VIEW_H, official.ZOOM * official.SCALE).reshape(VIEW_H, VIEW_W, channels)
+        wheels = self.car.wheels
+        draw_car(seen, (wheels[0].joint.angle + wheels[1].joint.angle) / 2, rgb=self._rgb)
+        return seen
+
+    def view_by_polygons(self) -> NDArray[np.uint8]:
+        """``view`` at twice the size, with every part of the car where it is, averaged down: while the view zooms."""
         assert self.car is not None
         hull = self.car.hull
         zoom = 0.1 * official.SCALE * max(1 - self.t, 0) + official.ZOOM * official.SCALE * min(self.t, 1)
-        zoom_x = zoom * CANVAS_W / official.WINDOW_W
-        zoom_y = zoom * 2 * official.STATE_H / official.WINDOW_H
-        centre_x = CANVAS_W / 2
-        centre_y = 2 * official.STATE_H * 0.75
+        canvas = self._warp(2 * VIEW_W, 2 * VIEW_H, zoom)
         cos, sin = math.cos(hull.angle), math.sin(hull.angle)
         x, y = hull.position
-
-        # Canvas pixel -> offset in the car's axes -> world -> pixel of the map; pixel centres lie at .5.
-        right_x, right_y = cos * MAP_SCALE / zoom_x, sin * MAP_SCALE / zoom_x
-        down_x, down_y = sin * MAP_SCALE / zoom_y, -cos * MAP_SCALE / zoom_y
-        origin_x, origin_y = 0.5 - centre_x, 0.5 - centre_y
-        to_map = np.array(
-            [
-                [right_x, down_x, (x + official.PLAYFIELD) * MAP_SCALE - 0.5 + right_x * origin_x + down_x * origin_y],
-                [right_y, down_y, (y + official.PLAYFIELD) * MAP_SCALE - 0.5 + right_y * origin_x + down_y * origin_y],
-            ]
-        )
-        canvas = cv2.warpAffine(
-            self._world_map, to_map, (CANVAS_W, CANVAS_H), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        )
-
-        scale = np.array([zoom_x, -zoom_y]) * (1 << SHIFT)
-        offset = np.array([centre_x - 0.5, centre_y - 0.5]) * (1 << SHIFT)
+        scale = np.array([zoom * 2 * VIEW_W / official.WINDOW_W, -zoom * 2 * official.STATE_H / official.WINDOW_H])
+        scale *= 1 << SHIFT
+        offset = np.array([VIEW_W - 0.5, 2 * official.STATE_H * 0.75 - 0.5]) * (1 << SHIFT)
 
         def pixels(body: Any, points: NDArray[np.float64]) -> NDArray[np.int32]:
             turn = body.angle - hull.angle
@@ -142,15 +191,49 @@ class FastCarRacing(LazyCarRacing):
             ahead = np.array([cos * dx + sin * dy, cos * dy - sin * dx])
             return np.asarray(((points @ np.array([[c, s], [-s, c]]) + ahead) * scale + offset).round(), dtype=np.int32)
 
+        wheel_paint, hull_paint = (paint(colour, rgb=self._rgb) for colour in (WHEEL_COLOUR, HULL_COLOUR))
         for wheel in self.car.wheels:
-            cv2.fillConvexPoly(canvas, pixels(wheel, WHEEL), 0, shift=SHIFT)
+            cv2.fillConvexPoly(canvas, pixels(wheel, WHEEL), wheel_paint, shift=SHIFT)
         body = pixels(hull, HULL)
         for start, end in pairwise(HULL_ENDS):
-            cv2.fillConvexPoly(canvas, body[start:end], HULL_GREY, shift=SHIFT)
-        view = cv2.resize(canvas, (VIEW_W, VIEW_H), interpolation=cv2.INTER_AREA)
-        return np.asarray(cv2.LUT(view, OFFICIAL_LOSS), dtype=np.uint8)
+            cv2.fillConvexPoly(canvas, body[start:end], hull_paint, shift=SHIFT)
+        seen = cv2.resize(canvas, (VIEW_W, VIEW_H), interpolation=cv2.INTER_AREA)
+        return np.asarray(seen, dtype=np.uint8).reshape(VIEW_H, VIEW_W, -1)
+
+    def _warp(self, width: int, height: int, zoom: float) -> NDArray[np.uint8]:
+        """The world as the car sees it, ``width`` x ``height`` pixels of the frame without its instruments."""
+        assert self.car is not None
+        hull = self.car.hull
+        # Canvas pixel -> offset in the car's axes -> world -> pixel of the map; pixel centres lie at .5.
+        per_x = MAP_SCALE * official.WINDOW_W / (zoom * width)
+        per_y = MAP_SCALE * official.WINDOW_H * VIEW_H / (zoom * official.STATE_H * height)
+        cos, sin = math.cos(hull.angle), math.sin(hull.angle)
+        x, y = hull.position
+        right_x, right_y = cos * per_x, sin * per_x
+        down_x, down_y = sin * per_y, -cos * per_y
+        origin_x, origin_y = 0.5 - width / 2, 0.5 - height * official.STATE_H * 0.75 / VIEW_H
+        to_map = np.array(
+            [
+                [right_x, down_x, (x + official.PLAYFIELD) * MAP_SCALE - 0.5 + right_x * origin_x + down_x * origin_y],
+                [right_y, down_y, (y + official.PLAYFIELD) * MAP_SCALE - 0.5 + right_y * origin_x + down_y * origin_y],
+            ]
+        )
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        return np.asarray(cv2.warpAffine(self._world_map, to_map, (width, height), flags=flags), dtype=np.uint8)
+
+    def grey(self) -> NDArray[np.uint8]:
+        """The view in grey, without the instruments: uint8 [84, 96]."""
+        seen = self.view()
+        return np.asarray(cv2.cvtColor(seen, cv2.COLOR_RGB2GRAY), np.uint8) if self._rgb else seen[:, :, 0]
 
     def _draw_state(self) -> NDArray[np.uint8]:
-        frame = np.zeros((official.STATE_H, official.STATE_W, 3), dtype=np.uint8)
-        frame[:VIEW_H] = self.grey()[:, :, None]
+        channels = 1 if self.observation == "grey" else 3
+        frame = np.empty((official.STATE_H, official.STATE_W, channels), dtype=np.uint8)
+        seen = self.view()
+        # Three equal channels are made faster by OpenCV than by NumPy's broadcasting.
+        frame[:VIEW_H] = seen if seen.shape[2] == channels else cv2.cvtColor(seen, cv2.COLOR_GRAY2RGB)
+        if self.instruments:
+            draw_instruments(frame, self.car, self.reward, rgb=self._rgb)
+        else:
+            frame[PANEL_TOP:] = 0
         return frame

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 import Box2D
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +17,14 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 from gymnasium.envs.box2d.car_racing import CarRacing, FrictionDetector
 
+from nacdrive.common.errors import unknown_name
+from nacdrive.envs.carracing.rules import AllTilesDetector
+from nacdrive.envs.registry import LAP_RULES, LapRule
+
 FPS = 50
 """Frames of the simulator per simulated second."""
+PANEL_TOP = 84
+"""First row of the instruments."""
 BLANK = np.zeros((96, 96, 3), dtype=np.uint8)
 
 
@@ -26,11 +33,30 @@ class LazyCarRacing(CarRacing):
 
     Every reset starts a fresh Box2D world, so that an episode depends on its seed and its actions and on nothing
     that was driven before it.
+
+    Args:
+        continuous: Steering, gas and brake instead of five actions.
+        rule: When a lap is finished; see ``nacdrive.envs.carracing.rules``.
+        observation: ``grey``: [96, 96, 1] instead of the official colours.
+        instruments: False: rows 84 to 95 are black.
+
+    Raises:
+        UserError: for an unknown rule.
     """
 
-    def __init__(self, *, continuous: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        continuous: bool = False,
+        rule: LapRule = LAP_RULES[0],
+        observation: Literal["rgb", "grey"] | None = None,
+        instruments: bool | None = None,
+    ) -> None:
+        if rule not in LAP_RULES:
+            raise unknown_name("rule of the lap", rule, LAP_RULES)
         super().__init__(continuous=continuous)
-        self.drawing = True
+        self.drawing, self.rule, self.observation = True, rule, observation
+        self.instruments = instruments is not False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the lap of ``seed`` in a fresh world."""
@@ -39,6 +65,10 @@ class LazyCarRacing(CarRacing):
             self.car = None
             self.world = Box2D.b2World((0, 0), contactListener=FrictionDetector(self, self.lap_complete_percent))
         frame, info = super().reset(seed=seed, options=options)
+        if self.rule == "all-tiles-95":
+            # The official reset makes a listener of its own, and its first step visits no tile but the first few.
+            detector = AllTilesDetector(self, self.lap_complete_percent)  # type: ignore[no-untyped-call]
+            self.world.contactListener_bug_workaround = self.world.contactListener = detector
         return frame, info
 
     def grass_share(self) -> float:
@@ -61,4 +91,9 @@ class LazyCarRacing(CarRacing):
         return self._draw_state() if self.drawing else BLANK
 
     def _draw_state(self) -> NDArray[np.uint8]:
-        return np.ascontiguousarray(super()._render("state_pixels"))
+        frame = np.ascontiguousarray(super()._render("state_pixels"))
+        if not self.instruments:
+            frame[PANEL_TOP:] = 0
+        if self.observation == "grey":
+            frame = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY))[:, :, None]
+        return frame

@@ -1,0 +1,236 @@
+"""A driver of CarRacing with steering, gas and brake: pure pursuit along a racing line, as fast as the tyres allow.
+
+It reads the track instead of looking: a reference of what continuous actions can reach, and an expert to learn from.
+The line bends as little as the road's width allows (a quadratic programme); speeds along it follow from the tyres'
+grip in two passes, as lap-time simulations do it; gas and brake stay below what makes a wheel slip, so that the car
+does not spin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.box2d import car_dynamics as dynamics
+from gymnasium.envs.box2d import car_racing as official
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.envs.base import Frame, Info
+
+WHEELBASE = (dynamics.WHEELPOS[0][1] - dynamics.WHEELPOS[2][1]) * dynamics.SIZE
+WHEEL_RADIUS = dynamics.WHEEL_R * dynamics.SIZE
+MASS = 7.302
+"""Of hull and wheels; a test asks Box2D."""
+WHEEL_MASS = dynamics.WHEEL_MOMENT_OF_INERTIA / WHEEL_RADIUS**2
+"""What a turning wheel adds to the mass that is to be driven: of all four, three times the car's own."""
+FRICTION = 4 * dynamics.FRICTION_LIMIT / MASS
+"""Acceleration sideways, and deceleration, at which all wheels use all of the road's friction."""
+DRIVE = 2 * dynamics.FRICTION_LIMIT / (MASS + 2 * WHEEL_MASS)
+"""Acceleration at which the driven wheels do; they turn the front wheels too."""
+GAS_AT_LIMIT = (dynamics.FRICTION_LIMIT * WHEEL_RADIUS + dynamics.WHEEL_MOMENT_OF_INERTIA * DRIVE / WHEEL_RADIUS) / (
+    dynamics.ENGINE_POWER
+)
+"""Gas for that, per radian a second that the wheel turns; more makes it slip."""
+BRAKE_AT_LIMIT = (
+    dynamics.FRICTION_LIMIT * WHEEL_RADIUS / dynamics.WHEEL_MOMENT_OF_INERTIA + FRICTION / WHEEL_RADIUS
+) / (15 * official.FPS)
+"""Brake for a deceleration of ``FRICTION``; more makes the wheels slip."""
+PENALTY, ROUNDS = 0.001, 400
+"""Of the solver of the racing line: its step, and how many."""
+
+
+@dataclass(frozen=True)
+class RacingLineParameters:
+    """What the driver is made of; lengths in units of the simulator, speeds in units per second."""
+
+    margin: float = 1.87
+    """Least distance between the line and the edge of the road."""
+    shortness: float = 0.00468
+    """Weight of the line's length against its bending; 0 is the line of least curvature."""
+    grip: float = 214.0
+    """Sideways acceleration that bends are taken with."""
+    drive: float = 40.5
+    """Acceleration on the straight that speeds are planned with."""
+    braking: float = 170.0
+    """Deceleration before bends that speeds are planned with."""
+    top_speed: float = 112.0
+    """Never faster than this."""
+    ahead: float = 4.25
+    """Distance along the line of the point that is steered at, when standing."""
+    ahead_s: float = 0.1325
+    """Seconds of travel by which that point lies further away."""
+    lead_s: float = 0.0541
+    """Seconds by which turning faster or more slowly than the line does is reckoned ahead."""
+    reaction_s: float = 0.0607
+    """Seconds ahead at which the planned speed is looked up: the car answers late."""
+    traction: float = 1.006
+    """Share of a wheel's friction that gas and turning together may use."""
+    brake_gain: float = 0.119
+    """Share of a wheel's friction that braking uses per unit of speed above the plan."""
+
+
+class RacingLine:
+    """Drives CarRacing with continuous actions on the racing line of its track.
+
+    Args:
+        parameters: The ones found by ``tools/racing_line_search.py`` if not given.
+    """
+
+    name = "racing-line"
+    repeat = 2
+    """Frames for which its actions are meant to be held."""
+    any_pace = True
+    """They may be held for any other number too: it was not trained."""
+    continuous = True
+    """It gives steering and pedals: its environment must take them."""
+
+    def __init__(self, parameters: RacingLineParameters | None = None) -> None:
+        self.parameters = parameters or RacingLineParameters()
+        self._world: Any = None
+
+    def reset(self, env: Any) -> None:
+        """Begin the episode of ``env`` (it may be wrapped), which has just been reset.
+
+        Raises:
+            UserError: if it is not CarRacing with continuous actions.
+        """
+        inner: Any = env.unwrapped
+        world = inner if hasattr(inner, "track") else getattr(inner, "world", None)
+        if not isinstance(world, official.CarRacing):
+            name = getattr(inner, "name", type(inner).__name__)
+            raise UserError(f"the driver of the racing line knows CarRacing alone: let somebody else drive {name}.")
+        if not world.continuous:
+            raise UserError("the driver of the racing line steers and brakes by degrees: give CarRacing continuous.")
+        self._world = world
+        self.line = racing_line(np.array(world.track), self.parameters)
+        self.limits, self.curvature, self.along = speed_plan(self.line, self.parameters)
+        self._at = 0
+
+    def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
+        """What it does now; neither ``frame`` nor ``info`` is looked at.
+
+        Raises:
+            UserError: before ``reset``.
+        """
+        if self._world is None:
+            raise UserError("the driver of the racing line reads the track: call reset(env) first.")
+        p, hull = self.parameters, self._world.car.hull
+        x, y = hull.position
+        speed = float(hull.linearVelocity.length)
+        s = self._locate(x, y)
+        limit = self._at_s(self.limits, s + p.reaction_s * speed)
+        steering = self._steering(hull, x, y, s, speed)
+        gas, brake = self._pedals(speed, limit, abs(speed * float(hull.angularVelocity)))
+        return Action(steering, gas, brake)
+
+    def _locate(self, x: float, y: float) -> float:
+        """Distance along the line of its point nearest to the car, which is followed from decision to decision."""
+        count = len(self.line)
+        near = (self._at + np.arange(-4, 12)) % count
+        self._at = at = int(near[np.argmin(((self.line[near] - (x, y)) ** 2).sum(axis=1))])
+        step_x, step_y = self.line[(at + 1) % count] - self.line[at - 1]
+        length = math.hypot(step_x, step_y)
+        beyond = ((x - self.line[at, 0]) * step_x + (y - self.line[at, 1]) * step_y) / length
+        return float(self.along[at] + beyond)
+
+    def _at_s(self, values: NDArray[np.float64], s: float) -> float:
+        """The value at distance ``s`` along the line, between those of its points."""
+        s %= float(self.along[-1])
+        after = int(np.searchsorted(self.along, s, side="right"))
+        share = (s - self.along[after - 1]) / (self.along[after] - self.along[after - 1])
+        count = len(values)
+        return float(values[(after - 1) % count] * (1 - share) + values[after % count] * share)
+
+    def _steering(self, hull: Any, x: float, y: float, s: float, speed: float) -> float:
+        p = self.parameters
+        target = s + p.ahead + p.ahead_s * speed
+        to_x = self._at_s(self.line[:, 0], target) - x
+        to_y = self._at_s(self.line[:, 1], target) - y
+        # The car points along its own +y axis; a positive angle lies to the left.
+        bearing = math.atan2(to_y, to_x) - (hull.angle + math.pi / 2)
+        bearing -= p.lead_s * (float(hull.angularVelocity) - speed * self._at_s(self.curvature, s))
+        bearing = (bearing + math.pi) % (2 * math.pi) - math.pi
+        if abs(bearing) > math.pi / 2:
+            return -math.copysign(1.0, bearing)
+        # The front wheels turn to this angle: the environment takes radians, up to its joints' limit of 0.4.
+        angle = math.atan2(2 * WHEELBASE * math.sin(bearing), math.hypot(to_x, to_y))
+        return max(-1.0, min(1.0, -angle))
+
+    def _pedals(self, speed: float, limit: float, sideways: float) -> tuple[float, float]:
+        """Gas and brake that stay within what the tyres have left beside turning."""
+        p, car = self.parameters, self._world.car
+        left = math.sqrt(max(0.0, p.traction**2 - (sideways / FRICTION) ** 2))
+        if speed > limit:
+            return 0.0, min(left, p.brake_gain * (speed - limit)) * BRAKE_AT_LIMIT
+        # Less of it close to the limit, or gas and brake would alternate.
+        wanted = min(left, 0.25 * (limit - speed))
+        omega = min(abs(wheel.omega) for wheel in car.wheels[2:4])
+        return min(1.0, wanted * GAS_AT_LIMIT * (omega + 5)), 0.0
+
+
+def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
+    """The closed line [N, 2] within the road that bends least, one point a tile.
+
+    Minimises the sum of squared second differences, and ``shortness`` times that of the first ones, over the offsets
+    from the middle of the road; by the alternating direction method of multipliers (Boyd et al., 2011, section 5.2).
+
+    Args:
+        track: Gymnasium's ``track``: [N, 4] of (alpha, beta, x, y).
+        parameters: Of the driver.
+    """
+    middle = track[:, 2:4]
+    across = np.stack([np.cos(track[:, 1]), np.sin(track[:, 1])], axis=1)
+    count = len(track)
+    spacing = np.linalg.norm(np.roll(middle, -1, axis=0) - middle, axis=1)
+    step = np.roll(np.eye(count), 1, axis=1) - np.eye(count)
+    step /= np.maximum(spacing, official.TRACK_DETAIL_STEP / 2)[:, None]
+    bend = step - np.roll(step, 1, axis=0)
+    rows = [weight * matrix for weight, matrix in ((1.0, bend), (math.sqrt(parameters.shortness), step))]
+    matrix = np.concatenate([row * across[:, axis] for row in rows for axis in range(2)])
+    fixed = np.concatenate([row @ middle[:, axis] for row in rows for axis in range(2)])
+    room = max(0.0, official.TRACK_WIDTH - parameters.margin)
+    solve = np.linalg.inv(matrix.T @ matrix + PENALTY * np.eye(count))
+    pull = solve @ (matrix.T @ fixed)
+    solve *= PENALTY
+    kept, dual = np.zeros(count), np.zeros(count)
+    for _ in range(ROUNDS):
+        offsets = solve @ (kept - dual) - pull
+        kept = np.clip(offsets + dual, -room, room)
+        dual += offsets - kept
+    return np.asarray(middle + kept[:, None] * across)
+
+
+def speed_plan(
+    line: NDArray[np.float64], parameters: RacingLineParameters
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The fastest speeds [N] along the closed ``line`` [N, 2] that the tyres allow, its curvature [N] (positive to the
+    left), and the distance [N + 1] of each point from the first one, with the whole length behind.
+    """
+    p = parameters
+    steps = np.roll(line, -1, axis=0) - line
+    lengths = np.maximum(np.hypot(steps[:, 0], steps[:, 1]), 1e-6)
+    heading = np.arctan2(steps[:, 1], steps[:, 0])
+    turn = (heading - np.roll(heading, 1) + math.pi) % (2 * math.pi) - math.pi
+    curvature = turn / ((lengths + np.roll(lengths, 1)) / 2)
+    # Single points are noisy.
+    curvature = (np.roll(curvature, 1) + 2 * curvature + np.roll(curvature, -1)) / 4
+    bends = np.abs(curvature)
+    limits = np.sqrt(p.grip / np.maximum(bends, p.grip / p.top_speed**2)).tolist()
+    gaps, bends = lengths.tolist(), bends.tolist()
+
+    def reachable(speed: float, bend: float, most: float, gap: float) -> float:
+        used = min(1.0, speed**2 * bend / p.grip)
+        return math.sqrt(speed**2 + 2 * most * math.sqrt(1 - used**2) * gap)
+
+    count = len(limits)
+    for _ in range(2):
+        for i in range(count - 1, -1, -1):
+            after = (i + 1) % count
+            limits[i] = min(limits[i], reachable(limits[after], bends[after], p.braking, gaps[i]))
+        for i in range(count):
+            limits[i] = min(limits[i], reachable(limits[i - 1], bends[i - 1], p.drive, gaps[i - 1]))
+    return np.array(limits), np.asarray(curvature), np.concatenate([[0.0], np.cumsum(lengths)])

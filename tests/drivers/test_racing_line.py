@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.box2d import car_racing
+
+from nacdrive.common.errors import UserError
+from nacdrive.drivers import load_driver, load_expert
+from nacdrive.drivers.racing_line import MASS, RacingLine, RacingLineParameters, racing_line, speed_plan
+from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.envs.udacity_track import make_udacity_track
+
+SEEDS = (1_000_000, 1_000_001, 1_000_002)
+
+
+@pytest.fixture(scope="module")
+def world() -> FastCarRacing:
+    made = FastCarRacing(continuous=True)
+    made.drawing = False
+    return made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_drives_the_whole_lap_with_hardly_a_wheel_on_the_grass(world: FastCarRacing, seed: int) -> None:
+    world.reset(seed=seed)
+    driver = RacingLine()
+    driver.reset(world)
+    total, frames, grass, ended = 0.0, 0, 0.0, False
+    while not ended and frames < 1000:
+        action = driver.act()
+        native = np.array([action.steering, action.throttle, action.brake], dtype=np.float32)
+        assert world.action_space.contains(native)
+        for _ in range(driver.repeat):
+            _, reward, ended, _, info = world.step(native)
+            total, frames, grass = total + reward, frames + 1, grass + world.grass_share()
+            if ended:
+                break
+    assert info["lap_finished"] and total > 910 and grass / frames < 0.003
+
+
+def test_the_mass_it_reckons_with_is_that_of_the_car(world: FastCarRacing) -> None:
+    world.reset(seed=1)
+    assert world.car is not None
+    assert world.car.hull.mass + sum(wheel.mass for wheel in world.car.wheels) == pytest.approx(MASS, abs=1e-3)
+
+
+def test_the_line_is_the_one_of_least_bending_within_the_road(world: FastCarRacing) -> None:
+    from scipy.optimize import minimize
+
+    world.reset(seed=SEEDS[0])
+    track, p = np.array(world.track), RacingLineParameters()
+    line = racing_line(track, p)
+    offsets = ((line - track[:, 2:4]) * np.stack([np.cos(track[:, 1]), np.sin(track[:, 1])], axis=1)).sum(axis=1)
+    room = car_racing.TRACK_WIDTH - p.margin
+    assert np.abs(offsets).max() <= room + 1e-9 and np.abs(offsets).max() > 0.9 * room
+    across = np.stack([np.cos(track[:, 1]), np.sin(track[:, 1])], axis=1)
+    spacing = np.linalg.norm(np.roll(track[:, 2:4], -1, axis=0) - track[:, 2:4], axis=1)[:, None]
+    spacing = np.maximum(spacing, car_racing.TRACK_DETAIL_STEP / 2)
+
+    def cost(x: np.ndarray) -> tuple[float, np.ndarray]:
+        """What is minimised, written down once more, and its gradient."""
+        points = track[:, 2:4] + x[:, None] * across
+        slope = (np.roll(points, -1, axis=0) - points) / spacing
+        bend = slope - np.roll(slope, 1, axis=0)
+        by_slope = 2 * (bend - np.roll(bend, -1, axis=0)) + 2 * p.shortness * slope
+        by_point = np.roll(by_slope / spacing, 1, axis=0) - by_slope / spacing
+        return float((bend**2).sum() + p.shortness * (slope**2).sum()), (by_point * across).sum(axis=1)
+
+    best = minimize(cost, offsets, jac=True, method="L-BFGS-B", bounds=[(-room, room)] * len(track))
+    assert cost(offsets)[0] == pytest.approx(best.fun, rel=1e-3)
+    assert cost(offsets)[0] < 0.9 * cost(np.zeros(len(track)))[0]
+
+
+def test_speeds_are_those_that_the_tyres_allow() -> None:
+    p = RacingLineParameters()
+    angle = np.linspace(0, 2 * math.pi, 200, endpoint=False)
+    circle = 40 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    speeds, curvature, along = speed_plan(circle, p)
+    assert curvature == pytest.approx(1 / 40, rel=1e-3) and along[-1] == pytest.approx(2 * math.pi * 40, rel=1e-3)
+    assert speeds == pytest.approx(math.sqrt(p.grip * 40), rel=1e-3)
+    oval = np.concatenate(
+        [circle[:100] + np.array((0, 200)), np.stack([np.full(200, -40.0), np.linspace(200, 0, 200)], axis=1)]
+    )
+    oval = np.concatenate([oval, circle[100:], np.stack([np.full(200, 40.0), np.linspace(0, 200, 200)], axis=1)])
+    speeds, _, along = speed_plan(oval, p)
+    change = np.diff(speeds**2) / (2 * np.diff(along[:-1]).clip(1e-3))
+    moving = np.diff(along[:-1]) > 0.5
+    assert change[moving].max() <= p.drive * 1.001 and change[moving].min() >= -p.braking * 1.001
+    assert speeds.max() > 1.05 * speeds.min()
+
+
+def test_it_is_found_by_name_and_drives_the_environment_through_actions() -> None:
+    driver: Any = load_driver("racing-line")
+    env = make_carracing(renderer="fast", continuous=True, repeat=driver.repeat)
+    frame, info = env.reset(seed=4)
+    driver.reset(env)
+    for _ in range(60):
+        frame, _, terminated, _, info = env.step(driver.act(frame, info))
+    assert not terminated and info["speed_mps"] > 25 and not info["off_road"]
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UserError, match="reset"):
+        RacingLine().act()
+    with pytest.raises(UserError, match="let somebody else drive udacity-track"):
+        RacingLine().reset(make_udacity_track(randomize=False))
+    with pytest.raises(UserError, match="let somebody else drive CartPoleEnv"):
+        RacingLine().reset(gymnasium.make("CartPole-v1"))
+    with pytest.raises(UserError, match="give CarRacing continuous"):
+        RacingLine().reset(make_carracing(renderer="fast"))
+    with pytest.raises(UserError, match="racing-line has continuous actions"):
+        load_expert("racing-line")
