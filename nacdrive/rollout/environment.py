@@ -29,9 +29,10 @@ def make_env(spec: EnvSpec, options: Mapping[str, Any], noise: CameraNoise) -> D
 def action_repeat(spec: EnvSpec, driver: object) -> int:
     """Frames for which an action of ``driver`` is held: as it was trained, or as the environment has it.
 
-    Where the pace can be chosen, drivers take time as it comes.
+    Where the pace can be chosen, drivers take time as it comes, but for those that say that they keep their own.
     """
-    own = None if spec.honours("repeat") else getattr(driver, "repeat", None)
+    free = spec.honours("repeat") and not getattr(driver, "fixed_pace", False)
+    own = None if free else getattr(driver, "repeat", None)
     return int(own or spec.repeat)
 
 
