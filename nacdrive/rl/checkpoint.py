@@ -44,9 +44,8 @@ def write_checkpoint(
         "laps": laps.state(),
     }
     if isinstance(model, RecurrentPPO):
-        history = model.rollout_buffer.history
-        assert history is not None and model._last_t is not None
-        parts = {name: torch.from_numpy(value) for name, value in history._asdict().items()}
+        assert model._last_t is not None
+        parts = {name: torch.from_numpy(value) for name, value in model.rollout_buffer.upcoming._asdict().items()}
         state["history"] = {**parts, "last_t": torch.from_numpy(model._last_t)}
     write_tensor_file(path, KIND, VERSION, state)
 
@@ -73,7 +72,7 @@ def restore(model: PPO, laps: ParallelVecEnv, state: dict[str, Any]) -> None:
     if isinstance(model, RecurrentPPO):
         kept = {name: value.numpy() for name, value in state["history"].items()}
         model._last_t = kept.pop("last_t")
-        model.rollout_buffer.history = History(**kept)
+        model.rollout_buffer.upcoming = History(**kept)
     key, position = state["numpy_rng"]
     np.random.set_state(("MT19937", key.numpy().astype(np.uint32), position, 0, 0.0))
     torch.set_rng_state(state["torch_rng"])

@@ -58,25 +58,30 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     """
 
     t: NDArray[np.float64]
+    history: History
+    """What the decisions of this rollout remember from before it."""
+    upcoming: History
+    """What the next rollout will remember of this one; becomes ``history`` with ``reset``."""
 
     def __init__(self, *args: Any, window: int = 1, sequence_length: int = 32, **options: Any) -> None:
         self.window, self.sequence_length = window, sequence_length
-        self.history: History | None = None
         super().__init__(*args, **options)
-        self.history = self.no_history()
+        self.forget()
 
-    def no_history(self) -> History:
-        """As at the start of an episode everywhere."""
+    def forget(self) -> None:
+        """The next rollout begins with an episode everywhere."""
         past = self.window - 1
-        return History(
+        self.upcoming = History(
             np.zeros((past, *self.observations.shape[1:]), dtype=self.observations.dtype),
             np.zeros((past, self.n_envs)),
             np.zeros(self.n_envs, dtype=np.int64),
         )
 
     def reset(self) -> None:
-        """Forget the decisions; the history stays."""
+        """Begin a rollout: forget the decisions of the last but for what is remembered of it."""
         super().reset()
+        if hasattr(self, "upcoming"):  # not yet while the parent makes itself
+            self.history = self.upcoming
         self.t = np.zeros((self.buffer_size, self.n_envs))
 
     def add(self, *args: Any, t: NDArray[np.float64] | None = None, **options: Any) -> None:
@@ -86,11 +91,11 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         super().add(*args, **options)
 
     def remember(self, dones: NDArray[np.bool_]) -> None:
-        """Make the end of the full buffer the history of the next; ``dones``: where an episode has just ended."""
-        assert self.full and self.history is not None
+        """Keep the end of the full buffer for the next rollout; ``dones``: where an episode has just ended."""
+        assert self.full
         past = self.window - 1
         age = past + self.buffer_size - self._begins()[-1]
-        self.history = History(
+        self.upcoming = History(
             np.concatenate([self.history.observations, self.observations])[self.buffer_size :].copy(),
             np.concatenate([self.history.t, self.t])[self.buffer_size :].copy(),
             np.where(dones, 0, np.minimum(age, past)).astype(np.int64),
@@ -101,7 +106,6 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
         Of an episode that was under way before: where the history of it begins.
         """
-        assert self.history is not None
         past = self.window - 1
         position = np.arange(past, past + self.buffer_size)[:, None]
         begins = np.where(self.episode_starts > 0, position, (past - self.history.seen)[None])
@@ -121,7 +125,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
         """All decisions once, in minibatches of about ``batch_size``; ``observations`` of each are ``Sequences``."""
-        assert self.full and self.history is not None
+        assert self.full
         segments = self.segments()
         total = self.buffer_size * self.n_envs
         order = np.random.permutation(len(segments))

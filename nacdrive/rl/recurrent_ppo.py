@@ -68,7 +68,7 @@ class RecurrentPPO(PPO):
         found = super()._setup_learn(*args, **options)
         if self._last_obs is not before or self._last_t is None:
             assert self.env is not None
-            self.rollout_buffer.history = self.rollout_buffer.no_history()
+            self.rollout_buffer.forget()
             self._last_t = np.array([float(info.get("t_s", 0.0)) for info in self.env.reset_infos])
         return found
 
@@ -80,7 +80,7 @@ class RecurrentPPO(PPO):
         The state is made anew of the history by the present weights: what acts is what will be learnt from.
         """
         assert isinstance(rollout_buffer, RecurrentRolloutBuffer)
-        assert self._last_obs is not None and self._last_t is not None and rollout_buffer.history is not None
+        assert self._last_obs is not None and self._last_t is not None
         assert not self.use_sde, "state-dependent exploration is not for a policy with a memory"
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
