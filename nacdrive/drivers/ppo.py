@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.ppo_network import CARRACING, ROWS, SIDE, STACK, FrameStack, PolicyNet, load_policy
+from nacdrive.drivers.ppo_nature import NatureNet
+from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, load_policy
+from nacdrive.drivers.ppo_view import ROWS, FrameStack, View
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
 
@@ -22,7 +24,8 @@ class PpoExpert:
     continuous one.
 
     Args:
-        net: The policy; one with a memory decides on frames in their order, and streams.
+        net: The policy; one with a memory decides on frames in their order, and streams. One that stable-baselines3
+            trained elsewhere brings its view of the frames along.
         repeat: Frames for which its actions are held.
         name: For people.
         device: Where it runs.
@@ -35,7 +38,7 @@ class PpoExpert:
 
     def __init__(
         self,
-        net: PolicyNet,
+        net: PolicyNet | NatureNet,
         *,
         repeat: int = 4,
         name: str = "ppo",
@@ -47,7 +50,8 @@ class PpoExpert:
         self.name, self.repeat, self.device, self.trained_on = name, repeat, device, env
         self.continuous = net.head.out_features == 2 if continuous is None else continuous
         self._action_of: Callable[..., Action] = to_action
-        self._stack = FrameStack(ROWS if self._carracing else None)
+        own = net.view if isinstance(net, NatureNet) else View(rows=ROWS if self._carracing else None)
+        self._stack = FrameStack(own)
         self._state: Any = None
         self._t_s = 0.0
 
@@ -101,7 +105,7 @@ class PpoExpert:
     @torch.inference_mode()
     def _remembered(self, stack: NDArray[np.uint8], info: Info | None) -> NDArray[np.float32]:
         """Scores [1, outputs] of the next decision of the episode."""
-        assert self.net.memory is not None
+        assert isinstance(self.net, PolicyNet) and self.net.memory is not None
         first = self._state is None
         usual = 0.0 if first else self._t_s + self.net.memory.spec.gap_s
         self._t_s = float((info or {}).get("t_s", usual))
@@ -113,14 +117,16 @@ class PpoExpert:
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """uint8 [N, 4, 48, 48] (oldest frame first) -> float32 [N, 5], or [N, 2] of a continuous expert.
+        """uint8 [N, 4, 48, 48] (oldest frame first, or as its view has them) -> float32 [N, 5], or the [N, 2] or
+        [N, 3] numbers of a continuous expert.
 
         Raises:
             UserError: for stacks of another shape, or of an expert with a memory, which judges none by itself.
         """
-        if stacks.ndim != 4 or stacks.shape[1:] != (STACK, SIDE, SIDE) or stacks.dtype != np.uint8:
+        seen = self._stack.view.shape
+        if stacks.ndim != 4 or stacks.shape[1:] != seen or stacks.dtype != np.uint8:
             raise UserError(
-                f"the expert sees uint8 [N, {STACK}, {SIDE}, {SIDE}], not {stacks.dtype} {list(stacks.shape)}: "
+                f"the expert sees uint8 [N, {', '.join(map(str, seen))}], not {stacks.dtype} {list(stacks.shape)}: "
                 "make stacks with nacdrive.drivers.ppo_network.FrameStack."
             )
         if self.net.memory is not None:
@@ -146,6 +152,11 @@ def split_pedal(action: Any) -> NDArray[np.float64]:
 
 
 def steering_and_pedal(row: NDArray[np.float32]) -> Action:
-    """The continuous expert's (steering, pedal) in nacdrive's units; the pedal brakes below zero."""
-    steering, gas, brake = split_pedal(row).tolist()
+    """The continuous expert's (steering, pedal), or (steering, gas, brake), in nacdrive's units; a pedal brakes below
+    zero.
+    """
+    if len(row) == 3:
+        steering, gas, brake = (float(value) for value in np.clip(row, (-1, 0, 0), 1))
+    else:
+        steering, gas, brake = split_pedal(row).tolist()
     return Action(steering, gas, brake)

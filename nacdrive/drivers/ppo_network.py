@@ -1,4 +1,4 @@
-"""What a PPO agent sees, grey 48 x 48 of the last four decisions, and its network: 154k parameters and a memory."""
+"""The network of a PPO agent: 154k parameters that see the last four small frames, and a memory if it has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,48 +14,24 @@ from torch import Tensor, nn
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.drivers.ppo_memory import Memory, MemorySpec
+from nacdrive.drivers.ppo_nature import NatureNet, from_about
+from nacdrive.drivers.ppo_view import ROWS, SIDE, STACK, FrameStack, View
 from nacdrive.envs.registry import ENVIRONMENTS
+
+__all__ = [
+    "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
+    "downscale", "load_policy", "save_policy", "sb3_name",
+]  # fmt: skip
 
 CARRACING = "CarRacing-v3"
 """What files of agents of CarRacing say as their environment; others say what ``--env`` takes."""
 FEATURES = 256
-SIDE = 48
-STACK = 4
-ROWS = 84
-"""Rows of CarRacing's frame above the instruments."""
 
 
-def downscale(frame: NDArray[np.uint8], rows: int | None = ROWS) -> NDArray[np.uint8]:
-    """uint8 [height, width, 3] RGB or [height, width] grey -> uint8 [48, 48] grey of its first ``rows``."""
-    grey = cv2.cvtColor(frame[:rows], cv2.COLOR_RGB2GRAY) if frame.ndim == 3 else frame[:rows]
-    return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
-class FrameStack:
-    """The last four small frames, oldest first; at the start of an episode all four are the first frame.
-
-    Of each frame the first ``rows`` are seen, all where that is None.
-    """
-
-    def __init__(self, rows: int | None = ROWS) -> None:
-        self.rows = rows
-        self.frames = np.zeros((STACK, SIDE, SIDE), dtype=np.uint8)
-        self._empty = True
-
-    def reset(self) -> None:
-        """Forget the episode."""
-        self._empty = True
-
-    def push(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Add a frame; returns the stack uint8 [4, 48, 48], valid until the next push."""
-        small = downscale(frame, self.rows)
-        if self._empty:
-            self.frames[:] = small
-            self._empty = False
-        else:
-            self.frames[:-1] = self.frames[1:]
-            self.frames[-1] = small
-        return self.frames
+def downscale(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """uint8 [96, 96, 3] RGB or [84.., 96] grey -> uint8 [48, 48] grey, without the instruments."""
+    small: NDArray[np.uint8] = View().small(frame)[0]
+    return small
 
 
 class Vision(nn.Module):
@@ -146,13 +121,13 @@ def sb3_name(name: str) -> str:
     return theirs + name.removeprefix(ours)
 
 
-def save_policy(path: Path, net: PolicyNet, about: dict[str, Any]) -> None:
+def save_policy(path: Path, net: PolicyNet | NatureNet, about: dict[str, Any]) -> None:
     """Write the policy and what is known about it (JSON), atomically."""
     write_tensor_file(path, KIND, VERSION, {"about": json.dumps(about)}, net.state_dict())
 
 
-def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, Any]]:
-    """Read a policy; returns the network in evaluation mode and what is known about it.
+def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
+    """Read a policy; returns the network (``PolicyNet`` or ``NatureNet``) in evaluation mode, and what is known of it.
 
     Raises:
         UserError: if the file is missing, damaged, another kind of file or of another environment.
@@ -165,7 +140,10 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, A
         if env != CARRACING and ":" not in env and env not in ENVIRONMENTS:
             raise UserError(f"{path} was trained on {env}, not on {CARRACING} or what else this nacdrive knows.")
         memory = MemorySpec(**about["memory"]) if about.get("memory") else None
-        net = PolicyNet(int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5)), memory)
+        outputs = int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5))
+        net: PolicyNet | NatureNet = PolicyNet(outputs, memory)
+        if "network" in about:
+            net = from_about(about["network"], View(**about["view"]), outputs)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

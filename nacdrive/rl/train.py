@@ -32,7 +32,7 @@ from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.rl.config import NO_MEMORY, PpoConfig, renamed
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
-from nacdrive.rl.sb3 import VisionExtractor
+from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
 from nacdrive.rl.vec_env import CONTINUOUS, DISCRETE, ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
@@ -115,7 +115,7 @@ def train(
         if left > 0:
             with suppress(TimeIsUpError):
                 model.learn(left, callback=keeper, reset_num_timesteps=state is None)
-        save_sb3(out / SB3, model, out / BEST, agent.repeat)
+        save_sb3(out / SB3, model, out / BEST, agent)
         if any(line["return"] is not None for line in keeper.lines()):
             draw_curve(out / LOG, out / CURVE)
     finally:
@@ -235,7 +235,7 @@ def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = N
     return model
 
 
-def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
+def save_sb3(path: Path, model: PPO, policy: Path, agent: Agent) -> None:
     """Write ``model`` with the exported ``policy`` as its actor, so that the zip acts as what is shipped does."""
     net, about = load_policy(policy)
     tensors = model.policy.state_dict()
@@ -243,7 +243,7 @@ def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
         tensors[sb3_name(name)] = value
     model.policy.load_state_dict(tensors)
     model.num_timesteps = about["decisions"]
-    model.nacdrive_repeat = repeat  # type: ignore[attr-defined]
+    setattr(model, ABOUT, agent.about())
     with atomic_path(path) as partial, partial.open("wb") as file:
         model.save(file)
 

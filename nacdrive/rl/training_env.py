@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.drivers.ppo import split_pedal, steering_and_pedal
-from nacdrive.drivers.ppo_network import FrameStack
+from nacdrive.drivers.ppo_view import FrameStack, View
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS
@@ -129,7 +129,7 @@ class DrivingTrainingEnv:
         self.continuous = not self.env.actions
         self.seed, self.index, self.reward_scale = seed, index, reward_scale
         self.episode = -1
-        self.stack = FrameStack(rows=None)
+        self.stack = FrameStack(View(rows=None))
         self.shaping = Shaping()
         self.actions: list[Any] = []
 

@@ -19,7 +19,7 @@ from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.registry import env_spec
 from nacdrive.rl.checkpoint import read_checkpoint
 from nacdrive.rl.config import PpoConfig, Shaping
-from nacdrive.rl.sb3 import VisionExtractor
+from nacdrive.rl.sb3 import VisionExtractor, export
 from nacdrive.rl.train import BEST, CHECKPOINT, LOG, SB3, train
 from nacdrive.rl.vec_env import ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
@@ -100,7 +100,7 @@ def test_an_agent_with_a_memory_labels_no_frames_out_of_their_order(whole: Path)
         load_expert(whole / BEST).act_batch(np.zeros((2, 4, 48, 48), np.uint8))
 
 
-def test_the_zip_acts_as_the_agents_file(whole: Path) -> None:
+def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_path: Path) -> None:
     from nacdrive.rl.recurrent_ppo import RecurrentPPO
 
     model, (net, _) = RecurrentPPO.load(whole / SB3), load_policy(whole / BEST)
@@ -113,6 +113,9 @@ def test_the_zip_acts_as_the_agents_file(whole: Path) -> None:
         action, state = model.predict(stacks[i], state, np.array([i == 0]), deterministic=True, t=t[i : i + 1].numpy())
         theirs.append(int(action))
     assert theirs == ours.tolist()
+    again, about = load_policy(export(whole / SB3, tmp_path / "p.pt"))
+    assert all(torch.equal(value, net.state_dict()[name]) for name, value in again.state_dict().items())
+    assert about["memory"]["layer"] == "nac-steady" and about["repeat"] == 4
 
 
 @pytest.mark.parametrize(
