@@ -109,13 +109,9 @@ def read_sb3(path: Path) -> Sb3Zip:
         raise UserError(f"{path} is no model of stable-baselines3: its data is no JSON object.")
     policy = str(_described(data.get("policy_class"), "__module__"))
     if "clip_range" not in data or "n_epochs" not in data:
-        raise UserError(
-            f"{path} is a model of another algorithm than PPO: only agents that PPO trained are known here."
-        )
+        raise UserError(f"{path} is a model of another algorithm than PPO: give one that PPO trained.")
     if policy.startswith("sb3_contrib"):
-        raise UserError(
-            f"{path} is a model of sb3-contrib ({policy}): agents of stable-baselines3's own PPO are known."
-        )
+        raise UserError(f"{path} is a model of sb3-contrib ({policy}): give one of stable-baselines3's own PPO.")
     try:
         tensors = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     except Exception as error:
@@ -143,9 +139,12 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.Na
             "[channels, height, width]."
         )
     if any(name.startswith("features_extractor.vision.") for name in model.tensors):
-        about |= {"repeat": int(model.data.get("nacdrive_repeat", 4)), **(model.data.get(ABOUT) or {})}
-        memory = MemorySpec(**about["memory"]) if about.get("memory") else None
-        own = PolicyNet(outputs, memory)
+        try:
+            about |= {"repeat": int(model.data.get("nacdrive_repeat", 4)), **(model.data.get(ABOUT) or {})}
+            memory = MemorySpec(**about["memory"]) if about.get("memory") else None
+            own = PolicyNet(int(about.get("outputs") or outputs), memory)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{model.path} says of itself what no agent of nacdrive is ({error}).") from error
         tensors = _named_as_ours(model.tensors)
         if set(tensors) != set(own.state_dict()):
             raise UserError(f"{model.path} has another network than this version of nacdrive: it cannot be exported.")
