@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,10 @@ VERSION = 1
 NAMES = {"features_extractor.vision.": "vision.", "memory.": "memory.", "action_net.": "head."}
 
 
-def actor_tensors(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The actor's tensors of a stable-baselines3 policy under the names of ``PolicyNet``."""
+def actor_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The actor's tensors in the ``state_dict`` of a stable-baselines3 policy, under the names of ``PolicyNet``."""
     found = {}
-    for name, value in policy.state_dict().items():
+    for name, value in state.items():
         for theirs, ours in NAMES.items():
             if name.startswith(theirs):
                 found[ours + name.removeprefix(theirs)] = value

@@ -129,27 +129,15 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.Na
     Raises:
         UserError: if it sees something else than pictures, or has other actions or another network.
     """
-    actions, shape = model.actions, model.observation_shape
-    continuous = isinstance(actions, spaces.Box)
-    outputs = (actions.shape or (1,))[0] if continuous else 5
-    about: dict[str, Any] = {"env": CARRACING, "actions": "continuous" if continuous else "discrete"}
+    shape = model.observation_shape
     if len(shape) != 3 or min(shape[1:]) < 36:
         raise UserError(
             f"{model.path} was trained on another environment: it sees {list(shape)}, and not pictures of "
             "[channels, height, width]."
         )
     if any(name.startswith("features_extractor.vision.") for name in model.tensors):
-        try:
-            about |= {"repeat": int(model.data.get("nacdrive_repeat", 4)), **(model.data.get(ABOUT) or {})}
-            memory = MemorySpec(**about["memory"]) if about.get("memory") else None
-            own = PolicyNet(int(about.get("outputs") or outputs), memory)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{model.path} says of itself what no agent of nacdrive is ({error}).") from error
-        tensors = _named_as_ours(model.tensors)
-        if set(tensors) != set(own.state_dict()):
-            raise UserError(f"{model.path} has another network than this version of nacdrive: it cannot be exported.")
-        own.load_state_dict(tensors)
-        return own.eval(), about
+        return _own(model)
+    about = _about_of(model.actions)
     colour = not grey and shape[0] % 3 == 0
     view = View(shape[0] // 3 if colour else shape[0], shape[1], shape[2], colour, rows=None, zeros=True)
     named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
@@ -159,23 +147,34 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.Na
         raise UserError(
             f"{model.path}: its network is not the one of CnnPolicy ({error}): it cannot be exported."
         ) from error
-    return net, {**about, "outputs": outputs, "view": view.to_json(), "network": net.about}
+    return net, {**about, "view": view.to_json(), "network": net.about}
 
 
-class _Parts(torch.nn.Module):
-    """Tensors that ``actor_tensors`` can look through as if they were a policy."""
+def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
+    """``to_net`` of a zip that 'nacdrive expert train' wrote; older ones are of CarRacing and do not say so."""
+    told = model.data.get(ABOUT)
+    if told is None:
+        about = {**_about_of(model.actions), "repeat": model.data.get("nacdrive_repeat", 4)}
+        del about["outputs"]
+    else:
+        about = dict(told) if isinstance(told, dict) else {}
+    tensors = actor_tensors(model.tensors)
+    try:
+        about["repeat"] = int(about["repeat"])
+        memory = MemorySpec(**about["memory"]) if about.get("memory") else None
+        net = PolicyNet(len(tensors["head.bias"]), memory)
+        net.load_state_dict(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{model.path} is no agent that this version of nacdrive trained ({first}).") from error
+    return net.eval(), about
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        super().__init__()
-        self.tensors = tensors
 
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        """The tensors."""
-        return self.tensors
-
-
-def _named_as_ours(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return actor_tensors(_Parts(tensors))
+def _about_of(actions: spaces.Space[Any]) -> dict[str, Any]:
+    """What a file says of an agent of CarRacing with these actions."""
+    continuous = isinstance(actions, spaces.Box)
+    outputs = (actions.shape or (1,))[0] if continuous else 5
+    return {"env": CARRACING, "actions": "continuous" if continuous else "discrete", "outputs": outputs}
 
 
 def rebuilt(model: Sb3Zip) -> ActorCriticCnnPolicy:

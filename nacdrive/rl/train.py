@@ -323,6 +323,11 @@ class TrainingCallback(BaseCallback):
         return self.model
 
     @property
+    def actor(self) -> dict[str, torch.Tensor]:
+        """Its actor's present weights, as ``PolicyNet`` names them."""
+        return actor_tensors(self.model.policy.state_dict())
+
+    @property
     def done(self) -> float:
         """Share of the training that lies behind."""
         return self.num_timesteps / self.config.timesteps
@@ -340,7 +345,9 @@ class TrainingCallback(BaseCallback):
     def _on_rollout_start(self) -> None:
         self.num_timesteps = self.model.num_timesteps
         if not self.average:
-            self.average = {name: value.detach().clone() for name, value in actor_tensors(self.model.policy).items()}
+            self.average = {
+                name: value.detach().clone() for name, value in actor_tensors(self.model.policy.state_dict()).items()
+            }
         elif self.fresh:
             over = self.time_is_up
             self._after_update(last=over)
@@ -359,9 +366,9 @@ class TrainingCallback(BaseCallback):
 
     def _after_update(self, last: bool = False) -> None:
         keep = self.config.ema_decay
-        for name, value in actor_tensors(self.model.policy).items():
+        for name, value in self.actor.items():
             if value.is_floating_point():
-                self.average[name].mul_(keep).add_(value.detach(), alpha=1 - keep)
+                self.average[name].mul_(keep).add_(value, alpha=1 - keep)
         rollout = self.config.n_envs * self.config.n_steps
         due = self.num_timesteps // self.config.eval_every != (self.num_timesteps - rollout) // self.config.eval_every
         evaluation = self._evaluate() if due or last else None
