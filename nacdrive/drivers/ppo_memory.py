@@ -85,7 +85,12 @@ class Memory(nn.Module):
 
     def train(self, mode: bool = True) -> Memory:
         """Nothing changes; see the class."""
-        return super().train(False)
+        super().train(False)
+        for part in self.modules():
+            # They have no dropout, and cuDNN gives no gradients in evaluation mode.
+            if isinstance(part, nn.RNNBase):
+                part.training = mode
+        return self
 
     def forward(self, features: Tensor, t: Tensor, padding: Tensor) -> Tensor:
         """Whole sequences.

@@ -117,7 +117,7 @@ def train(
                 model.learn(left, callback=keeper, reset_num_timesteps=state is None)
         save_sb3(out / SB3, model, out / BEST, agent)
         if any(line["return"] is not None for line in keeper.lines()):
-            draw_curve(out / LOG, out / CURVE)
+            draw_curve(out / LOG, out / CURVE, agent.env)
     finally:
         laps.close()
     return out / BEST
@@ -450,6 +450,8 @@ class TrainingCallback(BaseCallback):
         with (self.out / LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         left = (self.config.timesteps - self.num_timesteps) * self.seconds / max(self.num_timesteps, 1)
+        if self.config.minutes is not None:
+            left = min(left, max(60 * self.config.minutes - self.seconds, 0.0))
         shown = line["return"] if line["return"] is not None else math.nan
         self.show(
             Progress(self.num_timesteps, self.config.timesteps, rate * self.agent.repeat, shown, left, evaluation)
