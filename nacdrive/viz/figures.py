@@ -235,13 +235,8 @@ def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
         mean = np.array([line["eval"]["mean"] for line in tested])
         worst = np.array([line["eval"]["min"] for line in tested])
         count = tested[-1]["eval"]["episodes"]
-        axes.plot(
-            at,
-            mean,
-            "o-",
-            color="#0b6e99",
-            label=f"unseen tracks{', official renderer' if carracing else ''} (mean of {count})",
-        )
+        where = "unseen tracks, official renderer" if carracing else "unseen episodes"
+        axes.plot(at, mean, "o-", color="#0b6e99", label=f"{where} (mean of {count})")
         axes.plot(at, worst, "v", color="#c44e52", label="worst of them")
     axes.set_xlabel("decisions, millions")
     axes.set_ylabel("return")

@@ -82,15 +82,15 @@ def test_model_of_another_environment_is_refused(tmp_path: Path) -> None:
 
 def test_model_of_another_action_space_is_refused(tmp_path: Path) -> None:
     seen = spaces.Box(0, 255, (4, 48, 48), np.uint8)
-    PPO("CnnPolicy", Other(seen, spaces.Discrete(7)), n_steps=8).save(tmp_path / "a.zip")
+    PPO("CnnPolicy", Other(seen, spaces.Discrete(7)), n_steps=64).save(tmp_path / "a.zip")
     with pytest.raises(UserError, match="action space"):
         to_net(read_sb3(tmp_path / "a.zip"))
 
 
 def test_model_of_another_network_is_refused(tmp_path: Path) -> None:
     seen = spaces.Box(0, 255, (4, 48, 48), np.uint8)
-    PPO("CnnPolicy", Other(seen, spaces.Discrete(5)), n_steps=8).save(tmp_path / "a.zip")
-    with pytest.raises(UserError, match="network is not the one"):
+    PPO("MlpPolicy", Other(seen, spaces.Discrete(5)), n_steps=64).save(tmp_path / "a.zip")
+    with pytest.raises(UserError, match="network is not the one of CnnPolicy"):
         export(tmp_path / "a.zip", tmp_path / "p.pt")
 
 
@@ -119,7 +119,7 @@ def test_an_agent_of_another_acts_on_frames_as_in_stable_baselines3(
     actions: spaces.Space, shape: tuple, kwargs: dict, tmp_path: Path
 ) -> None:
     seen = spaces.Box(0, 255, shape, np.uint8)
-    model = PPO("CnnPolicy", Other(seen, actions), n_steps=8, policy_kwargs=kwargs)
+    model = PPO("CnnPolicy", Other(seen, actions), n_steps=64, policy_kwargs=kwargs)
     model.save(tmp_path / "a.zip")
     with pytest.raises(UserError, match="give --repeat"):
         export(tmp_path / "a.zip", tmp_path / "p.pt")
