@@ -66,14 +66,23 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Turn a stable-baselines3 zip of 'expert train' into a policy file that needs neither pickle nor its version."""
+    """Turn a zip of stable-baselines3's PPO, of 'expert train' or of another's, into a policy file of tensors and JSON;
+    nothing of the zip is unpickled."""
 
     source: Path
     """The zip, such as runs/expert-seed0/best.zip."""
     out: Path = Path("ppo.pt")
     """The policy file to write."""
+    repeat: int | None = None
+    """Frames for which the actions of another's agent are held; zips of 'expert train' know it."""
+    grey: bool = False
+    """Another's agent sees grey frames although their number divides by three."""
     overwrite: bool = False
     """Replace the file if it exists."""
+
+    def __post_init__(self) -> None:
+        if self.repeat is not None and not 1 <= self.repeat <= 50:
+            raise UserError(f"--repeat is {self.repeat}: give 1 to 50 frames.")
 
 
 def checked_device(name: str) -> str:
@@ -209,7 +218,7 @@ def run_export(config: ExportConfig) -> None:
     from nacdrive.rl.sb3 import export
 
     refuse_existing(config.out, overwrite=config.overwrite)
-    print(f"written: {export(config.source, config.out)}")
+    print(f"written: {export(config.source, config.out, repeat=config.repeat, grey=config.grey)}")
 
 
 VERBS = {

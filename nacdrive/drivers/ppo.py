@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.ppo_network import SIDE, STACK, FrameStack, PolicyNet, load_policy
+from nacdrive.drivers.ppo_nature import NatureNet
+from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, load_policy
+from nacdrive.drivers.ppo_view import ROWS, FrameStack, View
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
 
@@ -19,13 +22,38 @@ from nacdrive.envs.carracing.env import to_action
 class PpoExpert:
     """An exported PPO policy, driven deterministically: the action with the highest logit, or the mean of the
     continuous one.
+
+    Args:
+        net: The policy; one with a memory decides on frames in their order, and streams. One that stable-baselines3
+            trained elsewhere brings its view of the frames along.
+        repeat: Frames for which its actions are held.
+        name: For people.
+        device: Where it runs.
+        env: What it was trained on: CarRacing, or what ``--env`` calls it.
+        continuous: Whether its outputs are (steering, pedal); two outputs are that if not given.
     """
 
-    def __init__(self, net: PolicyNet, *, repeat: int = 4, name: str = "ppo", device: str = "cpu") -> None:
+    fixed_pace = True
+    """It holds its actions as it did in training, also where others choose the pace."""
+
+    def __init__(
+        self,
+        net: PolicyNet | NatureNet,
+        *,
+        repeat: int = 4,
+        name: str = "ppo",
+        device: str = "cpu",
+        env: str = CARRACING,
+        continuous: bool | None = None,
+    ) -> None:
         self.net = net
-        self.name, self.repeat, self.device = name, repeat, device
-        self.continuous = net.head.out_features == 2
-        self._stack = FrameStack()
+        self.name, self.repeat, self.device, self.trained_on = name, repeat, device, env
+        self.continuous = net.head.out_features == 2 if continuous is None else continuous
+        self._action_of: Callable[..., Action] = to_action
+        own = net.view if isinstance(net, NatureNet) else View(rows=ROWS if self._carracing else None)
+        self._stack = FrameStack(own)
+        self._state: Any = None
+        self._t_s = 0.0
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> PpoExpert:
@@ -35,46 +63,100 @@ class PpoExpert:
             UserError: if the file is missing, damaged or of another environment.
         """
         net, about = load_policy(path, device)
-        return cls(net, repeat=int(about["repeat"]), device=device)
+        continuous = about["actions"] == "continuous"
+        return cls(net, repeat=int(about["repeat"]), device=device, env=str(about["env"]), continuous=continuous)
+
+    @property
+    def _carracing(self) -> bool:
+        return self.trained_on == CARRACING
 
     def reset(self, env: DrivingEnv | None = None) -> None:
-        """Forget the episode."""
-        self._stack = FrameStack()
+        """Forget the episode.
+
+        Raises:
+            UserError: if ``env`` is not the environment that the policy was trained on (of CarRacing's: no frames that
+                it can see come later).
+        """
+        self._stack.reset()
+        self._state = None
+        if env is None or self._carracing:
+            return
+        if env.name != self.trained_on:
+            raise UserError(f"the expert was trained on {self.trained_on}, and cannot drive {env.name}.")
+        outputs = self.net.head.out_features
+        if self.continuous == bool(env.actions) or (env.actions and len(env.actions) != outputs):
+            what = "continuous actions" if self.continuous else f"{outputs} actions"
+            raise UserError(f"the expert has {what}, and {env.name} takes {len(env.actions) or 'continuous ones'}.")
+        self._action_of = env.action_of
 
     def act(self, frame: Frame, info: Info | None = None) -> Action:
-        """Decide on a frame uint8 [96, 96, 3]; the three before it are remembered.
+        """Decide on a frame uint8 [height, width, 3] (of CarRacing [96, 96, 3]); the three before it are remembered,
+        and with a memory the features of as many as its window holds.
 
         Raises:
             UserError: for a frame of another shape.
         """
-        if frame.shape != (96, 96, 3) or frame.dtype != np.uint8:
-            raise UserError(f"the expert sees frames uint8 [96, 96, 3], not {frame.dtype} {list(frame.shape)}.")
-        return self.act_batch(self._stack.push(frame)[None])[0]
+        if frame.dtype != np.uint8 or frame.ndim != 3 or (self._carracing and frame.shape != (96, 96, 3)):
+            size = "96, 96" if self._carracing else "height, width"
+            raise UserError(f"the expert sees frames uint8 [{size}, 3], not {frame.dtype} {list(frame.shape)}.")
+        stack = self._stack.push(frame)[None]
+        return self._action((self.logits(stack) if self.net.memory is None else self._remembered(stack, info))[0])
+
+    @torch.inference_mode()
+    def _remembered(self, stack: NDArray[np.uint8], info: Info | None) -> NDArray[np.float32]:
+        """Scores [1, outputs] of the next decision of the episode."""
+        assert isinstance(self.net, PolicyNet) and self.net.memory is not None
+        first = self._state is None
+        usual = 0.0 if first else self._t_s + self.net.memory.spec.gap_s
+        self._t_s = float((info or {}).get("t_s", usual))
+        state = self.net.init_state() if first else self._state
+        now = torch.tensor([self._t_s], dtype=torch.float64, device=self.device)
+        scores, self._state = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
+        found: NDArray[np.float32] = scores.cpu().numpy()
+        return found
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """uint8 [N, 4, 48, 48] (oldest frame first) -> float32 [N, 5], or [N, 2] of a continuous expert."""
-        if stacks.ndim != 4 or stacks.shape[1:] != (STACK, SIDE, SIDE) or stacks.dtype != np.uint8:
+        """uint8 [N, 4, 48, 48] (oldest frame first, or as its view has them) -> float32 [N, 5], or the [N, 2] or
+        [N, 3] numbers of a continuous expert.
+
+        Raises:
+            UserError: for stacks of another shape, or of an expert with a memory, which judges none by itself.
+        """
+        seen = self._stack.view.shape
+        if stacks.ndim != 4 or stacks.shape[1:] != seen or stacks.dtype != np.uint8:
             raise UserError(
-                f"the expert sees uint8 [N, {STACK}, {SIDE}, {SIDE}], not {stacks.dtype} {list(stacks.shape)}: "
+                f"the expert sees uint8 [N, {', '.join(map(str, seen))}], not {stacks.dtype} {list(stacks.shape)}: "
                 "make stacks with nacdrive.drivers.ppo_network.FrameStack."
             )
+        if self.net.memory is not None:
+            raise UserError("an expert with a memory labels frames in their order: call reset(), then act(frame).")
         scores: NDArray[np.float32] = self.net(torch.from_numpy(stacks).to(self.device)).cpu().numpy()
         return scores
 
     def act_batch(self, stacks: NDArray[np.uint8]) -> list[Action]:
         """What the expert would do in each of N situations, uint8 [N, 4, 48, 48]; logits included."""
-        scores = self.logits(stacks)
-        return [steering_and_pedal(row) if self.continuous else to_action(int(row.argmax()), row) for row in scores]
+        return [self._action(row) for row in self.logits(stacks)]
+
+    def _action(self, row: NDArray[np.float32]) -> Action:
+        return steering_and_pedal(row) if self.continuous else self._action_of(int(row.argmax()), row)
 
 
 def split_pedal(action: Any) -> NDArray[np.float64]:
-    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero."""
-    steering, pedal = (float(np.clip(value, -1, 1)) for value in action)
+    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero.
+
+    An agent that only steers has no pedal.
+    """
+    steering, pedal = (*(float(np.clip(value, -1, 1)) for value in action), 0.0)[:2]
     return np.array([steering, max(pedal, 0.0), max(-pedal, 0.0)])
 
 
 def steering_and_pedal(row: NDArray[np.float32]) -> Action:
-    """The continuous expert's (steering, pedal) in nacdrive's units; the pedal brakes below zero."""
-    steering, gas, brake = split_pedal(row).tolist()
+    """The continuous expert's (steering, pedal), or (steering, gas, brake), in nacdrive's units; a pedal brakes below
+    zero.
+    """
+    if len(row) == 3:
+        steering, gas, brake = (float(value) for value in np.clip(row, (-1, 0, 0), 1))
+    else:
+        steering, gas, brake = split_pedal(row).tolist()
     return Action(steering, gas, brake)

@@ -1,12 +1,12 @@
-"""What the PPO expert sees, grey 48 x 48 of the last four decisions, and its network of 154k parameters."""
+"""The network of a PPO agent: 154k parameters that see the last four small frames, and a memory if it has one."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,41 +14,25 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
+from nacdrive.drivers.ppo_memory import Memory, MemorySpec
+from nacdrive.drivers.ppo_nature import NatureNet, from_about
+from nacdrive.drivers.ppo_view import ROWS, SIDE, STACK, FrameStack, View
+from nacdrive.envs.registry import ENVIRONMENTS
 
+__all__ = [
+    "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
+    "downscale", "load_policy", "save_policy", "sb3_name",
+]  # fmt: skip
+
+CARRACING = "CarRacing-v3"
+"""What files of agents of CarRacing say as their environment; others say what ``--env`` takes."""
 FEATURES = 256
-SIDE = 48
-STACK = 4
-ROWS = 84
-"""Rows of the frame above the instruments."""
 
 
 def downscale(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """uint8 [96, 96, 3] RGB or [84.., 96] grey -> uint8 [48, 48] grey, without the instruments."""
-    grey = cv2.cvtColor(frame[:ROWS], cv2.COLOR_RGB2GRAY) if frame.ndim == 3 else frame[:ROWS]
-    return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
-class FrameStack:
-    """The last four small frames, oldest first; at the start of an episode all four are the first frame."""
-
-    def __init__(self) -> None:
-        self.frames = np.zeros((STACK, SIDE, SIDE), dtype=np.uint8)
-        self._empty = True
-
-    def reset(self) -> None:
-        """Forget the episode."""
-        self._empty = True
-
-    def push(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Add a frame; returns the stack uint8 [4, 48, 48], valid until the next push."""
-        small = downscale(frame)
-        if self._empty:
-            self.frames[:] = small
-            self._empty = False
-        else:
-            self.frames[:-1] = self.frames[1:]
-            self.frames[-1] = small
-        return self.frames
+    small: NDArray[np.uint8] = View().small(frame)[0]
+    return small
 
 
 class Vision(nn.Module):
@@ -75,28 +59,57 @@ class Vision(nn.Module):
 
 
 class PolicyNet(nn.Module):
-    """The actor alone: uint8 stacks -> logits of the five actions, or (steering, pedal) of the continuous agent."""
+    """The actor alone: uint8 stacks -> scores of the actions, or (steering, pedal) of a continuous agent.
 
-    def __init__(self, outputs: int = 5) -> None:
+    Without a memory each stack is judged by itself; with one, a stack after those before it in its episode.
+    """
+
+    def __init__(self, outputs: int = 5, memory: MemorySpec | None = None) -> None:
         super().__init__()
         self.vision = Vision()
-        self.head = nn.Linear(FEATURES, outputs)
+        self.memory = Memory(memory, FEATURES) if memory is not None else None
+        self.head = nn.Linear(FEATURES if self.memory is None else self.memory.out_features, outputs)
 
     def forward(self, stacks: Tensor) -> Tensor:
-        """Uint8 [N, 4, 48, 48] -> float32 [N, outputs]."""
-        scores: Tensor = self.head(self.vision(stacks.float() / 255.0))
+        """Uint8 [N, 4, 48, 48] -> float32 [N, outputs], without a memory."""
+        if self.memory is not None:
+            raise TypeError("a policy with a memory takes decisions in their order: call step or sequence")
+        scores: Tensor = self.head(self.features(stacks))
         return scores
+
+    def features(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, 4, 48, 48] -> float32 [N, 256]."""
+        found: Tensor = self.vision(stacks.float() / 255.0)
+        return found
+
+    def sequence(self, stacks: Tensor, t: Tensor) -> Tensor:
+        """Uint8 [B, T, 4, 48, 48] of whole episodes at ``t`` [B, T] seconds -> float32 [B, T, outputs]."""
+        assert self.memory is not None
+        features = self.features(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1)
+        scores: Tensor = self.head(self.memory(features, t, torch.zeros_like(t, dtype=torch.bool)))
+        return scores
+
+    def init_state(self, batch_size: int = 1) -> Any:
+        """The memory at the start of an episode."""
+        assert self.memory is not None
+        return self.memory.layer.init_state(batch_size)
+
+    def step(self, stacks: Tensor, t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One decision: uint8 [B, 4, 48, 48] at ``t`` [B] seconds -> float32 [B, outputs] and the next state."""
+        assert self.memory is not None
+        joint, state = self.memory.step(self.features(stacks), t, state)
+        return self.head(joint), state
 
 
 KIND = "nacdrive ppo policy"
 VERSION = 1
-NAMES = {"features_extractor.vision.": "vision.", "action_net.": "head."}
+NAMES = {"features_extractor.vision.": "vision.", "memory.": "memory.", "action_net.": "head."}
 
 
-def actor_tensors(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The actor's tensors of a stable-baselines3 policy under the names of ``PolicyNet``."""
+def actor_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The actor's tensors in the ``state_dict`` of a stable-baselines3 policy, under the names of ``PolicyNet``."""
     found = {}
-    for name, value in policy.state_dict().items():
+    for name, value in state.items():
         for theirs, ours in NAMES.items():
             if name.startswith(theirs):
                 found[ours + name.removeprefix(theirs)] = value
@@ -109,13 +122,13 @@ def sb3_name(name: str) -> str:
     return theirs + name.removeprefix(ours)
 
 
-def save_policy(path: Path, net: PolicyNet, about: dict[str, Any]) -> None:
+def save_policy(path: Path, net: PolicyNet | NatureNet, about: dict[str, Any]) -> None:
     """Write the policy and what is known about it (JSON), atomically."""
     write_tensor_file(path, KIND, VERSION, {"about": json.dumps(about)}, net.state_dict())
 
 
-def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, Any]]:
-    """Read a policy; returns the network in evaluation mode and what is known about it.
+def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
+    """Read a policy; returns the network (``PolicyNet`` or ``NatureNet``) in evaluation mode, and what is known of it.
 
     Raises:
         UserError: if the file is missing, damaged, another kind of file or of another environment.
@@ -124,9 +137,14 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[PolicyNet, dict[str, A
     content = read_tensor_file(path, KIND, VERSION, device=device, advice=advice)
     try:
         about = json_object(content, "about")
-        if about["env"] != "CarRacing-v3":
-            raise UserError(f"{path} was trained on {about['env']}, not on CarRacing-v3.")
-        net = PolicyNet(outputs=2 if about["actions"] == "continuous" else 5)
+        env = str(about["env"])
+        if env != CARRACING and ":" not in env and env not in ENVIRONMENTS:
+            raise UserError(f"{path} was trained on {env}, not on {CARRACING} or what else this nacdrive knows.")
+        memory = MemorySpec(**about["memory"]) if about.get("memory") else None
+        outputs = int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5))
+        net: PolicyNet | NatureNet = PolicyNet(outputs, memory)
+        if "network" in about:
+            net = from_about(about["network"], View(**about["view"]), outputs)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

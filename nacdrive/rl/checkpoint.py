@@ -11,6 +11,8 @@ from stable_baselines3 import PPO
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
+from nacdrive.rl.recurrent_buffer import History
+from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from nacdrive.rl.vec_env import ParallelVecEnv
 
 KIND = "nacdrive ppo checkpoint"
@@ -41,6 +43,10 @@ def write_checkpoint(
         "episodes": [dict(episode) for episode in model.ep_info_buffer or ()],
         "laps": laps.state(),
     }
+    if isinstance(model, RecurrentPPO):
+        assert model._last_t is not None
+        parts = {name: torch.from_numpy(value) for name, value in model.rollout_buffer.upcoming._asdict().items()}
+        state["history"] = {**parts, "last_t": torch.from_numpy(model._last_t)}
     write_tensor_file(path, KIND, VERSION, state)
 
 
@@ -63,6 +69,10 @@ def restore(model: PPO, laps: ParallelVecEnv, state: dict[str, Any]) -> None:
     model._n_updates = state["updates"]
     model._last_obs = laps.restore(state["laps"])
     model._last_episode_starts = state["episode_starts"].numpy()
+    if isinstance(model, RecurrentPPO):
+        kept = {name: value.numpy() for name, value in state["history"].items()}
+        model._last_t = kept.pop("last_t")
+        model.rollout_buffer.upcoming = History(**kept)
     key, position = state["numpy_rng"]
     np.random.set_state(("MT19937", key.numpy().astype(np.uint32), position, 0, 0.0))
     torch.set_rng_state(state["torch_rng"])

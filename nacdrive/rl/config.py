@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError
+from nacdrive.envs.registry import CARRACING, EnvSpec, env_spec
 
-ENVIRONMENTS = {"carracing": "CarRacing-v3"}
+NO_MEMORY = "none"
 OLD_NAMES = {
     "epochs": "n_epochs",
     "clip": "clip_range",
@@ -44,11 +46,27 @@ class PpoConfig:
     """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
 
     env: str = "carracing"
-    """What to drive."""
+    """What to drive: carracing, udacity-track, gym:ID, or module:make_env for an environment of your own."""
     actions: Literal["discrete", "continuous"] = "discrete"
-    """The five actions, or steering and pedal."""
+    """carracing: the five actions, or steering and pedal; other environments say themselves what they take."""
+    memory: str = NO_MEMORY
+    """What the agent remembers with: a sequence layer that streams (lstm, gru, cfc, ltc-ncp, nac-steady, nac-exact,
+    s4, mha, ..., or module:MyLayer); none has the last four frames alone."""
+    memory_window: int = 16
+    """Decisions, the present one included, that the memory holds."""
+    memory_width: int = 64
+    """Width of the memory."""
+    memory_heads: int = 4
+    """Heads of a memory that is an attention."""
+    memory_options: str = "{}"
+    """Options of the layer itself as JSON, such as '{"topk": 8}'."""
+    sequence_length: int = 32
+    """With a memory: most decisions of a training sequence."""
     timesteps: int = 2_400_000
     """Decisions in all; a decision is held for --repeat frames."""
+    minutes: float | None = None
+    """End after so many minutes of training, over all resumptions, if --timesteps are not reached before; what is
+    scheduled goes by --timesteps. The evaluation at the end comes on top."""
     seed: int = 0
     """Seed of the weights, the sampling and the tracks."""
     n_envs: int = 16
@@ -57,8 +75,10 @@ class PpoConfig:
     """Processes that drive them; changes the speed alone."""
     device: str = "cpu"
     """Where the network learns: cpu or cuda."""
-    repeat: int = 4
-    """Frames of the simulator for which an action is held."""
+    repeat: int | None = None
+    """Frames of the simulator for which an action is held; if not given, as the environment has it (carracing: 4)."""
+    reward_scale: float = 1.0
+    """Factor on the rewards of environments other than carracing, whose own is 0.01."""
     n_steps: int = 256
     """Decisions of each environment between two updates."""
     batch_size: int = 256
@@ -90,17 +110,33 @@ class PpoConfig:
     late_from: float = 0.45
     """Share of the training after which the last part begins."""
     eval_every: int = 204_800
-    """Decisions between two evaluations on the official environment."""
+    """Decisions between two evaluations on unseen tracks, of carracing in the official environment."""
     eval_episodes: int = 10
     """Tracks of each of them."""
     checkpoint_every_s: float = 120.0
     """Seconds between two checkpoints; the first update writes one in any case."""
 
     def __post_init__(self) -> None:
-        if self.env not in ENVIRONMENTS:
-            raise unknown_name("environment", self.env, ENVIRONMENTS)
+        spec = self.spec
+        if spec.realtime:
+            raise UserError(f"nobody can train on {spec.name}, whose episodes begin when it wants: give another --env.")
+        object.__setattr__(self, "env", spec.name)
+        object.__setattr__(self, "repeat", self.repeat if self.repeat is not None else spec.repeat)
+        if spec.frames_per_second is None and self.repeat != spec.repeat:
+            raise UserError(f"--repeat is not for {spec.name}, which has no frames of its own: leave it out.")
+        if spec is not CARRACING and self.actions != "discrete":
+            raise UserError(f"--actions is for carracing; {spec.name} says itself what it takes: leave it out.")
+        if self.memory == NO_MEMORY and (self.memory_options != "{}"):
+            raise UserError("--memory-options are for a memory: give --memory, such as nac-steady.")
+        if self.memory_window < 2:
+            raise UserError(f"--memory-window is {self.memory_window}: a memory holds at least 2 decisions.")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"--minutes is {self.minutes:g}: give a finite number above 0.")
+        if not (math.isfinite(self.reward_scale) and self.reward_scale > 0):
+            raise UserError(f"--reward-scale is {self.reward_scale:g}: give a finite number above 0.")
+        _ = self.layer_options
         for name in ("timesteps", "n_envs", "workers", "repeat", "n_steps", "batch_size", "n_epochs", "eval_every",
-                     "eval_episodes"):  # fmt: skip
+                     "eval_episodes", "memory_width", "memory_heads", "sequence_length"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise UserError(f"{_flag(name)} is {getattr(self, name)}: give a number of at least 1.")
         if not 0 <= self.seed < 2**31:
@@ -114,6 +150,35 @@ class PpoConfig:
             if not all(math.isfinite(number) and number >= 0 for number in given):
                 shown = " ".join(f"{number:g}" for number in given)
                 raise UserError(f"{_flag(name)} is {shown}: give finite numbers that are not negative.")
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What there is to know of the environment.
+
+        Raises:
+            UserError: if there is none of that name.
+        """
+        return env_spec(self.env)
+
+    @property
+    def is_carracing(self) -> bool:
+        """Whether it is CarRacing, whose reward is shaped."""
+        return self.spec is CARRACING
+
+    @property
+    def layer_options(self) -> dict[str, Any]:
+        """The memory's own options.
+
+        Raises:
+            UserError: if they are no JSON object.
+        """
+        try:
+            found = json.loads(self.memory_options)
+        except json.JSONDecodeError as error:
+            raise UserError(f"--memory-options is no JSON ({error}): give such as '{{\"topk\": 8}}'.") from error
+        if not isinstance(found, dict):
+            raise UserError("--memory-options is no JSON object: give such as '{\"topk\": 8}'.")
+        return found
 
     def shaping(self, done: float) -> Shaping:
         """The reward's shaping when the share ``done`` of the training lies behind."""
@@ -152,9 +217,21 @@ class ExpertTrainConfig(PpoConfig):
         return PpoConfig(**{name: getattr(self, name) for name in PpoConfig.__dataclass_fields__})
 
 
+ADDED = {
+    "memory": NO_MEMORY,
+    "memory_window": 16,
+    "memory_width": 64,
+    "memory_heads": 4,
+    "memory_options": "{}",
+    "sequence_length": 32,
+    "reward_scale": 1.0,
+}
+"""Settings that older checkpoints do not hold, as they were trained."""
+
+
 def renamed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that a checkpoint holds, under today's names."""
-    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
+    """Settings that a checkpoint holds, under today's names, and with those that it does not know of."""
+    return {**ADDED, **{OLD_NAMES.get(name, name): value for name, value in settings.items()}}
 
 
 def _flag(name: str) -> str:

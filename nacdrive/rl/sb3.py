@@ -1,26 +1,36 @@
-"""Between nacdrive's policies and stable-baselines3: the features extractor, and the export of a zip."""
+"""Between nacdrive's policies and stable-baselines3: the features extractor, and agents out of its zips.
+
+Nothing that a zip has pickled is unpickled: what it says of itself is read as the JSON that stands beside the pickles,
+its weights as tensors alone.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-import pickle
-import sys
+import re
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3 import PPO
+from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers import ppo_network
-from nacdrive.drivers.ppo_network import FEATURES, SIDE, STACK, PolicyNet, Vision, actor_tensors, save_policy
-from nacdrive.rl import config, training_env, vec_env
+from nacdrive.drivers import ppo_nature
+from nacdrive.drivers.ppo_memory import MemorySpec
+from nacdrive.drivers.ppo_network import CARRACING, FEATURES, PolicyNet, Vision, actor_tensors, save_policy
+from nacdrive.drivers.ppo_view import View
+
+LARGEST_BYTES = 2**30
+"""A part of a zip is not unpacked beyond this."""
+ABOUT = "nacdrive_about"
+"""Where zips of ours say what they are."""
 
 
 class VisionExtractor(BaseFeaturesExtractor):
@@ -36,104 +46,176 @@ class VisionExtractor(BaseFeaturesExtractor):
         return features
 
 
-OLD_MODULES = {
-    "nacdrive.experts": sys.modules[__package__],
-    "nacdrive.experts.sb3_policy": sys.modules[__name__],
-    "nacdrive.experts.ppo_config": config,
-    "nacdrive.experts.network": ppo_network,
-    "nacdrive.experts.training_lap": training_env,
-    "nacdrive.experts.workers": vec_env,
-}
-"""Where zips of older versions, the shipped one among them, look for what they pickled."""
+@dataclass(frozen=True)
+class Sb3Zip:
+    """A PPO model of stable-baselines3, read without executing anything of it."""
+
+    path: Path
+    data: dict[str, Any]
+    """What it says of itself, by the names of its attributes."""
+    tensors: dict[str, Tensor]
+    """The ``state_dict`` of its policy."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """[channels, height, width]; () where it sees no pictures."""
+        found = _described(self.data.get("observation_space"), "_shape")
+        return tuple(found) if isinstance(found, list) and all(isinstance(n, int) for n in found) else ()
+
+    @property
+    def actions(self) -> spaces.Space[Any]:
+        """What it chooses from.
+
+        Raises:
+            UserError: if CarRacing has no such actions.
+        """
+        about = self.data.get("action_space")
+        if "Discrete'" in str(_described(about, ":type:")) and str(_described(about, "n")) == "5":
+            return spaces.Discrete(5)
+        shape = _described(about, "_shape")
+        if ".Box'" in str(_described(about, ":type:")) and shape in ([2], [3]):
+            return spaces.Box(-1, 1, tuple(shape), np.float32)
+        kind = re.sub(r".*\.|'>", "", str(_described(about, ":type:")))
+        size = _described(about, "n") or shape
+        raise UserError(
+            f"{self.path} has the action space {kind}({size}): nacdrive knows the five actions of CarRacing, "
+            "(steering, gas, brake) and (steering, pedal)."
+        )
 
 
-def load_sb3(path: Path) -> PPO:
-    """Read a PPO model that ``nacdrive expert train`` saved.
+def _described(about: Any, key: str) -> Any:
+    return about.get(key) if isinstance(about, dict) else None
 
-    stable-baselines3 unpickles what the zip holds: only read files you trust.
+
+def read_sb3(path: Path) -> Sb3Zip:
+    """Read a zip of stable-baselines3's PPO, or of ``nacdrive expert train``.
 
     Raises:
-        UserError: for a file that is missing or no stable-baselines3 model, another environment or action space.
+        UserError: for a file that is missing, no such zip, damaged, or a model of another algorithm.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist: check the path.")
-    about = sb3_about(path)
-    seen = getattr(about.get("observation_space"), "get", lambda _: None)("_shape") or []
-    if list(seen) != [STACK, SIDE, SIDE]:
-        raise UserError(
-            f"{path} was trained on another environment: it sees {list(seen)}, "
-            f"and the expert for CarRacing sees {[STACK, SIDE, SIDE]}."
-        )
-    for name, module in OLD_MODULES.items():
-        sys.modules.setdefault(name, module)
-    try:
-        model = PPO.load(path, device="cpu")
-    except (
-        pickle.UnpicklingError,
-        RuntimeError,
-        KeyError,
-        ValueError,
-        AttributeError,
-        TypeError,
-        ImportError,
-    ) as error:
-        raise UserError(f"{path} is no PPO model that 'nacdrive expert train' saved ({error}).") from error
-    space = model.action_space
-    discrete = isinstance(space, gymnasium.spaces.Discrete) and space.n == 5
-    if not discrete and not (isinstance(space, gymnasium.spaces.Box) and space.shape == (2,)):
-        raise UserError(f"{path} has the action space {space}: nacdrive knows Discrete(5) and (steering, pedal).")
-    return model
-
-
-def sb3_about(path: Path) -> dict[str, Any]:
-    """What a stable-baselines3 zip says of itself, read without unpickling anything."""
     try:
         with zipfile.ZipFile(path) as archive:
             if not {"data", "policy.pth"} <= set(archive.namelist()):
                 raise UserError(f"{path} is a zip, but no model of stable-baselines3.")
-            data: dict[str, Any] = json.loads(archive.read("data"))
+            if max(archive.getinfo(name).file_size for name in ("data", "policy.pth")) > LARGEST_BYTES:
+                raise UserError(f"{path} is no model of stable-baselines3 that drives: it unpacks to over 1 GiB.")
+            data: Any = json.loads(archive.read("data"))
+            weights = archive.read("policy.pth")
     except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is no model of stable-baselines3: its models are zip files.") from error
-    return data
+    if not isinstance(data, dict):
+        raise UserError(f"{path} is no model of stable-baselines3: its data is no JSON object.")
+    policy = str(_described(data.get("policy_class"), "__module__"))
+    if "clip_range" not in data or "n_epochs" not in data:
+        raise UserError(f"{path} is a model of another algorithm than PPO: give one that PPO trained.")
+    if policy.startswith("sb3_contrib"):
+        raise UserError(f"{path} is a model of sb3-contrib ({policy}): give one of stable-baselines3's own PPO.")
+    try:
+        tensors = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UserError(f"{path} cannot be read: its weights are damaged, or more than tensors.") from error
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise UserError(f"{path} cannot be read: its weights are no tensors by name.")
+    return Sb3Zip(path, data, tensors)
 
 
-def to_net(model: PPO) -> PolicyNet:
-    """The actor of ``model`` as nacdrive's own network; equal actions (tested)."""
-    discrete = isinstance(model.action_space, gymnasium.spaces.Discrete)
-    net = PolicyNet(outputs=5 if discrete else 2)
-    tensors = actor_tensors(model.policy)
-    if set(tensors) != set(net.state_dict()):
-        raise UserError("the model's network is not the one of 'nacdrive expert train': it cannot be exported.")
-    net.load_state_dict(tensors)
-    return net.eval()
+def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.NatureNet, dict[str, Any]]:
+    """The actor of ``model`` as a network of nacdrive's, and what is known of it.
+
+    ``grey``: a stranger's frames are grey although their number divides by three.
+
+    Raises:
+        UserError: if it sees something else than pictures, or has other actions or another network.
+    """
+    shape = model.observation_shape
+    if len(shape) != 3 or min(shape[1:]) < 36:
+        raise UserError(
+            f"{model.path} was trained on another environment: it sees {list(shape)}, and not pictures of "
+            "[channels, height, width]."
+        )
+    if any(name.startswith("features_extractor.vision.") for name in model.tensors):
+        return _own(model)
+    about = _about_of(model.actions)
+    colour = not grey and shape[0] % 3 == 0
+    view = View(shape[0] // 3 if colour else shape[0], shape[1], shape[2], colour, rows=None, zeros=True)
+    named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
+    try:
+        net = ppo_nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
+    except ValueError as error:
+        raise UserError(
+            f"{model.path}: its network is not the one of CnnPolicy ({error}): it cannot be exported."
+        ) from error
+    return net, {**about, "view": view.to_json(), "network": net.about}
 
 
-def export(source: Path, target: Path, about: dict[str, Any] | None = None) -> Path:
-    """Write the policy of the zip ``source`` to ``target``."""
-    model = load_sb3(source)
-    net = to_net(model)
-    known = {
-        "env": "CarRacing-v3",
-        "actions": "discrete" if net.head.out_features == 5 else "continuous",
-        "repeat": getattr(model, "nacdrive_repeat", 4),
-        "decisions": model.num_timesteps,
-    }
-    check_equal(model, net)
+def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
+    """``to_net`` of a zip that 'nacdrive expert train' wrote; older ones are of CarRacing and do not say so."""
+    told = model.data.get(ABOUT)
+    if told is None:
+        about = {**_about_of(model.actions), "repeat": model.data.get("nacdrive_repeat", 4)}
+        del about["outputs"]
+    else:
+        about = dict(told) if isinstance(told, dict) else {}
+    tensors = actor_tensors(model.tensors)
+    try:
+        about["repeat"] = int(about["repeat"])
+        memory = MemorySpec(**about["memory"]) if about.get("memory") else None
+        net = PolicyNet(len(tensors["head.bias"]), memory)
+        net.load_state_dict(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{model.path} is no agent that this version of nacdrive trained ({first}).") from error
+    return net.eval(), about
+
+
+def _about_of(actions: spaces.Space[Any]) -> dict[str, Any]:
+    """What a file says of an agent of CarRacing with these actions."""
+    continuous = isinstance(actions, spaces.Box)
+    outputs = (actions.shape or (1,))[0] if continuous else 5
+    return {"env": CARRACING, "actions": "continuous" if continuous else "discrete", "outputs": outputs}
+
+
+def rebuilt(model: Sb3Zip) -> ActorCriticCnnPolicy:
+    """stable-baselines3's own policy with the tensors of a zip of ours without a memory, to compare with."""
+    seen = spaces.Box(0, 255, model.observation_shape, dtype=np.uint8)
+    policy = ActorCriticCnnPolicy(
+        seen, model.actions, lambda _: 0.0, net_arch=[], features_extractor_class=VisionExtractor
+    )
+    policy.load_state_dict(model.tensors)
+    return policy
+
+
+def export(
+    source: Path,
+    target: Path,
+    about: dict[str, Any] | None = None,
+    *,
+    repeat: int | None = None,
+    grey: bool = False,
+) -> Path:
+    """Write the policy of the zip ``source`` to ``target``.
+
+    Args:
+        source: A zip of ``nacdrive expert train``, or of stable-baselines3's PPO with its ``CnnPolicy``.
+        target: The file of tensors and JSON.
+        about: More that is known of it.
+        repeat: Frames for which a stranger's actions are held; zips of ours know it.
+        grey: See ``to_net``.
+
+    Raises:
+        UserError: see ``read_sb3`` and ``to_net``; and if nobody says ``repeat``.
+    """
+    model = read_sb3(source)
+    net, known = to_net(model, grey)
+    if "repeat" not in known:
+        if repeat is None:
+            raise UserError(
+                f"{source} does not say for how many frames its actions were held: give --repeat (1 if its training "
+                "skipped none)."
+            )
+        known["repeat"] = repeat
+    known["decisions"] = int(model.data.get("num_timesteps") or 0)
     save_policy(target, net, known | (about or {}))
     return target
-
-
-def check_equal(model: PPO, net: PolicyNet, samples: int = 256) -> None:
-    """Refuse an export whose actions differ from stable-baselines3's."""
-    stacks = np.random.default_rng(0).integers(0, 256, (samples, STACK, SIDE, SIDE), dtype=np.uint8)
-    theirs, _ = model.predict(stacks, deterministic=True)
-    with torch.inference_mode():
-        ours = net(torch.from_numpy(stacks)).numpy()
-    same = (
-        (ours.argmax(1) == theirs).mean()
-        if net.head.out_features == 5
-        else np.isclose(ours.clip(-1, 1), theirs, atol=1e-4).all(axis=1).mean()
-    )
-    # Two logits may lie within rounding of each other on noise.
-    if same < 0.99:
-        raise UserError(f"the export chooses the model's action in {same:.1%} of {samples} cases only: not written.")

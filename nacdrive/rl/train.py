@@ -1,4 +1,4 @@
-"""Train the PPO expert: stable-baselines3's PPO over the process pool, with exact resume."""
+"""Train a PPO expert: stable-baselines3's PPO, with a memory or without, over the process pool, with exact resume."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
@@ -23,13 +24,17 @@ from nacdrive.common.files import atomic_path, read_json, result_folder, write_j
 from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.ppo_network import PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
+from nacdrive.drivers.ppo_memory import MemorySpec
+from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
+from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
-from nacdrive.rl.config import PpoConfig, renamed
-from nacdrive.rl.sb3 import VisionExtractor
-from nacdrive.rl.vec_env import ParallelVecEnv
+from nacdrive.rl.config import NO_MEMORY, PpoConfig, renamed
+from nacdrive.rl.recurrent_ppo import RecurrentPPO
+from nacdrive.rl.sb3 import ABOUT, VisionExtractor
+from nacdrive.rl.training_env import action_space, make_driving_env
+from nacdrive.rl.vec_env import CONTINUOUS, DISCRETE, ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
 from nacdrive.viz.figures import draw_curve
 
@@ -65,9 +70,13 @@ def train(
     is given; the network learns here. Ctrl-C writes no checkpoint of the interrupted update.
 
     Raises:
-        UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker.
+        UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker, an
+            environment that cannot be made, a memory that cannot stream.
     """
     check_ray(ray)
+    agent = Agent.of(config)
+    # What cannot be built is refused before a folder is made or deleted.
+    _ = agent.net()
     settings = json.loads(json.dumps(plain(config)))
     # A run that was stopped before its first checkpoint begins anew.
     started = resume and (out / RUN).is_file() and not (out / CHECKPOINT).exists()
@@ -87,32 +96,122 @@ def train(
         config.n_envs,
         min(config.workers, config.n_envs),
         config.seed,
-        repeat=config.repeat,
-        continuous=config.actions == "continuous",
+        repeat=agent.repeat,
+        continuous=config.is_carracing and agent.continuous,
+        env=None if config.is_carracing else config.env,
+        actions=agent.actions,
+        reward_scale=config.reward_scale,
         ray=ray,
     )
     try:
-        model = build(config, laps)
+        model = build(config, laps, agent.memory)
         model.set_logger(configure(str(out / "tensorboard"), []))
         model.logger.output_formats.append(TensorBoardOutputFormat(str(out / "tensorboard")))
-        keeper = TrainingCallback(config, settings, laps, out, show)
+        keeper = TrainingCallback(config, agent, settings, laps, out, show)
         if state is not None:
             restore(model, laps, state)
             keeper.resume(state)
         left = config.timesteps - model.num_timesteps
         if left > 0:
-            model.learn(left, callback=keeper, reset_num_timesteps=state is None)
-        save_sb3(out / SB3, model, out / BEST, config.repeat)
+            with suppress(TimeIsUpError):
+                model.learn(left, callback=keeper, reset_num_timesteps=state is None)
+        save_sb3(out / SB3, model, out / BEST, agent)
         if any(line["return"] is not None for line in keeper.lines()):
-            draw_curve(out / LOG, out / CURVE)
+            draw_curve(out / LOG, out / CURVE, agent.env)
     finally:
         laps.close()
     return out / BEST
 
 
-def build(config: PpoConfig, laps: ParallelVecEnv) -> PPO:
-    """stable-baselines3's PPO with nacdrive's network."""
-    model = PPO(
+@dataclass(frozen=True)
+class Agent:
+    """What a config asks for, as far as its environment has to be looked at to know it."""
+
+    env: str
+    """What files of the agent say as its environment."""
+    actions: spaces.Space[Any]
+    """What it chooses from."""
+    repeat: int
+    """Frames for which its actions are held."""
+    memory: MemorySpec | None
+    """What it remembers with."""
+
+    @classmethod
+    def of(cls, config: PpoConfig) -> Agent:
+        """The agent of ``config``.
+
+        Raises:
+            UserError: if its environment cannot be made.
+        """
+        assert config.repeat is not None
+        spec = config.spec
+        if config.is_carracing:
+            assert spec.frames_per_second is not None
+            actions: spaces.Space[Any] = CONTINUOUS if config.actions == "continuous" else DISCRETE
+            name, step_s = CARRACING, config.repeat / spec.frames_per_second
+        else:
+            env = make_driving_env(spec, config.repeat)
+            actions, name, step_s = action_space(env), config.env, env.step_s
+            env.close()
+        memory = None
+        if config.memory != NO_MEMORY:
+            memory = MemorySpec(
+                config.memory,
+                config.memory_window,
+                config.memory_width,
+                config.memory_heads,
+                step_s,
+                config.layer_options,
+            )
+        return cls(name, actions, config.repeat, memory)
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it steers instead of choosing."""
+        return isinstance(self.actions, spaces.Box)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that it gives."""
+        return (
+            int(self.actions.n) if isinstance(self.actions, spaces.Discrete) else int((self.actions.shape or (1,))[0])
+        )
+
+    def net(self) -> PolicyNet:
+        """Its network, not trained; draws no random numbers that training would miss."""
+        # Whether a checkpoint is due must not change the random numbers.
+        with torch.random.fork_rng(devices=[]):
+            return PolicyNet(self.outputs, self.memory)
+
+    def about(self) -> dict[str, Any]:
+        """What its files say of it."""
+        known = {
+            "env": self.env,
+            "actions": "continuous" if self.continuous else "discrete",
+            "repeat": self.repeat,
+        }
+        if self.env != CARRACING:
+            known["outputs"] = self.outputs
+        return known if self.memory is None else {**known, "memory": self.memory.to_json()}
+
+    def driver(self, net: PolicyNet) -> PpoExpert:
+        """Drives with ``net``."""
+        return PpoExpert(net, repeat=self.repeat, env=self.env, continuous=self.continuous)
+
+
+class TimeIsUpError(Exception):
+    """The minutes of the training are over; raised between two updates."""
+
+
+def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = None) -> PPO:
+    """stable-baselines3's PPO with nacdrive's network, and with ``memory`` where it is given."""
+    own: dict[str, Any] = {}
+    remembering: dict[str, Any] = {}
+    if memory is not None:
+        own = {"sequence_length": config.sequence_length}
+        remembering = {"memory": memory.to_json()}
+    kind = PPO if memory is None else RecurrentPPO
+    model = kind(
         "CnnPolicy",
         laps,
         learning_rate=config.lr_at,
@@ -128,14 +227,15 @@ def build(config: PpoConfig, laps: ParallelVecEnv) -> PPO:
         target_kl=config.target_kl,
         seed=None,
         device=config.device,
-        policy_kwargs={"features_extractor_class": VisionExtractor, "net_arch": []},
+        policy_kwargs={"features_extractor_class": VisionExtractor, "net_arch": [], **remembering},
+        **own,
     )
     # After the orthogonal initialisation, which needs contiguous weights; a third faster on the CPU.
     model.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
-def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
+def save_sb3(path: Path, model: PPO, policy: Path, agent: Agent) -> None:
     """Write ``model`` with the exported ``policy`` as its actor, so that the zip acts as what is shipped does."""
     net, about = load_policy(policy)
     tensors = model.policy.state_dict()
@@ -143,14 +243,14 @@ def save_sb3(path: Path, model: PPO, policy: Path, repeat: int) -> None:
         tensors[sb3_name(name)] = value
     model.policy.load_state_dict(tensors)
     model.num_timesteps = about["decisions"]
-    model.nacdrive_repeat = repeat  # type: ignore[attr-defined]
+    setattr(model, ABOUT, agent.about())
     with atomic_path(path) as partial, partial.open("wb") as file:
         model.save(file)
 
 
-def lap_return(expert: PpoExpert) -> Callable[[int], float]:
-    """A function: seed of a track -> return of ``expert`` in the official environment."""
-    env = make_carracing(repeat=expert.repeat, continuous=expert.continuous)
+def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[int], float]:
+    """A function: seed of an episode -> return of ``expert`` in ``env``, if not given the official CarRacing."""
+    env = env or make_carracing(repeat=expert.repeat, continuous=expert.continuous)
 
     def drive(seed: int) -> float:
         *_, last = rollout(env, expert, seed)
@@ -161,7 +261,7 @@ def lap_return(expert: PpoExpert) -> Callable[[int], float]:
 
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
     """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free, then = {"device", "workers", "checkpoint_every_s"}, renamed(then)
+    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, renamed(then)
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
         told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
@@ -174,13 +274,15 @@ class TrainingCallback(BaseCallback):
     def __init__(
         self,
         config: PpoConfig,
+        agent: Agent,
         settings: dict[str, Any],
         laps: ParallelVecEnv,
         out: Path,
         show: Callable[[Progress], None],
     ) -> None:
         super().__init__()
-        self.config, self.settings, self.laps, self.out, self.show = config, settings, laps, out, show
+        self.config, self.agent, self.settings = config, agent, settings
+        self.laps, self.out, self.show = laps, out, show
         self.average: dict[str, torch.Tensor] = {}
         self.best = -math.inf
         self.earlier_s = 0.0
@@ -221,6 +323,11 @@ class TrainingCallback(BaseCallback):
         return self.model
 
     @property
+    def actor(self) -> dict[str, torch.Tensor]:
+        """Its actor's present weights, as ``PolicyNet`` names them."""
+        return actor_tensors(self.model.policy.state_dict())
+
+    @property
     def done(self) -> float:
         """Share of the training that lies behind."""
         return self.num_timesteps / self.config.timesteps
@@ -230,12 +337,22 @@ class TrainingCallback(BaseCallback):
         """Wall-clock seconds of training, over all resumptions."""
         return self.earlier_s + time.monotonic() - self.started
 
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the minutes of the config have passed."""
+        return self.config.minutes is not None and self.seconds >= 60 * self.config.minutes
+
     def _on_rollout_start(self) -> None:
         self.num_timesteps = self.model.num_timesteps
         if not self.average:
-            self.average = {name: value.detach().clone() for name, value in actor_tensors(self.model.policy).items()}
+            self.average = {
+                name: value.detach().clone() for name, value in actor_tensors(self.model.policy.state_dict()).items()
+            }
         elif self.fresh:
-            self._after_update()
+            over = self.time_is_up
+            self._after_update(last=over)
+            if over:
+                raise TimeIsUpError
         self.fresh = True
         self.ppo.ent_coef = self.config.entropy_at(self.done)
         self.laps.shape(self.config.shaping(self.done))
@@ -249,8 +366,9 @@ class TrainingCallback(BaseCallback):
 
     def _after_update(self, last: bool = False) -> None:
         keep = self.config.ema_decay
-        for name, value in actor_tensors(self.model.policy).items():
-            self.average[name].mul_(keep).add_(value.detach(), alpha=1 - keep)
+        for name, value in self.actor.items():
+            if value.is_floating_point():
+                self.average[name].mul_(keep).add_(value, alpha=1 - keep)
         rollout = self.config.n_envs * self.config.n_steps
         due = self.num_timesteps // self.config.eval_every != (self.num_timesteps - rollout) // self.config.eval_every
         evaluation = self._evaluate() if due or last else None
@@ -270,16 +388,13 @@ class TrainingCallback(BaseCallback):
 
     def policy(self) -> PolicyNet:
         """The averaged weights as nacdrive's own network."""
-        with torch.random.fork_rng(devices=[]):  # whether a checkpoint is due must not change the random numbers
-            net = PolicyNet(outputs=2 if self.config.actions == "continuous" else 5)
+        net = self.agent.net()
         net.load_state_dict({name: value.cpu() for name, value in self.average.items()})
         return net.eval()
 
     def _about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
         return {
-            "env": "CarRacing-v3",
-            "actions": self.config.actions,
-            "repeat": self.config.repeat,
+            **self.agent.about(),
             "decisions": self.num_timesteps,
             "seed": self.config.seed,
             "validation": evaluation,
@@ -289,7 +404,10 @@ class TrainingCallback(BaseCallback):
         seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
         policy = self.policy()
-        returns = list(map(lap_return(PpoExpert(policy, repeat=self.config.repeat)), seeds))
+        env = None if self.config.is_carracing else make_driving_env(self.config.spec, self.agent.repeat)
+        returns = list(map(lap_return(self.agent.driver(policy), env), seeds))
+        if env is not None:
+            env.close()
         found = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),
@@ -311,12 +429,13 @@ class TrainingCallback(BaseCallback):
         train_values = {k.split("/")[1]: v for k, v in self.model.logger.name_to_value.items() if k[:6] == "train/"}
 
         def mean(key: str) -> float | None:
-            return round(float(np.mean([episode[key] for episode in episodes])), 4) if episodes else None
+            told = [episode[key] for episode in episodes if key in episode]
+            return round(float(np.mean(told)), 4) if told else None
 
         line: dict[str, Any] = {
             "seconds": round(self.seconds, 1),
             "decisions": self.num_timesteps,
-            "frames_per_s": round(rate * self.config.repeat, 1),
+            "frames_per_s": round(rate * self.agent.repeat, 1),
             "return": mean("r"),
             "length": mean("l"),
             "tiles": mean("tiles"),
@@ -331,7 +450,9 @@ class TrainingCallback(BaseCallback):
         with (self.out / LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         left = (self.config.timesteps - self.num_timesteps) * self.seconds / max(self.num_timesteps, 1)
+        if self.config.minutes is not None:
+            left = min(left, max(60 * self.config.minutes - self.seconds, 0.0))
         shown = line["return"] if line["return"] is not None else math.nan
         self.show(
-            Progress(self.num_timesteps, self.config.timesteps, rate * self.config.repeat, shown, left, evaluation)
+            Progress(self.num_timesteps, self.config.timesteps, rate * self.agent.repeat, shown, left, evaluation)
         )

@@ -1,4 +1,4 @@
-"""The lap as PPO learns on it: decisions of several frames, a shaped reward, early ends, exact replay."""
+"""Episodes as PPO learns on them: decisions of several frames, a shaped reward, early ends, exact replay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
-from nacdrive.drivers.ppo import split_pedal
-from nacdrive.drivers.ppo_network import FrameStack
+from nacdrive.drivers.ppo import split_pedal, steering_and_pedal
+from nacdrive.drivers.ppo_view import FrameStack, View
+from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.envs.carracing.lazy import FPS
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import EXPERT_TRAINING
 from nacdrive.rl.config import Shaping
 
@@ -28,7 +32,9 @@ class Decision:
     terminated: bool
     truncated: bool
     episode: dict[str, float] | None
-    """At the end of an episode: raw return, frames, share of tiles, lap finished."""
+    """At the end of an episode: raw return, frames, and of CarRacing share of tiles, lap finished."""
+    t_s: float = 0.0
+    """Seconds since the episode began, at the observation that it led to."""
 
 
 class TrainingEnv:
@@ -49,9 +55,8 @@ class TrainingEnv:
     def reset(self) -> NDArray[np.uint8]:
         """Start the next episode; the tracks follow from (seed, index, episode) alone."""
         self.episode += 1
-        rng = np.random.default_rng((self.seed, self.index, self.episode))
         self.env.drawing = False
-        self.env.reset(seed=int(rng.integers(EXPERT_TRAINING.start, EXPERT_TRAINING.stop)))
+        self.env.reset(seed=seed_of(self.seed, self.index, self.episode))
         self.actions = []
         self.frames = 0
         self.idle = 0
@@ -88,7 +93,8 @@ class TrainingEnv:
         terminated = left_field or (stalled and not truncated)
         over = terminated or truncated
         episode = dict(r=self.raw_return, l=self.frames, tiles=share, finished=float(finished)) if over else None
-        return self.stack.push(env.grey()), Decision(reward * REWARD_SCALE, terminated, truncated, episode)
+        t_s = self.frames / FPS
+        return self.stack.push(env.grey()), Decision(reward * REWARD_SCALE, terminated, truncated, episode, t_s)
 
     def _missed(self) -> int:
         """Tiles that have newly been left behind unvisited."""
@@ -109,3 +115,77 @@ class TrainingEnv:
         for action in state["actions"]:
             stack, _ = self.step(np.asarray(action) if self.continuous else action)
         return stack
+
+
+class DrivingTrainingEnv:
+    """One environment of the training of any ``DrivingEnv``: its own reward times ``reward_scale``, its own ends.
+
+    ``restore`` drives the episode in progress again, so that it is exact for an environment that its seed determines.
+    """
+
+    def __init__(self, seed: int, index: int, env: str, repeat: int, reward_scale: float = 1.0) -> None:
+        spec = env_spec(env)
+        self.env = make_driving_env(spec, repeat, index)
+        self.continuous = not self.env.actions
+        self.seed, self.index, self.reward_scale = seed, index, reward_scale
+        self.episode = -1
+        self.stack = FrameStack(View(rows=None))
+        self.shaping = Shaping()
+        self.actions: list[Any] = []
+
+    def reset(self) -> NDArray[np.uint8]:
+        """Start the next episode; its seed follows from (seed, index, episode) alone."""
+        self.episode += 1
+        frame, _ = self.env.reset(seed=seed_of(self.seed, self.index, self.episode))
+        self.actions = []
+        self.raw_return = 0.0
+        self.stack.reset()
+        return self.stack.push(frame)
+
+    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+        """Carry out one decision; returns the stack uint8 [4, 48, 48] and what it led to."""
+        action = action.tolist() if isinstance(action, np.ndarray) else int(action)
+        self.actions.append(action)
+        taken = steering_and_pedal(np.asarray(action)) if self.continuous else self.env.action_of(action)
+        frame, reward, terminated, truncated, info = self.env.step(taken)
+        self.raw_return += float(reward)
+        over = bool(terminated or truncated)
+        episode = dict(r=self.raw_return, l=float(len(self.actions))) if over else None
+        scaled = float(reward) * self.reward_scale
+        decision = Decision(scaled, bool(terminated), bool(truncated), episode, float(info["t_s"]))
+        return self.stack.push(frame), decision
+
+    def state(self) -> dict[str, Any]:
+        """What ``restore`` needs, in plain numbers."""
+        return {"episode": self.episode, "actions": list(self.actions)}
+
+    def restore(self, state: dict[str, Any]) -> NDArray[np.uint8]:
+        """Drive the episode in progress again up to where ``state`` was taken; returns the stack."""
+        self.episode = state["episode"] - 1
+        stack = self.reset()
+        for action in state["actions"]:
+            stack, _ = self.step(np.asarray(action) if self.continuous else action)
+        return stack
+
+
+def seed_of(seed: int, index: int, episode: int) -> int:
+    """Seed of an episode: one of those that experts learn on."""
+    rng = np.random.default_rng((seed, index, episode))
+    return int(rng.integers(EXPERT_TRAINING.start, EXPERT_TRAINING.stop))
+
+
+def make_driving_env(spec: EnvSpec, repeat: int, index: int = 0) -> DrivingEnv:
+    """The environment of that number: where there are several tracks, they are taken in turn."""
+    track = spec.tracks[index % len(spec.tracks)]
+    frames = {"repeat": repeat} if spec.frames_per_second is not None else {}
+    return spec.make({"track": track or None, **frames})
+
+
+def action_space(env: DrivingEnv) -> spaces.Space[Any]:
+    """What an agent of ``env`` chooses from: its actions, or (steering, pedal) in -1 .. 1, steering alone where that is
+    all there is.
+    """
+    if env.actions:
+        return spaces.Discrete(len(env.actions))
+    numbers = env.action_space.shape or (1,)
+    return spaces.Box(-1, 1, (min(2, numbers[0]),), dtype=np.float32)

@@ -13,18 +13,19 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from nacdrive.common.parallel import Actors
 from nacdrive.drivers.ppo_network import SIDE, STACK
 from nacdrive.rl.config import Shaping
-from nacdrive.rl.training_env import TrainingEnv
+from nacdrive.rl.training_env import DrivingTrainingEnv, TrainingEnv
 
 OBSERVATIONS = spaces.Box(0, 255, (STACK, SIDE, SIDE), dtype=np.uint8)
 DISCRETE = spaces.Discrete(5)
 CONTINUOUS = spaces.Box(-1, 1, (2,), dtype=np.float32)
 
-_laps: list[TrainingEnv] = []
+_laps: list[TrainingEnv | DrivingTrainingEnv] = []
 
 
 def make_envs(seed: int, indices: range, options: dict[str, Any]) -> None:
-    """In a worker: make its share of the environments."""
-    _laps[:] = [TrainingEnv(seed, index, **options) for index in indices]
+    """In a worker: make its share of the environments; those of ``options["env"]``, or CarRacing as it is shaped."""
+    kind: Any = DrivingTrainingEnv if "env" in options else TrainingEnv
+    _laps[:] = [kind(seed, index, **options) for index in indices]
 
 
 def answer(order: tuple[str, Any]) -> Any:
@@ -58,7 +59,19 @@ def answer(order: tuple[str, Any]) -> Any:
 
 
 class ParallelVecEnv(VecEnv):
-    """``n_envs`` training laps in ``n_workers`` workers; the same seed gives the same laps for any split."""
+    """``n_envs`` training laps in ``n_workers`` workers; the same seed gives the same laps for any split.
+
+    Args:
+        n_envs: Environments side by side.
+        n_workers: Processes that drive them.
+        seed: Of the laps.
+        repeat: Frames for which an action is held.
+        continuous: Steering and pedal instead of the five actions of CarRacing.
+        env: Another environment than CarRacing, as ``--env`` names it; then ``actions`` is what its agent chooses from.
+        actions: See ``env``.
+        reward_scale: Factor on the rewards of that environment.
+        ray: Address of a Ray cluster whose workers drive.
+    """
 
     def __init__(
         self,
@@ -68,12 +81,17 @@ class ParallelVecEnv(VecEnv):
         *,
         repeat: int = 4,
         continuous: bool = False,
+        env: str | None = None,
+        actions: spaces.Space[Any] | None = None,
+        reward_scale: float = 1.0,
         ray: str | None = None,
     ) -> None:
-        super().__init__(n_envs, OBSERVATIONS, CONTINUOUS if continuous else DISCRETE)
+        super().__init__(n_envs, OBSERVATIONS, actions or (CONTINUOUS if continuous else DISCRETE))
         bounds = np.linspace(0, n_envs, n_workers + 1).astype(int).tolist()
         self.shares = [range(a, b) for a, b in pairwise(bounds)]
-        options = {"repeat": repeat, "continuous": continuous}
+        options: dict[str, Any] = {"repeat": repeat, "continuous": continuous}
+        if env is not None:
+            options = {"repeat": repeat, "env": env, "reward_scale": reward_scale}
         self.actors = Actors(answer, make_envs, [(seed, share, options) for share in self.shares], ray=ray)
 
     def _ask(self, verb: str, values: Sequence[Any] | None = None) -> list[Any]:
@@ -98,9 +116,10 @@ class ParallelVecEnv(VecEnv):
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for index, (decision, last) in enumerate(item for _, led_to in answers for item in led_to):
             rewards[index] = decision.reward
+            infos[index]["t_s"] = decision.t_s
             if decision.episode is not None:
                 dones[index] = True
-                infos[index] = {
+                infos[index] |= {
                     "episode": decision.episode,
                     "terminal_observation": last,
                     "TimeLimit.truncated": decision.truncated and not decision.terminated,

@@ -31,9 +31,11 @@ def action_repeat(spec: EnvSpec, driver: object, asked: int | None = None) -> in
     """Frames for which an action of ``driver`` is held: as it was trained, else ``asked``, else as it or the
     environment has it.
 
-    Drivers with ``any_pace`` were not trained at theirs; in some environments all take time as it comes.
+    Drivers with ``any_pace`` were not trained at theirs; in some environments all but those with ``fixed_pace`` take
+    time as it comes.
     """
-    own = getattr(driver, "repeat", None) if spec.drivers_pace else None
+    keeps = spec.drivers_pace or getattr(driver, "fixed_pace", False)
+    own = getattr(driver, "repeat", None) if keeps else None
     if own and not getattr(driver, "any_pace", False):
         return int(own)
     return int(asked or own or spec.repeat)

@@ -210,8 +210,9 @@ def column(index: int, count: int) -> np.ndarray:
     return np.stack([x, y], axis=1)
 
 
-def draw_curve(log: Path, target: Path) -> None:
+def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:
     """Draw returns of training and evaluation over decisions, from ``log`` (JSON lines) into ``target`` (PNG)."""
+    carracing = env == "CarRacing-v3"
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -228,22 +229,24 @@ def draw_curve(log: Path, target: Path) -> None:
         [line["return"] for line in driven],
         color="#8aa4b8",
         linewidth=1.2,
-        label="training tracks, sampled actions, fast renderer (mean of 100 episodes)",
+        label=f"training, sampled actions{', fast renderer' if carracing else ''} (mean of 100 episodes)",
     )
     if tested:
         at = np.array([line["decisions"] for line in tested]) / 1e6
         mean = np.array([line["eval"]["mean"] for line in tested])
         worst = np.array([line["eval"]["min"] for line in tested])
         count = tested[-1]["eval"]["episodes"]
-        axes.plot(at, mean, "o-", color="#0b6e99", label=f"unseen tracks, official renderer (mean of {count})")
+        where = "unseen tracks, official renderer" if carracing else "unseen episodes"
+        axes.plot(at, mean, "o-", color="#0b6e99", label=f"{where} (mean of {count})")
         axes.plot(at, worst, "v", color="#c44e52", label="worst of them")
-    axes.axhline(900, color="#444444", linewidth=0.8, linestyle=":")
-    axes.annotate("900: solved", (0, 900), xytext=(2, 4), textcoords="offset points", fontsize=8)
-    axes.set_xlabel("decisions, millions (each held for 4 frames)")
+    axes.set_xlabel("decisions, millions")
     axes.set_ylabel("return")
-    axes.set_ylim(-50, 1000)
+    if carracing:
+        axes.axhline(900, color="#444444", linewidth=0.8, linestyle=":")
+        axes.annotate("900: solved", (0, 900), xytext=(2, 4), textcoords="offset points", fontsize=8)
+        axes.set_ylim(-50, 1000)
     minutes = lines[-1]["seconds"] / 60
-    axes.set_title(f"PPO on CarRacing-v3, two cores, {minutes:.0f} minutes", fontsize=11)
+    axes.set_title(f"PPO on {env}, {minutes:.0f} minutes", fontsize=11)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", fontsize=8, frameon=False)
     with atomic_path(target) as partial:

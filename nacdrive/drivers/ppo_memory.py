@@ -1,0 +1,191 @@
+"""What a PPO agent remembers with: any sequence layer that streams, between its features and its heads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.common.errors import UserError
+from nacdrive.layers import build
+from nacdrive.layers.base import SequenceLayer
+
+NONE = "none"
+"""The name of having no memory."""
+TOLERANCE = 1e-3
+"""By how much, relative to its largest output, a layer may differ between streaming and whole sequences."""
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """Which layer, and how large; plain values, so that a file can hold them."""
+
+    layer: str
+    """Registered name of a sequence layer, such as ``nac-steady``, or ``module:Name``."""
+    window: int = 16
+    """Decisions, the present one included, that a decision depends on."""
+    width: int = 64
+    """Numbers per decision that go into the layer and come out of it."""
+    heads: int = 4
+    """Heads of an attention."""
+    gap_s: float = 1.0
+    """Usual seconds between two decisions."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The layer's own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that ``MemorySpec(**...)`` takes."""
+        return asdict(self)
+
+
+class MemoryState(NamedTuple):
+    """The last decisions of each environment; the newest is last.
+
+    Every environment has an episode of its own, so how much it remembers differs: ``seen`` says it. That is why a
+    rollout carries windows and not the state of ``SequenceLayer.step``, in which all sequences have the same age.
+    """
+
+    inputs: Tensor
+    """What went into the layer, [B, window, width]."""
+    t: Tensor
+    """Seconds, [B, window], float64."""
+    seen: Tensor
+    """How many of them are of the present episode, [B]."""
+
+
+class Memory(nn.Module):
+    """Features of decisions and their times -> the features, and beside them what the layer makes of the past.
+
+    The features pass by the layer too: what no memory is needed for is learnt as without one.
+    It stays in evaluation mode: dropout, or whatever else a layer does in training alone, would make the
+    probabilities that are learnt from others than those that were acted by.
+
+    Args:
+        spec: The layer.
+        features: Width of what comes in.
+
+    Raises:
+        UserError: for an unknown layer, sizes that it refuses, or one that cannot stream.
+    """
+
+    def __init__(self, spec: MemorySpec, features: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.into = nn.Linear(features, spec.width)
+        try:
+            sizes = (spec.width, spec.heads, spec.window)
+            self.layer: SequenceLayer = build(spec.layer, *sizes, gap_s=spec.gap_s, **spec.options)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the memory '{spec.layer}' cannot be built: {error}.") from error
+        check_streams(self.layer, spec.layer)
+        self.out_features = features + spec.width
+        self.eval()
+
+    def train(self, mode: bool = True) -> Memory:
+        """Nothing changes; see the class."""
+        super().train(False)
+        for part in self.modules():
+            # They have no dropout, and cuDNN gives no gradients in evaluation mode.
+            if isinstance(part, nn.RNNBase):
+                part.training = mode
+        return self
+
+    def forward(self, features: Tensor, t: Tensor, padding: Tensor) -> Tensor:
+        """Whole sequences.
+
+        Args:
+            features: [B, T, features].
+            t: seconds, [B, T].
+            padding: [B, T], True where a step is padding.
+
+        Returns:
+            [B, T, out_features].
+        """
+        remembered = self.layer(self.into(features), t, padding if padding.any() else None)
+        return torch.cat([features, remembered], dim=-1)
+
+    def init_state(self, batch_size: int) -> MemoryState:
+        """Nothing remembered."""
+        like = self.into.weight
+        return MemoryState(
+            like.new_zeros(batch_size, self.spec.window, self.spec.width),
+            torch.zeros(batch_size, self.spec.window, dtype=torch.float64, device=like.device),
+            torch.zeros(batch_size, dtype=torch.long, device=like.device),
+        )
+
+    def filled_state(self, features: Tensor, t: Tensor, seen: Tensor) -> MemoryState:
+        """The state after the decisions ``features`` [B, window - 1, features] at ``t``, the last ``seen`` [B] of
+        which belong to the present episode.
+        """
+        empty = self.init_state(len(features))
+        inputs, times = empty.inputs.clone(), empty.t.clone()
+        inputs[:, 1:], times[:, 1:] = self.into(features), t
+        return MemoryState(inputs, times, seen)
+
+    def advance(
+        self, features: Tensor, t: Tensor | None, starts: Tensor, state: MemoryState
+    ) -> tuple[Tensor, MemoryState]:
+        """One decision in each of B environments.
+
+        Args:
+            features: [B, features].
+            t: seconds, [B]; one ``gap_s`` after the decision before where None.
+            starts: [B], True where an episode begins: what was before is forgotten.
+            state: of the decision before.
+
+        Returns:
+            [B, out_features] and the next state.
+        """
+        seen = torch.where(starts.bool(), 0, state.seen)
+        if t is None:
+            t = torch.where(seen > 0, state.t[:, -1] + self.spec.gap_s, 0.0)
+        inputs = torch.cat([state.inputs[:, 1:], self.into(features).unsqueeze(1)], dim=1)
+        times = torch.cat([state.t[:, 1:], t.to(state.t).unsqueeze(1)], dim=1)
+        seen = (seen + 1).clamp(max=self.spec.window)
+        position = torch.arange(self.spec.window, device=seen.device)
+        padding = position < self.spec.window - seen.unsqueeze(1)
+        remembered = self.layer.last(inputs, times, padding if padding.any() else None)
+        return torch.cat([features, remembered], dim=-1), MemoryState(inputs, times, seen)
+
+    def step(self, features: Tensor, t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One decision of one episode by the layer's own streaming, with its ``layer.init_state``; as ``advance``."""
+        remembered, state = self.layer.step(self.into(features), t, state)
+        return torch.cat([features, remembered], dim=-1), state
+
+
+def check_streams(layer: SequenceLayer, name: str) -> None:
+    """Refuse a layer that gives other outputs step by step than on whole sequences, or than on its window alone.
+
+    Raises:
+        UserError: in one sentence.
+    """
+    device = next((p.device for p in layer.parameters()), torch.device("cpu"))
+    steps = layer.window + 3
+    advice = "give one that streams, such as lstm or nac-steady"
+    was_training = layer.training
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, steps, layer.in_features, generator=generator).to(device)
+    gaps = layer.gap_s * (0.5 + torch.rand(2, steps, generator=generator, dtype=torch.float64))
+    t = gaps.cumsum(dim=1).to(device)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        layer.eval()
+        try:
+            whole = layer(x, t)[:, -1]
+            alone = layer.last(x[:, -layer.window :], t[:, -layer.window :])
+            state = layer.init_state(2)
+            for i in range(steps):
+                streamed, state = layer.step(x[:, i], t[:, i], state)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise UserError(f"the memory '{name}' cannot stream ({why}): {advice}.") from error
+        finally:
+            layer.train(was_training)
+    limit = TOLERANCE * max(1.0, float(whole.abs().max()))
+    for found in (streamed, alone):
+        if found.shape != whole.shape or not float((found - whole).abs().max()) <= limit:
+            raise UserError(
+                f"the memory '{name}' cannot stream: decision by decision it gives other numbers than on a whole "
+                f"episode; {advice}."
+            )

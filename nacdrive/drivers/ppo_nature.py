@@ -1,0 +1,99 @@
+"""What most agents of stable-baselines3 see pictures with, ``NatureCNN`` (Mnih et al., 2015): the actor alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.drivers.ppo_view import View
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "GELU": nn.GELU}
+KIND = "nature-cnn"
+
+
+class NatureNet(nn.Module):
+    """uint8 frames -> three convolutions and a dense layer -> dense layers -> scores, or the numbers of a Box.
+
+    Args:
+        view: What it sees.
+        outputs: Numbers that it gives.
+        features: Width of the dense layer behind the convolutions.
+        hidden: Widths of those behind it.
+        activation: Of these: Tanh, ReLU, ELU or GELU.
+
+    Raises:
+        ValueError: for another activation, or frames too small for the convolutions.
+    """
+
+    def __init__(
+        self, view: View, outputs: int, features: int = 512, hidden: tuple[int, ...] = (), activation: str = "Tanh"
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation={activation}; allowed are {', '.join(ACTIVATIONS)}")
+        if min(view.height, view.width) < 36:
+            raise ValueError(f"frames of {view.height} x {view.width} are too small for {KIND}: 36 x 36 at least")
+        self.view, self.memory = view, None
+        self.about = {"kind": KIND, "features": features, "hidden": list(hidden), "activation": activation}
+        convolutions = nn.Sequential(
+            nn.Conv2d(view.shape[0], 32, 8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            seen = convolutions(torch.zeros(1, *view.shape)).shape[1]
+        self.vision = nn.Sequential(*convolutions, nn.Linear(seen, features), nn.ReLU())
+        layers: list[nn.Module] = []
+        for before, after in zip((features, *hidden), hidden, strict=False):
+            layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
+        self.hidden = nn.Sequential(*layers)
+        self.head = nn.Linear(hidden[-1] if hidden else features, outputs)
+
+    def forward(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, *view.shape] -> float32 [N, outputs]."""
+        scores: Tensor = self.head(self.hidden(self.vision(stacks.float() / 255.0)))
+        return scores
+
+
+def ours(name: str) -> str | None:
+    """What ``NatureNet`` calls the tensor ``name`` of stable-baselines3's policy; None for what is not the actor's."""
+    for theirs, own in (
+        ("pi_features_extractor.cnn.", "vision."),
+        ("pi_features_extractor.linear.0.", "vision.7."),
+        ("mlp_extractor.policy_net.", "hidden."),
+        ("action_net.", "head."),
+    ):
+        if name.startswith(theirs):
+            return own + name.removeprefix(theirs)
+    return None
+
+
+def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet:
+    """The actor of a stable-baselines3 policy, by its ``state_dict``; values aside, nothing of it is executed.
+
+    Raises:
+        ValueError: if it is another network.
+    """
+    renamed = {own: value for name, value in tensors.items() if (own := ours(name)) is not None}
+    try:
+        count = sum(name.startswith("hidden.") for name in renamed) // 2
+        hidden = [int(renamed[f"hidden.{2 * i}.weight"].shape[0]) for i in range(count)]
+        outputs, features = int(renamed["head.weight"].shape[0]), int(renamed["vision.7.weight"].shape[0])
+        net = NatureNet(view, outputs, features, tuple(hidden), activation)
+        net.load_state_dict(renamed)
+    except (KeyError, RuntimeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"its tensors are not those of {KIND} ({first})") from error
+    return net.eval()
+
+
+def from_about(about: dict[str, Any], view: View, outputs: int) -> NatureNet:
+    """The network that a file describes; see ``NatureNet.about``."""
+    hidden = tuple(int(width) for width in about["hidden"])
+    return NatureNet(view, outputs, int(about["features"]), hidden, str(about["activation"]))
