@@ -126,9 +126,9 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "speed_mps": column(episode.speed_mps),
     }
     # Recordings of older versions hold no places.
-    places = [getattr(episode, name, None) for name in ("x_m", "y_m")]
-    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places):
-        record |= {"x_m": column(places[0]), "y_m": column(places[1])}
+    places = {name: episode.places.get(name) for name in ("x_m", "y_m")}
+    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places.values()):
+        record |= {name: column(place) for name, place in places.items()}
     return record
 
 

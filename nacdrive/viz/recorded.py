@@ -27,7 +27,7 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
     gaps = np.diff(episode.t_s)
     usual = float(np.median(gaps)) if len(gaps) else 0.08
     total = 0.0
-    frames = episode.decoded()
+    frames, places = episode.decoded(), episode.places
     last = len(episode) - 1
     for i in range(len(episode)):
         action, decision_ms = decide(i)
@@ -42,6 +42,7 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
             reward=float(episode.reward[i]),
             episode_return=total,
             speed_mps=float(episode.speed_mps[i]),
+            **{name: float(values[i]) for name, values in places.items() if np.isfinite(values[i])},
             decision_ms=decision_ms,
             budget_ms=(float(gaps[i]) if i < last else usual) * 1e3,
             expert=expert(episode, i),
