@@ -9,6 +9,7 @@ import { fromAddress, putAddress, toAddress } from "./moment_link.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { download } from "./png_export.js";
+import { disagrees } from "./track_map.js";
 import { WhatIf } from "./what_if.js";
 
 const WHOLE_S = 45;
@@ -142,6 +143,8 @@ export async function startReplay(dashboard) {
     dashboard.log.onPick = (event) => head.seek(event.clock_s);
     dashboard.ring = store.ring;
     learnJumps();
+    // A driver beside whom nobody rode along, or who is the expert itself, is never contradicted.
+    dashboard.map.preferSpeed(!contradicted());
     $("legend-expert").hidden = !store.has("expert_steering");
     for (const event of store.events) dashboard.event(event);
     shown = -1;
@@ -150,6 +153,11 @@ export async function startReplay(dashboard) {
     dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
+  }
+
+  function contradicted() {
+    for (let i = 0; i < store.length; i++) if (disagrees(store.ring, i)) return true;
+    return false;
   }
 
   // What is worth a look in the whole episode, as it would have been found while it was driven.
