@@ -112,6 +112,16 @@ MOST_POINTS = 400
 """... and twice as many, and so on, where the curve would have more points than this."""
 
 
+def drive_name(seed: int, track: str) -> str:
+    """Name of the file in ``DRIVES`` that holds a filmed drive."""
+    return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
+
+
+def in_file_name(track: str) -> str:
+    """``track`` as part of a file's name: not every system takes the colon of ``random:7``."""
+    return track.replace(":", "-")
+
+
 class EpisodeCurve:
     """What a report shows of an episode: its return over time, how often which action was taken, how it ended.
 

@@ -38,19 +38,20 @@ def placed(steps: int = 120, *, expert_drives: bool = True) -> Episode:
         y_m=60 * np.sin(2 * np.pi * share),
         heading_rad=2 * np.pi * share + np.pi / 2,
         progress=share,
+        meta={"ended": "lap finished"},
     )
     if expert_drives:
         episode = replace(episode, expert_choice=episode.choice)
     return from_parquet(to_parquet(episode))
 
 
-def replayed(episode: Episode) -> ReplayServer:
-    label = EpisodeLabel(episode.seed, len(episode), episode.episode_return, episode.driver)
+def replayed(episode: Episode, *, policy: str | None = None, expert_return: float | None = None) -> ReplayServer:
+    label = EpisodeLabel(episode.seed, len(episode), episode.episode_return, episode.driver, expert_return)
 
     def ticks(_: int) -> Sequence[Tick]:
         return recorded_ticks(episode)
 
-    return ReplayServer([ReplaySource("sample", [label], ticks, CHOICES, expert="ppo")], port=0)
+    return ReplayServer([ReplaySource("sample", [label], ticks, CHOICES, expert="ppo", policy=policy)], port=0)
 
 
 def stopped_at(page: Any, key: str) -> None:
@@ -97,6 +98,42 @@ def test_where_the_expert_differs_from_who_drove_the_line_says_so_until_a_person
 def as_rgb(colour: str) -> str:
     """``#rrggbb`` as ``r,g,b``."""
     return ",".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))
+
+
+def test_the_end_card_of_a_replay_says_what_the_expert_scored_there_and_goes_with_the_first_step_back(
+    open_page: Callable[..., Any],
+) -> None:
+    with replayed(placed(24, expert_drives=False), expert_return=912.34) as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        card = text(page, "#end-card")
+        assert "Track 5: lap finished" in card
+        assert "return48.0the expert here: 912.3" in card
+        assert "as the expert21 %of the decisions" in card
+        page.keyboard.press(",")
+        until(page, "document.getElementById('end-card').hidden")
+        page.keyboard.press("End")
+        page.wait_for_timeout(200)
+        assert not page.is_visible("#end-card"), "a person who looks for the last frame sees it"
+
+
+@pytest.mark.parametrize("expert_drives", [True, False])
+def test_an_expert_whose_score_is_not_known_or_that_drove_itself_has_none_on_the_end_card(
+    open_page: Callable[..., Any], expert_drives: bool
+) -> None:
+    with replayed(placed(12, expert_drives=expert_drives), expert_return=912.3 if expert_drives else None) as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        assert "the expert here" not in text(page, "#end-card")
+        assert ("as the expert" in text(page, "#end-card")) is not expert_drives
+
+
+def test_a_policy_that_looks_on_gets_no_return_on_the_end_card(open_page: Callable[..., Any]) -> None:
+    with replayed(placed(12), policy="nac_steady") as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        assert "return of ppo24.0" in text(page, "#end-card")
+        assert "nac_steady as the expert100 %" in text(page, "#end-card")
 
 
 def test_a_recording_without_places_has_no_map(open_page: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 // Recorded runs on the page: a playhead in this browser, frames fetched around it, a second run on the same axis.
 
-import { $, put } from "./dom.js";
+import { $, known, put } from "./dom.js";
+import { EndCard } from "./end_card.js";
 import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
 import { LapLines } from "./lap_lines.js";
@@ -30,7 +31,8 @@ export async function startReplay(dashboard) {
   let notes = [];
   const wanted = fromAddress();
   const whatIf = new WhatIf(dashboard, { hold: () => head.play(false), link: () => location.href, changed: address });
-  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 });
+  const endCard = new EndCard($("end-card"));
+  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 }, () => refresh());
   const jumps = new JumpPanel(dashboard, {
     go: (entry) => {
       head.play(false);
@@ -74,6 +76,35 @@ export async function startReplay(dashboard) {
     const still = store && shown >= 0 && !head.playing;
     whatIf.hold(still ? { run: place[0], episode: place[1], seq: shown + 1 } : null, still ? dashboard.row(shown) : null);
     if (still) address();
+  }
+
+  // What came of the episode, when it has been played to its end.
+  function showEnd() {
+    endCard.hide();
+    if (!head.ended || !store) return;
+    const { policy, expert, episodes } = runs[place[0]];
+    const { driver, seed, expert_return: scored } = episodes[place[1]];
+    const { ring } = store;
+    const last = dashboard.row(store.length - 1);
+    let [asked, same] = [0, 0];
+    for (let i = 0; i < store.length; i++) {
+      if (!known(ring.at(i, "expert_choice")) || !known(ring.at(i, "choice"))) continue;
+      asked++;
+      same += ring.at(i, "choice") === ring.at(i, "expert_choice") ? 1 : 0;
+    }
+    const itself = driver === expert;
+    endCard.show({
+      track: seed,
+      ending: store.events.at(-1)?.text ?? "ended",
+      driver: policy ? driver : null,
+      policy,
+      episode_return: last.episode_return,
+      progress: last.progress,
+      time_s: last.t_s,
+      // Nobody is compared with itself.
+      expert_agreement: asked && (policy || !itself) ? same / asked : NaN,
+      expert_return: itself ? NaN : scored ?? laps.score(seed),
+    });
   }
 
   const head = new Playhead(() => refresh());
@@ -185,6 +216,7 @@ export async function startReplay(dashboard) {
   function refresh() {
     if (!store) return;
     bar.show(head);
+    showEnd();
     if (!away) dashboard.state(head.playing ? "replay" : "paused", head.playing ? `Replay ${head.speed} ×` : "Paused");
     strips();
     const step = Math.max(0, store.ring.upTo(head.time));
