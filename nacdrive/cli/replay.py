@@ -83,7 +83,7 @@ def kept_in(folder: Path) -> Path:
     Raises:
         UserError: if it is an evaluation without drives.
     """
-    from nacdrive.rollout.results import DRIVES
+    from nacdrive.datasets.manifest import DRIVES
 
     if not (folder / "evaluation.json").exists():
         return folder

@@ -18,7 +18,7 @@ from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
-from nacdrive.datasets.manifest import MANIFEST, new_manifest, write_manifest
+from nacdrive.datasets.manifest import DRIVES, MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
@@ -41,7 +41,6 @@ from nacdrive.rollout.environment import (
 )
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.results import (
-    DRIVES,
     EpisodeCurve,
     EpisodeMetrics,
     ResultsFile,
@@ -393,6 +392,7 @@ def film(
                 files[seed] = f"{f'{in_file_name(track)}_' if track else ''}{name}_{seed}.mp4"
                 jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
+            entry["drive"] = drive_name(seed, track)
             films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}
     _remove_stale(out, jobs)
     missing = [job for job in jobs if job.film is not None and not job.film.exists()]

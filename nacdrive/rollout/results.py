@@ -104,8 +104,6 @@ class EpisodeMetrics:
 
 
 Row = dict[str, Any]
-DRIVES = "drives"
-"""Folder of a result that holds the filmed drives as a recording."""
 CURVE_EVERY = 5
 """Decisions between two points of a row's curve of returns, ..."""
 MOST_POINTS = 400
@@ -113,7 +111,7 @@ MOST_POINTS = 400
 
 
 def drive_name(seed: int, track: str) -> str:
-    """Name of the file in ``DRIVES`` that holds a filmed drive."""
+    """Name of the file of a filmed drive, in the evaluation's folder ``drives``."""
     return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
 
 

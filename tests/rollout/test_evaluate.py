@@ -104,7 +104,11 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     assert [label.expert_return for label in labels] == [row["episode_return"] for row in metrics["expert_episodes"]]
 
     html = (tmp_path / "report.html").read_text()
-    assert not re.search(r'(src|href)="(https?:)?//', html) and "<script" not in html
+    elsewhere = re.findall(r'(?:src|href)="((?:https?:)?//[^"]*)"', html)
+    assert all(link.startswith("http://127.0.0.1:8090/#") for link in elsewhere) and "<script" not in html
+    assert html.count('class="map"') == 3 and html.count("in the <a href") == 6, (
+        "each filmed drive and its worst second"
+    )
     assert all(film["file"] in html for film in films.values())
 
     # More tracks: only the new ones are driven, and the videos follow the new ranking.
