@@ -19,7 +19,7 @@ const RETRY_MS = 1000;
 // A saliency map is looked for so many decisions back.
 const LOOK_BACK = 16;
 
-export async function startReplay(dashboard) {
+export async function startReplay(dashboard, statistics) {
   const { title, columns, runs } = await (await fetch("/replay/runs")).json();
   let store = null;
   let other = null;
@@ -174,6 +174,12 @@ export async function startReplay(dashboard) {
     dashboard.log.onPick = (event) => head.seek(event.clock_s);
     dashboard.ring = store.ring;
     learnJumps();
+    const itself = !policy && Boolean(expert) && driver === expert;
+    dashboard.statistics.clear({ itself });
+    dashboard.otherName = store.has("expert_steering") ? expert ?? "the expert" : driver;
+    count(store);
+    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(run, episode, { itself })) : null);
+    statistics.gathering("");
     // A driver beside whom nobody rode along, or who is the expert itself, is never contradicted.
     dashboard.map.preferSpeed(!contradicted());
     $("legend-expert").hidden = !store.has("expert_steering");
@@ -184,6 +190,27 @@ export async function startReplay(dashboard) {
     dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
+  }
+
+  function count(episode) {
+    for (let i = 0; i < episode.length; i++) dashboard.statistics.observe(episode.ring, i, episode.driven?.[i]);
+  }
+
+  // Every episode of the run, beginning with the one that is shown; a policy that looks on takes its time for each.
+  async function countAll(run, shownEpisode, options) {
+    const ticket = asked;
+    const { episodes } = runs[run];
+    dashboard.statistics.clear(options);
+    count(store);
+    for (let i = 0; i < episodes.length; i++) {
+      statistics.gathering(`reading episode ${i + 1} of ${episodes.length} …`);
+      if (i === shownEpisode) continue;
+      const found = await new EpisodeStore(run, i, columns).open();
+      if (ticket !== asked) return;
+      count(found);
+    }
+    statistics.gathering("");
+    statistics.allowMore(null);
   }
 
   function contradicted() {
@@ -279,7 +306,7 @@ export async function startReplay(dashboard) {
   $("saliency").addEventListener("change", redraw);
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
   document.addEventListener("keydown", (press) => {
-    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
+    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
     if (press.target.tagName === "SELECT" || (press.target.type === "range" && press.key.startsWith("Arrow"))) return;
     const act = {
       " ": () => head.play(!head.playing),
