@@ -37,7 +37,7 @@ from nacdrive.export.network_description import (
 from nacdrive.models import load_policy
 
 PARTS = Path(__file__).parent / "page"
-SCRIPTS = ("network.js", "lap.js", "edits.js", "player.js")
+SCRIPTS = ("network.js", "lap.js", "edits.js", "film.js", "lap_chart.js", "overlay.js", "player.js")
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
 KEPT_DRIVES = "drives"

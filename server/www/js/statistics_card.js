@@ -96,7 +96,7 @@ export class StatisticsCard {
   drawShares(c, width, height) {
     const u = rem();
     const rows = this.rows();
-    const top = Math.max(0.01, ...rows.map((row) => Math.max(row.own, known(row.other) ? row.other : 0)));
+    const top = Math.max(0.1, ...rows.map((row) => Math.max(row.own, known(row.other) ? row.other : 0)));
     const base = height - 1.5 * u;
     const room = base - 1.6 * u;
     const each = (width - 3 * u) / rows.length;
@@ -147,8 +147,8 @@ export class StatisticsCard {
 
   drawCalibration(c, width, height) {
     const u = rem();
-    const side = Math.min(width - 4.2 * u, height - 3.4 * u);
-    const [left, base] = [3.4 * u, 0.6 * u + side];
+    const side = Math.min(width - 5.6 * u, height - 3.9 * u);
+    const [left, base] = [4.6 * u, u + side];
     const at = (sure, hits) => [left + sure * side, base - hits * side];
     c.font = font(0.78);
     c.textBaseline = "middle";
