@@ -395,7 +395,7 @@ def drive_episodes(
                 results.append(result)
                 if page is not None:
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
-                    page.result(end_card(result, tick.events[-1], following))
+                    page.result(end_card(result, tick.events[-1], following, known_score(config, expert, seed)))
             except KeyboardInterrupt:
                 if not endless:
                     raise
@@ -420,7 +420,19 @@ def pause(seconds: float) -> bool:
     return True
 
 
-def end_card(result: EpisodeResult, ending: str, following: str) -> DriveResult:
+def known_score(config: DriveConfig, expert: Driver | None, seed: int) -> float | None:
+    """What the expert that rides along is known to have scored on the track of ``seed``, under the same options."""
+    from nacdrive.rollout.expert_scores import shipped_score
+
+    if expert is None or config.steering_noise:
+        return None
+    name = config.expert if config.expert is not None else config.spec.expert
+    return shipped_score(name, config.spec.name, seed, renderer=config.renderer, max_frames=config.max_frames)
+
+
+def end_card(
+    result: EpisodeResult, ending: str, following: str = "", expert_return: float | None = None
+) -> DriveResult:
     """What the page says of an episode that is over."""
     from nacdrive.web.stream import DriveResult
 
@@ -431,6 +443,7 @@ def end_card(result: EpisodeResult, ending: str, following: str) -> DriveResult:
         episode_return=result.episode_return,
         progress=result.tiles_visited,
         expert_agreement=result.expert_agreement,
+        expert_return=expert_return,
         following=following,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
     from nacdrive.rollout.evaluate import EvalJob, EvalSpec
     from nacdrive.rollout.results import Row
+    from nacdrive.web import LiveServer
 
 NOBODY = "none"
 FASTEST_MPH = 30
@@ -220,11 +222,15 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     seeds = range(config.seed, config.seed + config.count)
     with ExitStack() as stack:
         listeners = []
+        show = stack.enter_context(Show(len(tracks) * len(seeds), spec.expert is not None))
+        progress: Callable[[EvalJob, Row], None] = show
         if config.watch:
             what: dict[str, Any] = {"choices": action_names(env, spec.options)}
             what |= {"circuit": worker.policy.circuit()} if spec.model is not None else {}
             title = f"{subject.name} on {env.title}"
-            listeners.append(open_page(stack, config.host, config.page_port, title, **what).publish)
+            page = open_page(stack, config.host, config.page_port, title, **what)
+            listeners.append(page.publish)
+            progress = EndCards(page, show)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         metrics = evaluation.evaluate(
             spec,
@@ -234,7 +240,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             films=config.videos,
             workers=0 if config.watch else config.workers or usable_cores(),
             listeners=listeners,
-            progress=stack.enter_context(Show(len(tracks) * len(seeds), spec.expert is not None)),
+            progress=progress,
             config=config,
             ray=config.ray,
         )
@@ -306,6 +312,36 @@ class Show:
         returns.append(row["episode_return"])
         mean = f"mean return {sum(returns) / len(returns):.0f}, last {returns[-1]:.0f}"
         self._progress.update(self._tasks[job.who], advance=1, mean=mean)
+
+
+class EndCards:
+    """Says on the page what came of each drive, beside what the expert scored on that track; then tells ``next``."""
+
+    def __init__(self, page: LiveServer, next: Callable[[EvalJob, Row], None]) -> None:
+        self._page, self._next = page, next
+        self._experts: dict[tuple[str, int], float] = {}
+
+    def __call__(self, job: EvalJob, row: Row) -> None:
+        """One more episode is driven."""
+        from nacdrive.web.stream import DriveResult
+
+        self._next(job, row)
+        if job.film is not None:
+            return
+        if job.who == "expert":
+            self._experts[job.track, job.seed] = row["episode_return"]
+            return
+        self._page.result(
+            DriveResult(
+                track=job.seed,
+                ending=row["ending"],
+                time_s=row["simulated_s"],
+                episode_return=row["episode_return"],
+                progress=row["tiles_visited"],
+                expert_agreement=row["expert_agreement"],
+                expert_return=self._experts.get((job.track, job.seed)),
+            )
+        )
 
 
 def in_words(metrics: dict[str, Any], laps: float) -> str:

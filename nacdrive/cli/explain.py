@@ -53,10 +53,12 @@ class NeuronsConfig:
 
 @dataclass(frozen=True)
 class WiringConfig:
-    """The circuit of a policy's NAC layer: neurons and synapses."""
+    """The circuit of one head of a policy's NAC layer: its strongest synapses, bundled by groups of neurons."""
 
     model: str = "nac_steady.pt"
     """The policy: a file, or the name of a shipped one."""
+    head: int = 0
+    """Which head, from 1; 0 takes the one that tells left from right best, where that was measured, else the first."""
     out: Path = Path("wiring.png")
     """The figure."""
     overwrite: bool = False
@@ -105,14 +107,17 @@ def wiring(config: WiringConfig) -> int:
     """Draw the circuit."""
     from nacdrive.common.paths import find_model
     from nacdrive.models import load_policy
-    from nacdrive.viz.figures import save, wiring_figure
+    from nacdrive.viz.figures import save
+    from nacdrive.viz.tuning import read_tuning
+    from nacdrive.viz.wiring import wiring_figure
 
     check_target(config.out, config.overwrite)
-    policy = load_policy(find_model(config.model, "carracing"))
-    circuit = policy.circuit()
-    if circuit is None:
-        raise UserError(f"{policy.name} has no NAC layer, so there is no wiring to show: give a nac_* model.")
-    save(wiring_figure(circuit, policy.name), config.out)
+    if config.head < 0:
+        raise UserError(f"--head is {config.head}: heads are counted from 1; 0 takes the most telling one.")
+    model = find_model(config.model, "carracing")
+    telling = max(read_tuning(model), key=lambda one: float(one["strength"]), default={"head": 0})
+    head = config.head - 1 if config.head else int(telling["head"])
+    save(wiring_figure(load_policy(model), head), config.out)
     print(f"figure: {config.out}")
     return 0
 

@@ -83,7 +83,7 @@ def kept_in(folder: Path) -> Path:
     Raises:
         UserError: if it is an evaluation without drives.
     """
-    from nacdrive.rollout.results import DRIVES
+    from nacdrive.datasets.manifest import DRIVES
 
     if not (folder / "evaluation.json").exists():
         return folder
@@ -96,12 +96,17 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
     from nacdrive.datasets.recording import Recording
     from nacdrive.envs.registry import spec_of_source
+    from nacdrive.rollout.expert_scores import scores_of_evaluation
     from nacdrive.viz.recorded import recorded_ticks
     from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 
     recording = Recording.open(kept_in(folder))
     source = str(recording.meta["source"])
-    labels = [EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver) for info in recording.episodes]
+    scores = scores_of_evaluation(folder)
+    labels = [
+        EpisodeLabel(info.seed, info.steps, info.episode_return, info.driver, scores.get(info.path.name))
+        for info in recording.episodes
+    ]
     spec = spec_of_source(source)
     choices, task = (spec.actions, spec.task) if spec is not None else ((), source)
     expert = recording.meta.get("expert")

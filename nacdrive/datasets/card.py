@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import find_recording
-from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode import PLACES, Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
 from nacdrive.datasets.exchange.limits import image_header
 from nacdrive.datasets.manifest import (
@@ -91,7 +91,7 @@ class Summary:
                 self.sizes[f"{width} x {height} {'JPEG' if data[:2] == JPEG else 'PNG'}"] += 1
         self.columns |= dict.fromkeys(episode.side_frames)
         self.columns |= {
-            name: None for name in ("expert_steering", "expert_logits") if getattr(episode, name) is not None
+            name: None for name in ("expert_steering", "expert_logits", *PLACES) if getattr(episode, name) is not None
         }
         self.choices.update(int(choice) for choice in episode.choice)
         known = episode.expert_choice >= 0 if episode.expert_steering is None else np.ones(len(episode), bool)
@@ -245,7 +245,7 @@ def columns_table(summary: Summary) -> str:
     rows = {"frame": ("image", "what the camera ahead saw")}
     rows |= {side: ("image", f"what the {side} camera saw") for side in ("left", "right") if side in summary.columns}
     for name, unit in (UNITS | OPTIONAL_UNITS).items():
-        if name not in ("expert_logits", "expert_steering") or name in summary.columns:
+        if name not in ("expert_logits", *OPTIONAL_UNITS) or name in summary.columns:
             rows[name] = (kinds.get(name, "float32"), unit)
     lines = "\n".join(f"| `{name}` | {kind} | {cell(unit)} |" for name, (kind, unit) in rows.items())
     return f"| column | type | unit |\n|---|---|---|\n{lines}"

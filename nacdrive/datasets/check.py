@@ -113,6 +113,9 @@ def content_problem(episode: Episode) -> str | None:
             return f"has a {name} outside 0 .. 1"
     if not np.isfinite(episode.reward).all():
         return "has rewards that are no numbers"
+    for name, values in episode.places.items():
+        if np.isinf(values).any():
+            return f"has an infinite {name}"
     logits = episode.expert_logits
     if logits is not None and not (np.isfinite(logits).all() and (episode.expert_choice < logits.shape[1]).all()):
         return "has labels that do not fit their logits"

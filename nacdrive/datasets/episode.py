@@ -22,6 +22,8 @@ COLUMNS: dict[str, type[np.generic]] = {
     "expert_choice": np.int64,
 }
 """Columns of one number a frame, and their types. ``expert_logits`` [frames, choices] comes beside them."""
+PLACES = ("x_m", "y_m", "heading_rad", "progress")
+"""Columns of where the car was, which an episode has if its environment said so: float32, NaN where unknown."""
 SIDES = ("left", "right")
 """Cameras beside the one that ``frames`` are from."""
 
@@ -64,14 +66,22 @@ class Episode:
     """[N] the steering that the expert would take: the label of a continuous driver; None where it is ``steering``."""
     side_frames: dict[str, list[bytes]] = field(default_factory=dict)
     """``left`` and ``right``: N encoded images each of the cameras beside, at the same instants; empty without."""
+    x_m: NDArray[np.float32] | None = None
+    """[N] place of the car at each frame's time, metres to the east; NaN where unknown, None where never known."""
+    y_m: NDArray[np.float32] | None = None
+    """[N] the same, metres to the north."""
+    heading_rad: NDArray[np.float32] | None = None
+    """[N] direction of the car, counter-clockwise from east."""
+    progress: NDArray[np.float32] | None = None
+    """[N] laps driven, as a fraction (of CarRacing: the share of the tiles)."""
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
-        if self.expert_logits is not None:
-            object.__setattr__(self, "expert_logits", np.ascontiguousarray(self.expert_logits, dtype=np.float32))
-        if self.expert_steering is not None:
-            object.__setattr__(self, "expert_steering", np.ascontiguousarray(self.expert_steering, dtype=np.float32))
+        optional = ("expert_logits", "expert_steering", *PLACES)
+        for name in optional:
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float32))
         steps = len(self.frames)
         if steps == 0:
             raise ValueError("an episode has at least one frame")
@@ -80,8 +90,9 @@ class Episode:
         logits = self.expert_logits
         if logits is not None and (logits.ndim != 2 or len(logits) != steps):
             wrong["expert_logits"] = logits.shape
-        if self.expert_steering is not None and self.expert_steering.shape != (steps,):
-            wrong["expert_steering"] = self.expert_steering.shape
+        for name in ("expert_steering", *PLACES):
+            if (values := getattr(self, name)) is not None and values.shape != (steps,):
+                wrong[name] = values.shape
         wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
         if wrong:
             raise ValueError(f"an episode of {steps} frames cannot have columns of shape {wrong}")
@@ -109,6 +120,11 @@ class Episode:
         for frame in self.frames:
             digest.update(hashlib.sha256(frame).digest())
         return digest.hexdigest()
+
+    @property
+    def places(self) -> dict[str, NDArray[np.float32]]:
+        """Those of ``PLACES`` that are known, [N] each."""
+        return {name: values for name in PLACES if (values := getattr(self, name)) is not None}
 
     @property
     def label(self) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nacdrive.datasets.episode import COLUMNS, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"nacdrive"
@@ -27,7 +27,13 @@ UNITS = {
     "expert_choice": "index of the expert's action, -1 where unknown",
     "expert_logits": "the expert's score of each action",
 }
-OPTIONAL_UNITS = {"expert_steering": "-1 full left .. 1 full right, what the expert would do"}
+OPTIONAL_UNITS = {
+    "expert_steering": "-1 full left .. 1 full right, what the expert would do",
+    "x_m": "metres to the east, NaN where unknown",
+    "y_m": "metres to the north, NaN where unknown",
+    "heading_rad": "radians counter-clockwise from east, NaN where unknown",
+    "progress": "laps driven, as a fraction; of CarRacing the share of the tiles",
+}
 """Of columns that most recordings lack."""
 
 
@@ -46,9 +52,10 @@ def to_parquet(episode: Episode) -> bytes:
     for side, encoded in episode.side_frames.items():
         columns[side] = image_column(encoded, f"{episode.seed}-{side}")
         features[side] = {"_type": "Image"}
-    if episode.expert_steering is not None:
-        columns["expert_steering"] = pa.array(episode.expert_steering)
-        features["expert_steering"] = {"dtype": "float32", "_type": "Value"}
+    label = {} if episode.expert_steering is None else {"expert_steering": episode.expert_steering}
+    for name, values in (label | episode.places).items():
+        columns[name] = pa.array(values)
+        features[name] = {"dtype": "float32", "_type": "Value"}
     if episode.expert_logits is not None:
         width = episode.expert_logits.shape[1]
         flat = pa.array(episode.expert_logits.reshape(-1))
@@ -108,7 +115,8 @@ def from_parquet(data: bytes) -> Episode:
         columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
         side_frames = {side: read_images(table, side) for side in sides}
-        steering = table.column("expert_steering").to_numpy() if "expert_steering" in table.column_names else None
+        optional = [name for name in ("expert_steering", *PLACES) if name in table.column_names]
+        columns |= {name: table.column(name).to_numpy() for name in optional}
         logits = None
         if "expert_logits" in table.column_names:
             nested = table.column("expert_logits").combine_chunks()
@@ -127,7 +135,6 @@ def from_parquet(data: bytes) -> Episode:
             driver=str(header["driver"]),
             episode_return=float(header["episode_return"]),
             meta=dict(header["meta"]),
-            expert_steering=steering,
             side_frames=side_frames,
         )
     except KeyError as error:

@@ -19,6 +19,8 @@ from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeEr
 MANIFEST = "recording.json"
 KIND = "nacdrive recording"
 EPISODE_GLOB = "episode-*.parquet"
+DRIVES = "drives"
+"""Folder of an evaluation that holds its filmed drives as a recording."""
 CARD = "README.md"
 """What a recording says of itself to people and to the Hub: written by ``nacdrive recordings card``."""
 CARD_MARK = "<!-- nacdrive recordings card "

@@ -33,6 +33,8 @@ class ControlState:
 
     keys: frozenset[str] | None = None
     """Keys that the person at the wheel holds down, of ``KEYS``; None where nobody has taken over."""
+    axes: tuple[float, float] | None = None
+    """Steering (-1 left .. 1 right) and pedal (-1 brake .. 1 throttle) of the person's gamepad; None without one."""
     reset: bool = False
     """Start the episode over."""
     paused: bool = False
@@ -67,6 +69,7 @@ class HumanControl:
         self._paused_at = 0.0
         self._person: int | None = None
         self._keys: frozenset[str] = frozenset()
+        self._axes: tuple[float, float] | None = None
         self._heard = 0.0
         self._events: list[str] = []
 
@@ -98,7 +101,7 @@ class HumanControl:
         """Give browser ``who`` the wheel; False if another one has it."""
         with self._change():
             if self._person is None:
-                self._person, self._keys = who, frozenset()
+                self._person, self._keys, self._axes = who, frozenset(), None
                 self._events.append("taken over")
             self._heard = self._clock() if self._person == who else self._heard
             return self._person == who
@@ -109,11 +112,15 @@ class HumanControl:
             if self._person == who:
                 self._let_go(why)
 
-    def set_keys(self, who: int, keys: Collection[str]) -> None:
-        """Browser ``who`` holds down ``keys``; said again and again, for silence means that nobody is there."""
+    def set_keys(self, who: int, keys: Collection[str], axes: tuple[float, float] | None = None) -> None:
+        """Browser ``who`` holds down ``keys``; said again and again, for silence means that nobody is there.
+
+        ``axes``: steering and pedal of a gamepad, -1 .. 1 each, which count while no key is held.
+        """
         with self._changed:
             if self._person == who:
                 self._keys, self._heard = frozenset(keys) & frozenset(KEYS), self._clock()
+                self._axes = axes if not self._keys else None
 
     def poll(self, wait: bool = True) -> ControlState:
         """What holds for the next decision; stands still while the drive is paused, unless told not to ``wait``."""
@@ -127,7 +134,8 @@ class HumanControl:
                 self._reset = False
                 return ControlState(reset=True)
             keys = self._keys if self._person is not None else None
-            orders = ControlState(keys, paused=self._standing, events=tuple(self._events))
+            axes = self._axes if self._person is not None else None
+            orders = ControlState(keys, axes, paused=self._standing, events=tuple(self._events))
             self._events.clear()
             return orders
 
@@ -146,7 +154,7 @@ class HumanControl:
         self._paused = False
 
     def _let_go(self, why: str) -> None:
-        self._person, self._keys = None, frozenset()
+        self._person, self._keys, self._axes = None, frozenset(), None
         self._events.append(f"handed back: {why}" if why else "handed back")
 
     @contextmanager
@@ -165,8 +173,18 @@ class Keyboard:
         self._steering = self._pedal = 0.0
         self._t_s: float | None = None
 
-    def action(self, keys: Collection[str], t_s: float, env: DrivingEnv) -> Action:
-        """What ``keys`` mean at ``t_s`` seconds; of discrete actions the nearest, and steering before pedals."""
+    def action(
+        self, keys: Collection[str], t_s: float, env: DrivingEnv, axes: tuple[float, float] | None = None
+    ) -> Action:
+        """What ``keys`` mean at ``t_s`` seconds; of discrete actions the nearest, and steering before pedals.
+
+        ``axes`` of a gamepad say themselves how far wheel and pedal are moved, where no key is held.
+        """
+        if axes is not None and not keys:
+            self._t_s = t_s
+            self._steering, self._pedal = axes
+            wanted = Action(axes[0], max(0.0, axes[1]), max(0.0, -axes[1]))
+            return nearest_action(env, wanted) if env.actions else wanted
         side = ("right" in keys) - ("left" in keys)
         push = ("up" in keys) - ("down" in keys)
         if env.actions:
@@ -238,9 +256,11 @@ class HumanOverride(DriverWrapper):
         if own is not None and (keys is None or (failed and self._env.realtime)):
             return own
         self._keyboard = self._keyboard or Keyboard()
-        action = self._keyboard.action(keys or (), t_s, self._env)
-        if own is not None and not self._env.actions and not PEDAL_KEYS & set(keys or ()):
-            # The pedals stay the speed controller's while no key for them is held.
+        axes = self._wanted.axes
+        action = self._keyboard.action(keys or (), t_s, self._env, axes)
+        pedals = bool(PEDAL_KEYS & set(keys or ())) or (axes is not None and axes[1] != 0)
+        if own is not None and not self._env.actions and not pedals:
+            # The pedals stay the speed controller's while the person moves none.
             action = replace(action, throttle=own.throttle, brake=own.brake)
         # After the driver has failed there is nothing that it would do.
         return replace(action, human=True, policy=None if failed else own)

@@ -24,6 +24,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.export.network_description import (
@@ -37,11 +38,9 @@ from nacdrive.export.network_description import (
 from nacdrive.models import load_policy
 
 PARTS = Path(__file__).parent / "page"
-SCRIPTS = ("network.js", "lap.js", "edits.js", "player.js")
+SCRIPTS = ("network.js", "lap.js", "edits.js", "film.js", "lap_chart.js", "overlay.js", "player.js")
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
-KEPT_DRIVES = "drives"
-"""Where an evaluation keeps its filmed drives."""
 KINDS = {NACStep: "nac", CfCStep: "cfc", DenseStep: "dense"}
 
 
@@ -81,8 +80,8 @@ def load_lap(lap: Path, episode: int) -> Episode:
             return from_parquet(lap.read_bytes())
         except NotAnEpisodeError as error:
             raise UserError(f"{lap} {error}: give a folder of recorded episodes, or one episode-*.parquet.") from error
-    if (lap / KEPT_DRIVES).is_dir():
-        lap = lap / KEPT_DRIVES
+    if (lap / DRIVES).is_dir():
+        lap = lap / DRIVES
     elif (lap / "evaluation.json").exists():
         raise UserError(f"{lap} kept no drives: evaluate with videos, and without --no-videos.")
     recording = Recording.open(lap)
@@ -126,9 +125,9 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "speed_mps": column(episode.speed_mps),
     }
     # Recordings of older versions hold no places.
-    places = [getattr(episode, name, None) for name in ("x_m", "y_m")]
-    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places):
-        record |= {"x_m": column(places[0]), "y_m": column(places[1])}
+    places = {name: episode.places.get(name) for name in ("x_m", "y_m")}
+    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places.values()):
+        record |= {name: column(place) for name, place in places.items()}
     return record
 
 

@@ -18,7 +18,7 @@ from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
-from nacdrive.datasets.manifest import MANIFEST, new_manifest, write_manifest
+from nacdrive.datasets.manifest import DRIVES, MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
@@ -41,7 +41,15 @@ from nacdrive.rollout.environment import (
     step_options,
 )
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import DRIVES, EpisodeCurve, EpisodeMetrics, ResultsFile, Row, row_of
+from nacdrive.rollout.results import (
+    EpisodeCurve,
+    EpisodeMetrics,
+    ResultsFile,
+    Row,
+    drive_name,
+    in_file_name,
+    row_of,
+)
 from nacdrive.rollout.rollout import Probes, rollout
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
@@ -194,17 +202,8 @@ def _keep(job: EvalJob, episode: Episode) -> None:
     assert job.film is not None
     folder = job.film.parent / DRIVES
     folder.mkdir(exist_ok=True)
-    with atomic_path(folder / _drive_name(job.seed, job.track)) as partial:
+    with atomic_path(folder / drive_name(job.seed, job.track)) as partial:
         partial.write_bytes(to_parquet(episode))
-
-
-def _drive_name(seed: int, track: str) -> str:
-    return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
-
-
-def in_file_name(track: str) -> str:
-    """``track`` as part of a file's name: not every system takes the colon of ``random:7``."""
-    return track.replace(":", "-")
 
 
 _worker: RolloutWorker
@@ -281,6 +280,9 @@ def evaluate(
     claim(out, identity)
     tracks = spec.env_spec.tracks if tracks is None else tuple(tracks)
     whos: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if spec.expert else ("policy",)
+    listeners = tuple(listeners)
+    # Whoever watches is told at the end of a drive what the expert scored on that track.
+    order = tuple(reversed(whos)) if listeners else whos
     expert_name = f"expert_{identity['expert_key']}"
     files = {
         (who, track): ResultsFile(
@@ -293,7 +295,7 @@ def evaluate(
     }
 
     jobs = [
-        EvalJob(who, episode, seed, track) for episode, seed in enumerate(seeds) for track in tracks for who in whos
+        EvalJob(who, episode, seed, track) for episode, seed in enumerate(seeds) for track in tracks for who in order
     ]
     missing = []
     for job in jobs:
@@ -401,6 +403,7 @@ def film(
                 files[seed] = f"{f'{in_file_name(track)}_' if track else ''}{name}_{seed}.mp4"
                 jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
+            entry["drive"] = drive_name(seed, track)
             films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}
     _remove_stale(out, jobs)
     missing = [job for job in jobs if job.film is not None and not job.film.exists()]
@@ -423,7 +426,7 @@ def film(
 def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
     """Remove videos and drives of an earlier ranking."""
     films = {job.film for job in jobs}
-    kept = {_drive_name(job.seed, job.track) for job in jobs}
+    kept = {drive_name(job.seed, job.track) for job in jobs}
     for path in out.glob("*.mp4"):
         if path not in films:
             path.unlink()

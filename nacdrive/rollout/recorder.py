@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.datasets.episode import SIDES, Episode
+from nacdrive.datasets.episode import PLACES, SIDES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.tick import Tick
@@ -66,6 +66,7 @@ class EpisodeBuffer:
             self._clear()
         # Neurons and saliency are not recorded, and the frame is kept once.
         self._rows.append((tick.t_s, tick.action, tick.reward, tick.speed_mps, self.label(tick), tick.policy))
+        self._places.append(tuple(getattr(tick, name) for name in PLACES))
         # A frame that a camera disturbance has changed is no longer the one that came.
         came = tick.info.get("jpeg") if "clean_frame" not in tick.info else None
         self._waiting.append(("center", came or tick.frame))
@@ -100,7 +101,17 @@ class EpisodeBuffer:
             meta={**meta, **self._policy(), "ended": self.ended},
             expert_steering=self._steering_label(labels),
             side_frames={side: self._images[side] for side in SIDES if side in self._images},
+            **self._known_places(),
         )
+
+    def _known_places(self) -> dict[str, NDArray[np.float32]]:
+        """Where the car was, column by column; without those that the environment never said."""
+        columns = dict(zip(PLACES, zip(*self._places, strict=True), strict=True))
+        return {
+            name: np.array([np.nan if value is None else value for value in values], dtype=np.float32)
+            for name, values in columns.items()
+            if any(value is not None for value in values)
+        }
 
     def _policy(self) -> dict[str, Any]:
         """Where a person drove: what the policy would have done, column by column (None after it had failed)."""
@@ -128,6 +139,7 @@ class EpisodeBuffer:
 
     def _clear(self) -> None:
         self._rows: list[tuple[float, Action, float, float | None, Action | None, Action | None]] = []
+        self._places: list[tuple[float | None, ...]] = []
         self._waiting: list[tuple[str, bytes | NDArray[np.uint8]]] = []
         self._images: dict[str, list[bytes]] = {}
         self._unencoded = 0

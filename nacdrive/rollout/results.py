@@ -104,12 +104,20 @@ class EpisodeMetrics:
 
 
 Row = dict[str, Any]
-DRIVES = "drives"
-"""Folder of a result that holds the filmed drives as a recording."""
 CURVE_EVERY = 5
 """Decisions between two points of a row's curve of returns, ..."""
 MOST_POINTS = 400
 """... and twice as many, and so on, where the curve would have more points than this."""
+
+
+def drive_name(seed: int, track: str) -> str:
+    """Name of the file of a filmed drive, in the evaluation's folder ``drives``."""
+    return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
+
+
+def in_file_name(track: str) -> str:
+    """``track`` as part of a file's name: not every system takes the colon of ``random:7``."""
+    return track.replace(":", "-")
 
 
 class EpisodeCurve:

@@ -209,7 +209,7 @@ class WhatIf:
                 if len(points) >= POINTS_AT_ONCE:
                     yield {"points": points}
                     points = []
-            yield {"points": points, "done": True}
+            yield {"points": points, "episode_return": tick.episode_return, "done": True}
         finally:
             env.close()
 

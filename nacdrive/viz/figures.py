@@ -1,4 +1,4 @@
-"""Figures: neurons over time, wiring, a training, wear of bearings."""
+"""Figures: what a policy looks at, neurons over time, a training, wear of bearings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
@@ -159,55 +157,6 @@ def label(axis: Axes, text: str) -> None:
     axis.yaxis.set_label_coords(-0.075, 0.5)
     axis.tick_params(labelsize=8, colors=GREY)
     axis.spines[["top", "right"]].set_visible(False)
-
-
-GROUPS = ("sensory", "inter", "command", "motor")
-COLOURS = {"sensory": "#566473", "inter": "#0064b0", "command": "#007a5a", "motor": "#c23f08"}
-EXCITING, INHIBITING = "#d55e00", "#0064b0"
-SIGNS = {"exciting synapse": EXCITING, "inhibiting synapse": INHIBITING}
-
-
-def wiring_figure(circuit: Mapping[str, Any], title: str) -> Figure:
-    """The circuit from left to right; exciting synapses orange, inhibiting ones blue, recurrent ones as a count.
-
-    Args:
-        circuit: ``groups`` (sizes) and ``edges`` ([from group, index, to group, index, polarity]).
-        title: over the picture.
-    """
-    places = {group: column(index, int(circuit["groups"].get(group, 0))) for index, group in enumerate(GROUPS)}
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    axis = figure.subplots()
-    edges = [edge for edge in circuit["edges"] if edge[0] != edge[2]]
-    lines = [(places[a][i], places[b][j]) for a, i, b, j, *_ in edges]
-    colours = [
-        EXCITING if (rest[0] if rest else 1) > 0 else INHIBITING for *_, rest in ((*e[:4], e[4:]) for e in edges)
-    ]
-    axis.add_collection(LineCollection(lines, colors=colours, linewidths=0.35, alpha=0.35))
-    for group, spots in places.items():
-        if len(spots):
-            axis.scatter(spots[:, 0], spots[:, 1], s=190 if group == "motor" else 34, color=COLOURS[group], zorder=3)
-            axis.text(spots[:, 0].mean(), 1.07, f"{len(spots)} {group}", ha="center", fontsize=10)
-    for (x, y), name in zip(places["motor"], circuit.get("motors", ()), strict=False):
-        axis.text(x + 0.09, y, {"phi": "φ", "omega": "ω"}.get(name, name), va="center", fontsize=13)
-    loops = len(circuit["edges"]) - len(edges)
-    total = len(circuit["edges"])
-    axis.set_title(f"{title}\n{total} synapses, {loops} of them recurrent among command neurons", fontsize=11, pad=22)
-    signs = [Line2D([], [], color=colour, label=name) for name, colour in SIGNS.items()]
-    axis.legend(handles=signs, loc="lower center", bbox_to_anchor=(0.5, -0.09), ncols=2, frameon=False, fontsize=9)
-    axis.set_xlim(-0.3, 3.35)
-    axis.set_ylim(-0.05, 1.12)
-    axis.axis("off")
-    return figure
-
-
-def column(index: int, count: int) -> np.ndarray:
-    """Places [count, 2] of a group: one column for a few neurons, several for many."""
-    across = 1 if count <= 16 else int(np.ceil(np.sqrt(count / 3)))
-    rows = -(-count // across) if count else 1
-    k = np.arange(count)
-    x = index + 0.09 * (k // rows - (across - 1) / 2)
-    y = 1 - (k % rows + 0.5 + 0.25 * ((k // rows) % 2)) / rows
-    return np.stack([x, y], axis=1)
 
 
 def draw_curve(log: Path, target: Path, env: str = "CarRacing-v3") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,13 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
     gaps = np.diff(episode.t_s)
     usual = float(np.median(gaps)) if len(gaps) else 0.08
     total = 0.0
-    frames = episode.decoded()
+    frames, places = episode.decoded(), episode.places
     last = len(episode) - 1
+
+    def where(i: int) -> dict[str, Any]:
+        return {name: float(values[i]) for name, values in places.items() if np.isfinite(values[i])}
+
+    ending = str(episode.meta.get("ended", "ended"))
     for i in range(len(episode)):
         action, decision_ms = decide(i)
         total += float(episode.reward[i])
@@ -42,10 +48,11 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
             reward=float(episode.reward[i]),
             episode_return=total,
             speed_mps=float(episode.speed_mps[i]),
+            **where(i),
             decision_ms=decision_ms,
             budget_ms=(float(gaps[i]) if i < last else usual) * 1e3,
             expert=expert(episode, i),
-            events=("started",) * (i == 0) + ("ended",) * (i == last),
+            events=("started",) * (i == 0) + (ending,) * (i == last),
             done=i == last,
         )
 

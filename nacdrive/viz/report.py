@@ -3,120 +3,30 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
+from nacdrive.datasets.manifest import DRIVES
+from nacdrive.datasets.recording import Recording
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.viz.report_charts import (
+    by_track,
+    differs,
+    drive_map,
+    name_of,
+    over_time,
+    return_marks,
+    track_of,
+    worst_moment,
+)
 
-Row = Mapping[str, Any]
-"""Result of an episode, as in ``metrics.json``."""
-
-WIDTH = 760
-LEFT, RIGHT = 84, 16
-
-
-def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Round numbers that span ``low`` .. ``high``."""
-    span = max(high - low, 1e-9)
-    raw = span / about
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [k * step for k in range(first, last + 1)]
-
-
-class Scale:
-    """Maps values to pixels."""
-
-    def __init__(self, marks: Sequence[float], start: float, end: float) -> None:
-        self.marks = list(marks)
-        self._start, self._per = start, (end - start) / (marks[-1] - marks[0])
-
-    def __call__(self, value: float) -> float:
-        """The pixel of ``value``."""
-        return round(self._start + (value - self.marks[0]) * self._per, 1)
-
-
-def frame(height: float, label: str, body: Sequence[str]) -> str:
-    """An SVG that scales with the page."""
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(label)}" '
-        f'preserveAspectRatio="xMinYMin meet">{"".join(body)}</svg>'
-    )
-
-
-def text(x: float, y: float, value: str, anchor: str = "middle") -> str:
-    """A label."""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(value)}</text>'
-
-
-def by_track(rows: Sequence[Row], expert_rows: Sequence[Row]) -> str:
-    """One line per track: the policy's return as a dot, the expert's as a ring, sorted by the policy's."""
-    experts = {row["seed"]: row["episode_return"] for row in expert_rows}
-    ranked = sorted(rows, key=lambda row: row["episode_return"], reverse=True)
-    pitch = min(20.0, max(5.0, 900 / len(ranked)))
-    top, bottom = 8.0, 8.0 + pitch * len(ranked)
-    returns = [row["episode_return"] for row in ranked] + list(experts.values())
-    x = Scale(ticks(min(0.0, *returns), max(returns)), LEFT, WIDTH - RIGHT - 12)
-    body = [
-        f'<path class="grid" d="M{x(m):g} {top:g}V{bottom:g}"/>{text(x(m), bottom + 18, f"{m:g}")}' for m in x.marks
-    ]
-    for k, row in enumerate(ranked):
-        y, own = top + pitch * (k + 0.5), row["episode_return"]
-        expert = experts.get(row["seed"])
-        said = f"track {row['seed']}: return {own:.1f}, {row['ending']}"
-        marks = ""
-        if expert is not None:
-            said += f"; expert {expert:.1f}"
-            marks += f'<path class="gap" d="M{x(own):g} {y:g}H{x(expert):g}"/>'
-            marks += f'<circle class="ring" cx="{x(expert):g}" cy="{y:g}" r="4"/>'
-        marks += f'<circle class="dot" cx="{x(own):g}" cy="{y:g}" r="4"/>'
-        if pitch >= 12:
-            marks += text(LEFT - 10, y + 4, str(row["seed"]), "end")
-        body.append(f"<g><title>{escape(said)}</title>{marks}</g>")
-    return frame(bottom + 28, "Return on every track", body)
-
-
-def over_time(rows: Sequence[Row], expert_rows: Sequence[Row]) -> str:
-    """Return against simulated seconds: a thin line per episode, thick means."""
-    curves = [row["curve"] for row in rows if row["curve"]]
-    expert_curves = [row["curve"] for row in expert_rows if row["curve"]]
-    points = [point for curve in curves + expert_curves for point in curve]
-    if not points:
-        return ""
-    top, bottom = 8.0, 268.0
-    x = Scale(ticks(0, max(p[0] for p in points)), LEFT, WIDTH - RIGHT - 12)
-    y = Scale(ticks(min(0.0, *(p[1] for p in points)), max(p[1] for p in points), 5), bottom, top)
-    body = [
-        f'<path class="grid" d="M{LEFT} {y(m):g}H{WIDTH - RIGHT}"/>{text(LEFT - 10, y(m) + 4, f"{m:g}", "end")}'
-        for m in y.marks
-    ]
-    body += [text(x(m), bottom + 18, f"{m:g} s") for m in x.marks]
-    body += [f'<path class="thin" d="{path(curve, x, y)}"/>' for curve in curves]
-    if expert_curves:
-        body.append(f'<path class="mean-expert" d="{path(mean_curve(expert_curves), x, y)}"/>')
-    body.append(f'<path class="mean" d="{path(mean_curve(curves), x, y)}"/>')
-    return frame(bottom + 28, "Return over time", body)
-
-
-def path(curve: Sequence[Sequence[float]], x: Scale, y: Scale) -> str:
-    """The ``d`` of a polyline."""
-    return "M" + "L".join(f"{x(t):g} {y(value):g}" for t, value in curve)
-
-
-def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
-    """Mean of curves that end at different times; an ended episode keeps its return."""
-    end = max(curve[-1][0] for curve in curves)
-    times = np.linspace(0, end, 120)
-    lines = [np.interp(times, [p[0] for p in curve], [p[1] for p in curve]) for curve in curves]
-    return [[float(t), float(v)] for t, v in zip(times, np.mean(lines, axis=0), strict=True)]
-
+REPLAY = "http://127.0.0.1:8090/"
+"""Where ``nacdrive replay`` serves its page if nobody says otherwise."""
 
 STYLE = """
 :root{color-scheme:light dark;--ground:#fff;--card:#f4f6f8;--text:#14181d;--dim:#59636e;--line:#d8dee4;
@@ -139,12 +49,21 @@ svg text{fill:var(--dim);font:12px system-ui,sans-serif}
 .mean-expert{fill:none;stroke:var(--expert);stroke-width:2;stroke-dasharray:6 5}
 .key{display:inline-block;width:10px;height:10px;border-radius:50%;margin:0 6px 0 0}
 .key.own{background:var(--own)}.key.expert{border:2px solid var(--expert)}.keys span{margin-right:20px}
+.key.line{width:22px;height:0;border-radius:0;border:0;border-top:3px solid var(--own);background:none}
+.key.line{vertical-align:4px}
+.key.line.expert{border-top:2px dashed var(--expert)}.key.line.other{border-top:5px solid var(--expert)}
+.key.bad{border:2px solid var(--bad)}
+.map{background:var(--card);border-radius:6px;margin-top:8px}.map text{font-size:11px}
+.way,.other{fill:none;stroke:var(--own);stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
+.other{stroke:var(--expert);stroke-width:4.5}.start{fill:var(--text)}.worst{fill:none;stroke:var(--bad);stroke-width:2.5}
+.rule{stroke:var(--dim);stroke-width:2}
 .films{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:16px}
 figure{margin:0}video{width:100%;border-radius:6px;background:#000;display:block}
 figcaption{font-size:14px;margin-top:6px}a{color:var(--own)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th{font-weight:500}td.word,th.word{text-align:left}.bad{color:var(--bad)}
+@media(max-width:600px){svg:not(.map) text{font-size:18px}main{padding:24px 14px 60px}}
 details{margin-top:12px}summary{cursor:pointer}
 pre{background:var(--card);padding:14px 16px;border-radius:8px;overflow-x:auto;font-size:13px}
 """
@@ -152,11 +71,11 @@ pre{background:var(--card);padding:14px 16px;border-radius:8px;overflow-x:auto;f
 
 def write_report(path: Path, metrics: dict[str, Any]) -> None:
     """Write the page for ``metrics``, the content of ``metrics.json``."""
-    write_text(path, page(metrics))
+    write_text(path, page(metrics, path.parent))
 
 
-def page(metrics: dict[str, Any]) -> str:
-    """The page as HTML."""
+def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
+    """The page as HTML; ``folder`` is that of the evaluation, whose kept drives give the maps."""
     rows, experts = metrics["episodes"], metrics["expert_episodes"]
     title = f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"
     disturbance = CameraNoise(**metrics["model"]["disturbance"])
@@ -168,13 +87,14 @@ def page(metrics: dict[str, Any]) -> str:
         f'<p class="dim">{escape(where(metrics))}, seeds {first} to {last}.{escape(through)}</p>',
         tiles(metrics),
         failures(rows),
-        films(metrics["films"]),
+        films(metrics, folder),
         tracks(metrics),
         "<h2>Return on every track</h2>",
         keys(bool(experts), "the policy", "the expert on the same track"),
+        axis_note(rows, experts),
         by_track(rows, experts),
-        "<h2>Return over time</h2>",
-        keys(bool(experts), "the policy: every episode, and their mean", "the expert's mean"),
+        f"<h2>Return over time{', less the expert’s' if experts else ''}</h2>",
+        keys(bool(experts), "the policy: every episode, and their mean", "the expert on the same track", dashed=True),
         over_time(rows, experts),
         "<h2>Episodes</h2>",
         table(rows, experts),
@@ -271,32 +191,81 @@ def failures(rows: Sequence[dict[str, Any]]) -> str:
     return f'<h2 class="bad">Safety stops: {len(failed)}</h2><ul>{items}</ul>'
 
 
-def films(entries: dict[str, Any]) -> str:
-    """The videos, side by side."""
+def axis_note(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]]) -> str:
+    """Says so where the axis of returns does not begin at nothing."""
+    first = return_marks(rows, expert_rows)[0]
+    return f'<p class="dim">The axis begins at {first:g}, so that differences are seen.</p>' if first > 0 else ""
+
+
+def films(metrics: dict[str, Any], folder: Path | None) -> str:
+    """The videos, side by side, each with the map of its drive and its worst moment where the drive was kept."""
+    entries: dict[str, dict[str, Any]] = metrics["films"]
     if not entries:
         return ""
-    figures = ""
+    kept = kept_drives(folder)
+    figures, linked = "", False
     for name, entry in entries.items():
         file = escape(entry["file"], quote=True)
         said = f"{name}: return {entry['episode_return']:.0f} on track {entry['seed']}"
+        index = kept.index(entry["drive"]) if entry.get("drive") in kept else None
+        moment = "" if index is None or folder is None else worst(folder, index, said, file)
+        linked = linked or bool(moment)
         figures += (
             f'<figure><video controls muted preload="metadata" src="{file}"></video>'
-            f'<figcaption>{escape(said)} (<a href="{file}">mp4</a>)</figcaption></figure>'
+            f'<figcaption>{escape(said)} (<a href="{file}">mp4</a>)</figcaption>{moment}</figure>'
         )
-    return f'<h2>Worst, median and best drive</h2><div class="films">{figures}</div>'
+    note = how_to_replay(metrics, folder) if linked and folder is not None else ""
+    return f'<h2>Worst, median and best drive</h2><div class="films">{figures}</div>{note}'
 
 
-def keys(with_expert: bool, own: str, expert: str) -> str:
-    """The legend of a chart."""
-    made = f'<span><i class="key own"></i>{escape(own)}</span>'
+def kept_drives(folder: Path | None) -> list[str]:
+    """Names of the kept drives' files in the order in which ``nacdrive replay`` numbers them."""
+    if folder is None or not (folder / DRIVES).is_dir():
+        return []
+    try:
+        return [info.path.name for info in Recording.open(folder / DRIVES).episodes]
+    except UserError:
+        return []
+
+
+def worst(folder: Path, index: int, said: str, film: str) -> str:
+    """Map of a kept drive, what was worst in it, and links to that moment: in the film, and in a replay."""
+    episode = Recording.open(folder / DRIVES).load(index)
+    at_s, lost = worst_moment(episode)
+    ride = (episode.expert_choice >= 0).any() or episode.expert_steering is not None
+    beside = f"; the expert would have done something else in {differs(episode).mean():.0%}" if ride else ""
+    place = f"{REPLAY}#run=0&amp;ep={index + 1}&amp;t={at_s:.2f}"
+    return (
+        drive_map(episode, at_s, f"Map of the drive: {said}")
+        + f"<figcaption>worst second: at {at_s:.1f} s (return {lost:+.1f}), in the "
+        f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{beside}</figcaption>'
+    )
+
+
+def how_to_replay(metrics: dict[str, Any], folder: Path) -> str:
+    """What the marks on the maps are, and the command whose page the links lead to."""
+    model = metrics["run"]["config"].get("model") if isinstance(metrics["run"].get("config"), dict) else None
+    command = shlex.join(["nacdrive", "replay", str(folder), *(["--model", str(model)] if model else [])])
+    return (
+        '<p class="keys dim"><span><i class="key line"></i>driven</span><span><i class="key line other"></i>the expert '
+        'would have done something else</span><span><i class="key bad"></i>the second that brought the least return '
+        "(the first four aside)</span></p>"
+        f"<p>The links to a replay open while this runs:</p><pre>{escape(command)}</pre>"
+    )
+
+
+def keys(with_expert: bool, own: str, expert: str, *, dashed: bool = False) -> str:
+    """The legend of a chart of dots and rings, or of lines where the expert's is ``dashed``."""
+    line = " line" if dashed else ""
+    made = f'<span><i class="key own{line}"></i>{escape(own)}</span>'
     if with_expert:
-        made += f'<span><i class="key expert"></i>{escape(expert)}</span>'
+        made += f'<span><i class="key expert{line}"></i>{escape(expert)}</span>'
     return f'<p class="keys dim">{made}</p>'
 
 
 def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]]) -> str:
     """Every episode."""
-    experts = {row["seed"]: row["episode_return"] for row in expert_rows}
+    experts = {track_of(row): row["episode_return"] for row in expert_rows}
     names = [
         "track",
         "return",
@@ -311,8 +280,8 @@ def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]])
     head = "".join(f"<th{' class=word' if name == 'end' else ''}>{name}</th>" for name in names)
     body = ""
     for row in rows:
-        cells = [str(row["seed"]), f"{row['episode_return']:.1f}"]
-        cells += [f"{experts[row['seed']]:.1f}"] if experts else []
+        cells = [escape(name_of(row)), f"{row['episode_return']:.1f}"]
+        cells += [f"{experts[track_of(row)]:.1f}"] if experts else []
         cells += [f"{row['tiles_visited']:.1%}", f"{row['simulated_s']:.1f}", f"{row['mean_speed_mps']:.1f}"]
         cells += [f"{row['grass_share']:.1%}", f"{row['decision_ms_median']:.1f}"]
         made = "".join(f"<td>{cell}</td>" for cell in cells)

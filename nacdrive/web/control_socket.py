@@ -1,7 +1,8 @@
 """One browser's connection for a person who controls the drive: commands come in, only its number goes out.
 
 Commands are JSON texts: ``{"do": "pause"}``, ``resume``, ``reset``, ``take``, ``back``; and, again and again while the
-person drives, ``{"keys": ["left", "up"]}``. Anything else ends the connection.
+person drives, ``{"keys": ["left", "up"]}``, with a gamepad also ``"axes": [steering, pedal]``, -1 .. 1 each (right
+and accelerating are positive). Anything else ends the connection.
 """
 
 from __future__ import annotations
@@ -53,8 +54,20 @@ def handle_command(control: HumanControl, who: int, text: str | bytes) -> bool:
             control.acquire(who)
         case {"do": "back"}:
             control.release(who)
-        case {"keys": list(keys)} if all(key in KEYS for key in keys):
-            control.set_keys(who, keys)
+        case {"keys": list(keys), **more} if all(key in KEYS for key in keys) and more.keys() <= {"axes"}:
+            axes = axes_of(more["axes"]) if "axes" in more else None
+            if "axes" in more and axes is None:
+                return False
+            control.set_keys(who, keys, axes)
         case _:
             return False
     return True
+
+
+def axes_of(given: Any) -> tuple[float, float] | None:
+    """Steering and pedal of a gamepad, -1 .. 1 each; None if they are none."""
+    if not isinstance(given, list) or len(given) != 2:
+        return None
+    if not all(type(value) in (int, float) and -1 <= value <= 1 for value in given):
+        return None
+    return float(given[0]), float(given[1])

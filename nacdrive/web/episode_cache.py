@@ -27,6 +27,8 @@ class EpisodeLabel:
     """Sum of the rewards."""
     driver: str
     """Who drove."""
+    expert_return: float | None = None
+    """Sum of the rewards of the expert on the same track, where it drove there too."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,13 @@ class EpisodeCache:
                 "what_if": run.what_if.describe() if run.what_if is not None else None,
                 "tuning": [dict(head) for head in run.tuning],
                 "episodes": [
-                    {"seed": label.seed, "steps": label.steps, "return": label.episode_return, "driver": label.driver}
+                    {
+                        "seed": label.seed,
+                        "steps": label.steps,
+                        "return": label.episode_return,
+                        "driver": label.driver,
+                        "expert_return": label.expert_return,
+                    }
                     for label in run.labels
                 ],
             }

@@ -17,7 +17,7 @@ from nacdrive.web.episode_cache import EpisodeCache, ReplaySource
 from nacdrive.web.http_server import HttpServer, base_app
 from nacdrive.web.moments import FindMoment, moment_of
 from nacdrive.web.protocol import message, pack
-from nacdrive.web.stream import COLUMNS, row
+from nacdrive.web.stream import COLUMNS, finite, row
 from nacdrive.web.what_if_process import WhatIfProcess
 from nacdrive.web.what_if_socket import WhatIfDesk
 
@@ -78,7 +78,9 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: Wha
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:
-        return numbers(ticks(run, episode))
+        seen = ticks(run, episode)
+        driven = cache.driven(run, episode) if cache.runs[run].driven is not None else None
+        return {**numbers(seen), "driven": driven and [(finite(a.steering), a.choice) for a in driven]}
 
     @app.get("/replay/<int:run>/<int:episode>/ticks")
     def chunk(run: int, episode: int) -> Response:

@@ -96,7 +96,7 @@ class DriveResult:
     expert_agreement: float | None = None
     """Share of the decisions in which the expert chose the same."""
     expert_return: float | None = None
-    """Return of the expert on the same track."""
+    """Return of the expert on the same track under the same options."""
     following: str = ""
     """What comes next, in words, such as "Track 4000001 begins in 4 s."."""
 

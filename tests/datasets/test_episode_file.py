@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nacdrive.datasets.episode import COLUMNS, Episode
+from nacdrive.datasets.check import check_recording
+from nacdrive.datasets.episode import COLUMNS, PLACES, Episode
 from nacdrive.datasets.episode_file import METADATA_KEY, NotAnEpisodeError, from_parquet, to_parquet
 from nacdrive.datasets.images import decode_frames, decode_image, encode_png
-from tests.helpers.episodes import make_episode
+from nacdrive.viz.recorded import recorded_ticks
+from tests.helpers.episodes import begin, make_episode
+from tests.helpers.exchange import SAMPLE
 
 
 def same(a: Episode, b: Episode) -> bool:
@@ -36,6 +40,55 @@ def test_png_is_lossless(frame: np.ndarray) -> None:
     assert np.array_equal(decode_image(encode_png(frame)), frame)
 
 
+def with_places(steps: int = 6) -> Episode:
+    """An episode that knows where the car was, but for one frame."""
+    where = {name: np.linspace(k, k + 1, steps, dtype=np.float32) for k, name in enumerate(PLACES)}
+    where["x_m"][2] = np.nan
+    return replace(make_episode(steps=steps), **where)
+
+
+def test_places_come_back_and_reach_the_ticks_of_a_replay() -> None:
+    episode = with_places()
+    back = from_parquet(to_parquet(episode))
+    for name in PLACES:
+        np.testing.assert_array_equal(getattr(back, name), getattr(episode, name))
+    ticks = recorded_ticks(back)
+    assert [tick.x_m for tick in ticks] == [
+        pytest.approx(0),
+        pytest.approx(0.2),
+        None,
+        *map(pytest.approx, (0.6, 0.8, 1.0)),
+    ]
+    assert (ticks[5].y_m, ticks[5].heading_rad, ticks[5].progress) == (2, 3, 4)
+
+
+def test_an_episode_that_knows_no_places_has_the_file_that_it_always_had() -> None:
+    recorded = next(SAMPLE.glob("episode-*.parquet")).read_bytes()
+    episode = from_parquet(recorded)
+    assert episode.places == {}
+    assert recorded_ticks(episode)[0].x_m is None
+    assert to_parquet(episode) == recorded
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_are_named_with_their_units_and_need_not_be_all_there(name: str) -> None:
+    data = to_parquet(replace(make_episode(), **{name: np.zeros(6)}))
+    table = pq.read_table(pa.BufferReader(data))
+    header = json.loads(table.schema.metadata[METADATA_KEY])
+    assert [column for column in table.column_names if column in PLACES] == [name]
+    assert name in header["units"]
+    assert list(from_parquet(data).places) == [name]
+
+
+def test_check_passes_places_and_names_one_that_cannot_be(tmp_path: Path) -> None:
+    writer = begin(tmp_path / "r")
+    writer.add(with_places())
+    assert check_recording(tmp_path / "r").problems == []
+    writer.add(replace(make_episode(8), y_m=np.full(6, np.inf)))
+    (problem,) = check_recording(tmp_path / "r").problems
+    assert problem.why == "has an infinite y_m"
+
+
 def test_the_same_episode_gives_the_same_bytes() -> None:
     assert to_parquet(make_episode(5)) == to_parquet(make_episode(5))
 
@@ -54,6 +107,8 @@ def test_frames_are_stored_as_images_that_other_programs_recognise() -> None:
     features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
     assert features["frame"] == {"_type": "Image"}
     assert list(features) == table.column_names
+    with_more = pq.read_table(pa.BufferReader(to_parquet(with_places())))
+    assert list(json.loads(with_more.schema.metadata[b"huggingface"])["info"]["features"]) == with_more.column_names
 
 
 def test_png_bytes_are_not_compressed_again_and_numbers_are() -> None:
@@ -99,6 +154,8 @@ def test_a_missing_column_is_named(column: str) -> None:
 
 
 def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="heading_rad"):
+        replace(make_episode(), heading_rad=np.zeros(2))
     with pytest.raises(ValueError, match="throttle"):
         replace(make_episode(), throttle=np.zeros(2, dtype=np.float32))
 

@@ -243,3 +243,33 @@ def test_keys_turn_a_wheel_by_degrees_and_let_it_come_back() -> None:
 )
 def test_keys_choose_among_the_five_actions(keys: list[str], name: int) -> None:
     assert Keyboard().action(keys, 0.0, make_carracing()).choice == name
+
+
+def test_a_stick_turns_the_wheel_as_far_as_it_stands_and_held_keys_count_more() -> None:
+    keyboard, env = Keyboard(), Continuous()
+    assert keyboard.action([], 0.0, env, (-0.3, 0.6)) == Action(-0.3, 0.6, 0.0)
+    assert keyboard.action([], 0.05, env, (0.8, -0.25)) == Action(0.8, 0.0, 0.25)
+    after = keyboard.action(["right"], 0.1, env, (-1.0, 1.0))
+    assert after.steering == pytest.approx(0.8 + KEY_RATE * 0.05), "the keys go on from where the stick had it"
+
+
+@pytest.mark.parametrize(
+    ("axes", "name"),
+    [((0.0, 0.0), 0), ((0.1, 1.0), 3), ((0.9, 0.4), 1), ((-0.7, 0.0), 2), ((0.2, -1.0), 4), ((-1.0, -1.0), 2)],
+)
+def test_a_stick_chooses_the_nearest_of_five_actions(axes: tuple[float, float], name: int) -> None:
+    assert Keyboard().action([], 0.0, make_carracing(), axes).choice == name
+
+
+def test_a_stick_leaves_the_pedals_to_the_speed_control_until_a_trigger_is_pulled() -> None:
+    control = HumanControl()
+    override = HumanOverride(Gas(), control)
+    override.reset(Continuous())  # type: ignore[arg-type]
+    assert control.acquire(1)
+    for axes, pedals in (((0.5, 0.0), (1.0, 0.0)), ((0.5, -0.4), (0.0, 0.4))):
+        control.set_keys(1, [], axes)
+        override.before_decision()
+        action = override.act(None, {"t_s": 0.0})
+        assert (action.steering, action.throttle, action.brake) == (0.5, *pedals) and action.human
+    control.release(1)
+    assert control.poll(wait=False).axes is None

@@ -18,7 +18,7 @@ import pytest
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
-from nacdrive.cli.replay import kept_in
+from nacdrive.cli.replay import ReplayConfig, kept_in, opened
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.statistics import proportion
@@ -84,7 +84,8 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     share = metrics["return"]["mean"] / metrics["expert_return"]["mean"]
     assert metrics["expert_fraction"]["value"] == pytest.approx(share)
     assert 0 <= metrics["expert_agreement"] <= 1
-    assert {job.who for job in heard[:6]} == {"policy", "expert"} and len(heard) == 9
+    assert [job.who for job in heard[:6]] == ["expert", "policy"] * 3, "who watches is told beside what the expert did"
+    assert len(heard) == 9
     assert sum(tick.done for tick in ticks) == 3, "who watches sees the policy, not the expert that it is compared with"
 
     films = metrics["films"]
@@ -99,9 +100,15 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     for info, row in zip(drives.episodes, metrics["episodes"], strict=True):
         assert info.episode_return == pytest.approx(row["episode_return"]) and info.steps == row["decisions"]
     assert (drives.load(0).expert_choice >= 0).all() and drives.meta["fps"] == 12.5
+    labels = opened(tmp_path, ReplayConfig(recordings=(tmp_path,))).labels
+    assert [label.expert_return for label in labels] == [row["episode_return"] for row in metrics["expert_episodes"]]
 
     html = (tmp_path / "report.html").read_text()
-    assert not re.search(r'(src|href)="(https?:)?//', html) and "<script" not in html
+    elsewhere = re.findall(r'(?:src|href)="((?:https?:)?//[^"]*)"', html)
+    assert all(link.startswith("http://127.0.0.1:8090/#") for link in elsewhere) and "<script" not in html
+    assert html.count('class="map"') == 3 and html.count("in the <a href") == 6, (
+        "each filmed drive and its worst second"
+    )
     assert all(film["file"] in html for film in films.values())
 
     # More tracks: only the new ones are driven, and the videos follow the new ranking.

@@ -17,6 +17,7 @@ import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import PLACES
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.udacity_log import read_log
@@ -64,6 +65,8 @@ def test_episodes_are_what_was_driven(uninterrupted: Path) -> None:
     for step, choice in enumerate(episode.choice.tolist()):
         assert np.array_equal(driven[step], frame)
         assert episode.speed_mps[step] == pytest.approx(info["speed_mps"])
+        for name in PLACES:
+            assert getattr(episode, name)[step] == pytest.approx(info[name], rel=1e-6)
         frame, reward, _, truncated, info = env.step(choice)
         assert episode.reward[step] == pytest.approx(float(reward), rel=1e-6)
         total += float(reward)

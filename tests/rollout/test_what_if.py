@@ -90,7 +90,10 @@ def test_a_drive_that_was_another_one_gets_no_ghost(ticks: Sequence[Tick], asked
 
 
 def test_the_driven_line_is_found_again_from_the_actions(ticks: Sequence[Tick], asked: WhatIf) -> None:
-    points = [p for answer in asked.lap(moment_at(9, ticks), "driven") for p in answer["points"]]
+    answers = list(asked.lap(moment_at(9, ticks), "driven"))
+    points = [p for answer in answers for p in answer["points"]]
+    assert answers[-1]["done"] and answers[-1]["episode_return"] == ticks[8].episode_return
+    assert not any("episode_return" in answer for answer in answers[:-1]), "no score before the end"
     assert [p["x_m"] for p in points] == [tick.x_m for tick in ticks[:9]]
     moment = moment_at(9, ticks)
     other = Moment(moment.frames, moment.times, SEED + 1, moment.past)

@@ -20,8 +20,9 @@ from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
 from nacdrive.viz import GradCam, Trace, retrace
-from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments, wiring_figure
+from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments
 from nacdrive.viz.sides import auc, report, separation, separations
+from nacdrive.viz.wiring import wiring_figure
 from tests.helpers.ticks import make_tick
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
@@ -155,12 +156,10 @@ def test_a_policy_that_never_turns_says_nothing_of_sides() -> None:
 def test_figures_are_written_whole(tmp_path: Path) -> None:
     policy = make_policy()
     ticks = retrace(policy, make_episode(), saliency_every=1)
-    circuit = policy.circuit()
-    assert circuit is not None
     for figure in (
         saliency_figure(ticks[:2], "x"),
         neurons_figure(Trace.of(ticks, 0), "x"),
-        wiring_figure(circuit, "x"),
+        wiring_figure(policy, 0),
     ):
         save(figure, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.human import SILENCE_S, HumanControl
 from nacdrive.envs.carracing.env import to_action
 from nacdrive.web import LiveServer
+from nacdrive.web.control_socket import handle_command
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 from tests.web.test_auth import UPGRADE, ask
@@ -24,6 +26,8 @@ from tests.web.test_stream import rows_until
 READY = "document.querySelector('#controls .take')?.disabled === false"
 NO_ORDERS = [
     "", "pause", "[]", "{}", '{"do": "fly"}', '{"do": ["take"]}', '{"keys": "left"}', '{"keys": ["jump"]}',
+    '{"keys": [], "axes": [0, 2]}', '{"keys": [], "axes": [NaN, 0]}', '{"keys": [], "axes": [true, 0]}',
+    '{"keys": [], "axes": [0]}', '{"keys": [], "axes": null}', '{"keys": [], "more": 1}', '{"axes": [0, 0]}',
     b"\xff\xfe", '{"keys": [{}]}', "[" * 200, '{"keys": ["left"' + "," * 300,
 ]  # fmt: skip
 
@@ -324,3 +328,105 @@ def test_who_only_watches_cannot_stop_the_person_who_drives(
         until(other, "document.getElementById('state').textContent === 'A person drives'")
         assert other.is_disabled("#controls >> text=Pause") and other.is_disabled("#controls >> text=Start over")
         assert not page.is_disabled("#controls >> text=Pause")
+
+
+STICK = """() => {
+  const pad = {connected: true, mapping: 'standard', axes: [0, 0, 0, 0], buttons: []};
+  for (let i = 0; i < 17; i++) pad.buttons.push({pressed: false, value: 0});
+  window.pad = pad;
+  navigator.getGamepads = () => [null, pad];
+}"""
+
+
+def plug_in(page: Any, **changes: Any) -> None:
+    """A gamepad as the browser tells of it; there is none at the machine of the tests."""
+    page.evaluate(STICK)
+    page.evaluate("(changes) => Object.assign(pad, changes)", changes)
+    page.evaluate("dispatchEvent(new Event('gamepadconnected'))")
+
+
+def test_a_gamepad_takes_the_wheel_and_steers_by_degrees_and_hands_back(
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
+) -> None:
+    page = open_page(steered.url)
+    steered.publish(make_tick(0, circuit=False, saliency=False))
+    until(page, READY)
+    plug_in(page)
+    until(page, "document.querySelector('.say').textContent.includes('Start takes the wheel')")
+    page.evaluate("pad.axes[0] = -0.55")
+    page.wait_for_timeout(200)
+    assert control.poll(wait=False).keys is None, "a stick alone takes nothing over"
+    page.evaluate("pad.buttons[9].pressed = true")
+    holds(lambda: control.state["person"] is not None)
+    holds(lambda: control.poll(wait=False).axes == (-0.5, 0.0))
+    page.evaluate("pad.buttons[9].pressed = false; pad.axes[0] = 0.05")
+    page.evaluate("pad.buttons[7].value = 1; pad.buttons[6].value = 0.1")
+    holds(lambda: control.poll(wait=False).axes == (0.0, 1.0))
+    page.wait_for_timeout(int(4.4e3 * SILENCE_S))
+    assert control.state["person"] is not None, "a stick that is held still is a person too"
+    page.keyboard.down("ArrowLeft")
+    holds(lambda: control.poll(wait=False).keys == {"left"} and control.poll(wait=False).axes is None)
+    page.keyboard.up("ArrowLeft")
+    page.evaluate("pad.buttons[9].pressed = true")
+    holds(lambda: control.state["person"] is None)
+    assert page.faults == []
+
+
+def test_a_gamepad_that_is_pulled_out_lets_go_and_one_of_an_odd_layout_is_not_read(
+    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
+) -> None:
+    page = open_page(steered.url)
+    until(page, READY)
+    plug_in(page, mapping="")
+    page.wait_for_timeout(100)
+    assert "gamepad" not in text(page, ".say")
+    page.evaluate("pad.mapping = 'standard'; dispatchEvent(new Event('gamepadconnected'))")
+    page.keyboard.press("w")
+    holds(lambda: control.state["person"] is not None)
+    page.evaluate("pad.axes[0] = 1")
+    holds(lambda: control.poll(wait=False).axes == (1.0, 0.0))
+    page.evaluate("pad.connected = false; dispatchEvent(new Event('gamepaddisconnected'))")
+    holds(lambda: control.poll(wait=False).axes is None)
+    assert control.state["person"] is not None, "the keys are still there"
+
+
+def test_without_the_flag_a_gamepad_reaches_nobody(server: LiveServer, open_page: Callable[..., Any]) -> None:
+    page = open_page(server.url)
+    server.publish(make_tick(1))
+    shows(page, make_tick(1))
+    plug_in(page)
+    asked: list[str] = []
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.evaluate("pad.axes[0] = 1; pad.buttons[9].pressed = true")
+    page.wait_for_timeout(300)
+    assert asked == [] and not page.is_visible("#controls")
+
+
+def test_ten_thousand_malformed_orders_raise_nothing_and_move_nothing_beyond_its_end() -> None:
+    draw = random.Random(5)
+    odd: list[Any] = [None, True, -1, 2, 1e308, float("nan"), "left", "\u202e", [], {}, ["left"], [0, 0], [[0], 0]]
+    good = [{"keys": ["left"], "axes": [0.5, -0.5]}, {"keys": []}, {"do": "take"}, {"do": "back"}, {"do": "pause"}]
+
+    def mangled() -> str | bytes:
+        order: Any = dict(draw.choice(good))
+        for _ in range(draw.randrange(3)):
+            order[draw.choice(["keys", "axes", "do", "who", ""])] = draw.choice(odd)
+        text = json.dumps(order if draw.random() < 0.9 else draw.choice(odd))
+        if draw.random() < 0.3:
+            cut = draw.randrange(len(text) + 1)
+            text = text[:cut] + draw.choice(["", "\x00", "]", "9" * 50]) + text[cut:]
+        return text.encode("utf-8", "replace")[: draw.randrange(1, 200)] if draw.random() < 0.2 else text
+
+    control = HumanControl(clock=lambda: 0.0)
+    taken = refused = moved = 0
+    for _ in range(10_000):
+        good_one = handle_command(control, 1, mangled())
+        taken, refused = taken + good_one, refused + (not good_one)
+        control.resume()
+        control.acquire(1)
+        orders = control.poll(wait=False)
+        assert orders.keys is None or orders.keys <= {"left", "right", "up", "down"}
+        if orders.axes is not None:
+            moved += 1
+            assert len(orders.axes) == 2 and all(type(v) is float and -1 <= v <= 1 for v in orders.axes)
+    assert taken > 1000 and refused > 3000 and moved > 30

@@ -6,8 +6,6 @@ const json = (id) => JSON.parse($(id).textContent);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const put = (element, text) => element.textContent !== text && (element.textContent = text);
 
-const GUTTER = 38; // pixels beside the lap's lines, for words
-
 // Time for the browser to draw and to answer between two pieces of work.
 const breathe = () => new Promise((done) => setTimeout(done, 0));
 
@@ -17,11 +15,12 @@ class Player {
     this.network = lap.network;
     this.circuit = Boolean(this.network.sequence.heads);
     this.edits = new Edits(() => this.changed());
+    this.chart = new LapChart(lap);
+    this.film = new Film(lap, this.network.window, this.edits);
     this.at = 0;
     this.playing = false;
     this.painting = false;
     this.asked = 0; // what was asked for last: an answer that comes late is thrown away
-    this.map = null;
     this.build();
     this.bind();
     this.restore();
@@ -113,8 +112,8 @@ class Player {
     this.drawFrame(edits?.picture ? editPicture(pixels, this.lap.size, edits.picture) : pixels);
     this.showDecision();
     this.showMoment();
-    this.drawStrip();
-    await this.showFilm(asked);
+    this.chart.draw(this.at, this.tried);
+    await this.film.show(this.now, () => asked !== this.asked);
     if (this.playing || asked !== this.asked) return;
     this.remember();
     await this.weighHeads(asked);
@@ -122,7 +121,7 @@ class Player {
 
   drawFrame(rgb) {
     const pen = $("frame").getContext("2d");
-    pen.putImageData(this.imageOf(rgb), 0, 0);
+    pen.putImageData(imageOf(this.lap.size, rgb), 0, 0);
     const p = this.network.description.preprocessing;
     if (!p.down) return;
     // What is cropped away never reaches the network.
@@ -130,18 +129,6 @@ class Player {
     pen.fillStyle = "rgb(8 12 16 / 55%)";
     pen.fillRect(0, 0, p.width, p.first_row);
     pen.fillRect(0, last, p.width, p.height - last);
-  }
-
-  imageOf(rgb) {
-    const { width, height } = this.lap.size;
-    const image = new ImageData(width, height);
-    for (let p = 0, q = 0; q < rgb.length; p += 4, q += 3) {
-      image.data[p] = rgb[q];
-      image.data[p + 1] = rgb[q + 1];
-      image.data[p + 2] = rgb[q + 2];
-      image.data[p + 3] = 255;
-    }
-    return image;
   }
 
   showDecision() {
@@ -188,42 +175,6 @@ class Player {
     $("forward").disabled = at === this.lap.length - 1;
   }
 
-  // The remembered frames, the newest first, with the mean weight of all heads.
-  async showFilm(asked) {
-    const { at, now } = this.now;
-    const ages = Array.from({ length: Math.min(this.network.window, at + 1) }, (_, age) => age);
-    if (this.network.window < 2) return;
-    const film = $("film");
-    while (film.children.length > ages.length) film.lastChild.remove();
-    while (film.children.length < ages.length) film.append(this.filmButton(film.children.length));
-    for (const age of ages) {
-      const pixels = await this.lap.pixels(at - age);
-      if (asked !== this.asked) return;
-      const button = film.children[age];
-      const touched = this.now.edits?.picture && (age === 0 || this.now.edits.picture.everyFrame);
-      button.firstChild.getContext("2d").putImageData(this.imageOf(touched ? editPicture(pixels, this.lap.size, this.now.edits.picture) : pixels), 0, 0);
-      const share = now.heads ? now.heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / now.heads.length : 0;
-      button.children[1].hidden = !now.heads;
-      button.children[1].firstChild.style.transform = `scaleX(${share})`;
-      const hidden = this.edits.has({ kind: "hide", age });
-      button.setAttribute("aria-pressed", hidden ? "true" : "false");
-      const when = age ? `${(this.lap.t_s[at] - this.lap.t_s[at - age]).toFixed(2)} s ago` : "now";
-      put(button.children[2], when);
-      put(button.children[3], hidden ? "hidden" : now.heads ? percent(share) : "");
-      button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
-    }
-  }
-
-  filmButton(age) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.disabled = age === 0;
-    button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
-    [button.firstChild.width, button.firstChild.height] = [this.lap.size.width, this.lap.size.height];
-    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", age }));
-    return button;
-  }
-
   // What muting each head alone would change in this decision: a bar in its button.
   async weighHeads(asked) {
     if (!this.circuit) return;
@@ -254,10 +205,10 @@ class Player {
       if (this.lap.plain[i]) continue;
       await this.lap.decide(i);
       await breathe();
-      if (i % 20 === 0) this.drawStrip();
+      if (i % 20 === 0) this.chart.draw(this.at, this.tried);
     }
     this.summarise();
-    this.drawStrip();
+    this.chart.draw(this.at, this.tried);
   }
 
   summarise() {
@@ -287,95 +238,7 @@ class Player {
     const agree = (list) => percent(list.filter((d, i) => alike(d, this.lap.driven(i))).length / n);
     const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
     put($("try-said"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
-    this.drawStrip();
-  }
-
-  sized(canvas) {
-    const scale = window.devicePixelRatio || 1;
-    const { clientWidth: w, clientHeight: h } = canvas;
-    if (canvas.width !== Math.round(w * scale) || canvas.height !== Math.round(h * scale)) [canvas.width, canvas.height] = [w * scale, h * scale];
-    const pen = canvas.getContext("2d");
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, w, h);
-    return [pen, w, h];
-  }
-
-  drawStrip() {
-    const { lap } = this;
-    const [pen, w, h] = this.sized($("strip"));
-    if (!w) return;
-    const [first, span] = [lap.t_s[0], lap.t_s[lap.length - 1] - lap.t_s[0] || 1];
-    const x = (i) => GUTTER + ((lap.t_s[i] - first) / span) * (w - GUTTER - 6);
-    const top = 20;
-    const y = (v) => top + (h - top - 22) * (0.5 + 0.5 * Math.min(1, Math.max(-1, v / this.reach)));
-    pen.font = "12px system-ui, sans-serif";
-    pen.fillStyle = colour("dim");
-    pen.fillText("left", 0, y(-this.reach) + 9);
-    pen.fillText("right", 0, y(this.reach));
-    pen.fillText("0 s", GUTTER, h - 4);
-    pen.textAlign = "right";
-    pen.fillText(`${span.toFixed(0)} s`, w - 6, h - 4);
-    pen.textAlign = "left";
-    pen.fillStyle = colour("line");
-    pen.fillRect(GUTTER, y(0), w - GUTTER - 6, 1);
-    const line = (value, name, width, dash = []) => {
-      pen.strokeStyle = colour(name);
-      pen.lineWidth = width;
-      pen.setLineDash(dash);
-      pen.lineJoin = "round";
-      pen.beginPath();
-      let drawing = false;
-      for (let i = 0; i < lap.length; i++) {
-        const v = value(i);
-        if (v === null) drawing = false;
-        else drawing ? pen.lineTo(x(i), y(v)) : pen.moveTo(x(i), y(v));
-        drawing = v !== null;
-      }
-      pen.stroke();
-      pen.setLineDash([]);
-    };
-    line((i) => lap.steering[i], "expert", 1.4, [4, 3]);
-    line((i) => (lap.plain[i] ? lap.lean(lap.plain[i]) : null), "policy", 1.8);
-    if (this.tried) line((i) => lap.lean(this.tried[i]), "edited", 1.8);
-    pen.fillStyle = colour("alert");
-    const judged = this.tried ?? lap.plain;
-    for (let i = 0; i < lap.length; i++) if (judged[i] && !alike(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
-    pen.fillStyle = colour("ink");
-    pen.fillRect(x(this.at) - 1, 0, 2, h);
-    $("key-edited").hidden = !this.tried;
-    this.drawMap();
-  }
-
-  // Round the largest steering up, so that a straight road is no noise and a bend is not cut off.
-  get reach() {
-    return (this.largest ??= Math.max(0.2, ...this.lap.steering.map(Math.abs)));
-  }
-
-  drawMap() {
-    const { lap } = this;
-    if (!lap.x_m) return;
-    const [pen, w, h] = this.sized($("map"));
-    const known = (v) => v !== null;
-    const [xs, ys] = [lap.x_m.filter(known), lap.y_m.filter(known)];
-    const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const scale = Math.min(w - 16, h - 16) / Math.max(right - left, high - low, 1);
-    const at = (i) => [w / 2 + (lap.x_m[i] - (left + right) / 2) * scale, h / 2 - (lap.y_m[i] - (low + high) / 2) * scale];
-    const judged = this.tried ?? lap.plain;
-    for (let i = 1; i < lap.length; i++) {
-      if (lap.x_m[i] === null || lap.x_m[i - 1] === null) continue;
-      const differs = judged[i] && !alike(judged[i], lap.driven(i));
-      pen.strokeStyle = colour(differs ? "alert" : "policy");
-      pen.lineWidth = differs ? 4 : 2;
-      pen.beginPath();
-      pen.moveTo(...at(i - 1));
-      pen.lineTo(...at(i));
-      pen.stroke();
-    }
-    if (lap.x_m[this.at] === null) return;
-    pen.fillStyle = colour("ink");
-    pen.beginPath();
-    pen.arc(...at(this.at), 5, 0, 2 * Math.PI);
-    pen.fill();
+    this.chart.draw(this.at, this.tried);
   }
 
   // ---------------------------------------------------------------- edits
@@ -383,7 +246,7 @@ class Player {
   changed() {
     this.tried = null;
     put($("try-said"), "");
-    this.clearOverlay();
+    this.overlay.clear();
     for (const kind of ["light", "blur", "delay"]) {
       const value = this.edits.value(kind);
       $(kind).value = value;
@@ -419,46 +282,6 @@ class Player {
     if (on) this.pause();
   }
 
-  bindPainting() {
-    const overlay = $("overlay");
-    let from = null;
-    const place = (event) => {
-      const box = overlay.getBoundingClientRect();
-      const within = (v) => Math.min(1, Math.max(0, v));
-      return [within((event.clientX - box.x) / box.width), within((event.clientY - box.y) / box.height)];
-    };
-    const rectangle = ([a, b], [c, d]) => ({ x: Math.min(a, c), y: Math.min(b, d), w: Math.abs(a - c), h: Math.abs(b - d) });
-    overlay.addEventListener("pointerdown", (event) => {
-      if (!this.painting) return;
-      from = place(event);
-      overlay.setPointerCapture(event.pointerId);
-      event.preventDefault();
-    });
-    overlay.addEventListener("pointermove", (event) => {
-      if (!from) return;
-      const { x, y, w, h } = rectangle(from, place(event));
-      const pen = overlay.getContext("2d");
-      pen.clearRect(0, 0, overlay.width, overlay.height);
-      pen.fillStyle = "rgb(128 128 128 / 85%)";
-      pen.fillRect(x * overlay.width, y * overlay.height, w * overlay.width, h * overlay.height);
-    });
-    const end = (event) => {
-      if (!from) return;
-      const { x, y, w, h } = rectangle(from, place(event));
-      from = null;
-      this.clearOverlay();
-      const rounded = (v) => Math.round(v * 1000) / 1000;
-      if (event.type === "pointerup" && w * h > 0.0005) this.edits.toggle({ kind: "paint", x: rounded(x), y: rounded(y), w: rounded(w), h: rounded(h) });
-    };
-    overlay.addEventListener("pointerup", end);
-    overlay.addEventListener("pointercancel", end);
-  }
-
-  clearOverlay() {
-    const overlay = $("overlay");
-    overlay.getContext("2d").clearRect(0, 0, overlay.width, overlay.height);
-  }
-
   // How much a grey square at each of 12 x 12 places changes the decision at this frame, laid over the picture.
   async occlusion() {
     this.pause();
@@ -466,7 +289,6 @@ class Player {
     const asked = this.asked;
     const { at, now } = this.now;
     const n = 12;
-    const p = this.network.description.preprocessing;
     const change = (d) => (now.shares ? now.shares[now.choice] - d.shares[now.choice] : Math.abs(now.steering - d.steering));
     const found = [];
     $("occlusion").disabled = true;
@@ -480,14 +302,7 @@ class Player {
     }
     $("occlusion").disabled = false;
     if (asked !== this.asked) return;
-    const most = Math.max(...found.map(Math.abs), 0.01);
-    const pen = $("overlay").getContext("2d");
-    this.clearOverlay();
-    found.forEach((c, cell) => {
-      // For the decision and against it are two colours; of steering there is only more or less.
-      pen.fillStyle = `rgb(${c >= 0 ? "213 94 0" : "0 114 178"} / ${(0.75 * Math.abs(c)) / most})`;
-      pen.fillRect(((cell % n) * p.width) / n, (Math.floor(cell / n) * p.height) / n, p.width / n, p.height / n);
-    });
+    const most = this.overlay.drawMap(found, n);
     const strongest = now.shares ? `takes up to ${percent(Math.max(0, ...found))} off "${this.network.labels[now.choice]}"` : `changes the steering by up to ${most.toFixed(2)}`;
     put($("try-said"), `One grey square of 1/12 of the picture ${strongest}${now.shares ? " (orange); under blue squares it would be surer" : " (orange)"}.`);
   }
@@ -541,7 +356,7 @@ class Player {
 
   setTheme(theme) {
     document.documentElement.dataset.theme = theme;
-    this.drawStrip();
+    this.chart.draw(this.at, this.tried);
   }
 
   bind() {
@@ -569,12 +384,10 @@ class Player {
     on("try-all", "click", () => { this.pause(); this.tryAll(); });
     on("strip", "pointerdown", (event) => {
       const box = $("strip").getBoundingClientRect();
-      const t = this.lap.t_s[0] + ((event.clientX - box.x - GUTTER) / (box.width - GUTTER - 6)) * (this.lap.t_s[this.lap.length - 1] - this.lap.t_s[0]);
-      const i = this.lap.t_s.findIndex((s) => s >= t);
-      this.step((i < 0 ? this.lap.length - 1 : i) - this.at);
+      this.step(this.chart.frameAt(event.clientX - box.x, box.width) - this.at);
     });
-    this.bindPainting();
-    window.addEventListener("resize", () => this.drawStrip());
+    this.overlay = new Overlay(() => this.painting, (patch) => this.edits.toggle({ kind: "paint", ...patch }));
+    window.addEventListener("resize", () => this.chart.draw(this.at, this.tried));
     document.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -605,7 +418,7 @@ class Player {
   // Where there is something to see at once: the first frame, two seconds on, at which the driver steers.
   firstBend() {
     const { lap } = this;
-    const i = lap.t_s.findIndex((t, k) => t >= lap.t_s[0] + 2 && Math.abs(lap.steering[k]) > 0.5 * this.reach);
+    const i = lap.t_s.findIndex((t, k) => t >= lap.t_s[0] + 2 && Math.abs(lap.steering[k]) > 0.5 * this.chart.reach);
     return Math.max(0, i);
   }
 

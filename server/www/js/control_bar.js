@@ -1,6 +1,7 @@
-// The bar for a person: pause, start over, take the wheel with keys or fingers, hand back. Only where the drive allows it.
+// The bar for a person: pause, start over, take the wheel with keys, fingers or a gamepad, hand back. Only where the drive allows it.
 
 import { button, put } from "./dom.js";
+import { Gamepad } from "./gamepad.js";
 
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
 const GLYPHS = { left: "◀", right: "▶", up: "▲", down: "▼" };
@@ -20,6 +21,8 @@ export class ControlBar {
     // From the wish for the wheel on, for the answer may take a moment.
     this.wanted = false;
     this.held = new Set();
+    // Steering and pedal of a gamepad; null without one.
+    this.axes = null;
     this.pause = button("Pause", () => this.command(this.state.paused ? "resume" : "pause"), { key: "space" });
     this.reset = button("Start over", () => this.command("reset"));
     this.take = button("Take the wheel", () => this.command(this.mine ? "back" : "take"), { key: "W" });
@@ -34,6 +37,12 @@ export class ControlBar {
     addEventListener("blur", () => this.releaseKeys());
     // Nobody steers by a page that is not seen.
     document.addEventListener("visibilitychange", () => document.hidden && this.mine && this.command("back"));
+    this.gamepad = new Gamepad({
+      mine: () => this.mine,
+      toggle: () => !this.root.hidden && this.take.click(),
+      steer: (axes) => this.steer(axes),
+      changed: () => this.show(this.state),
+    });
     setInterval(() => this.wanted && this.sendKeys(), HEARTBEAT_MS);
     this.show(this.state);
   }
@@ -76,14 +85,24 @@ export class ControlBar {
   }
 
   sendKeys() {
-    this.send({ keys: [...this.held] });
+    this.send({ keys: [...this.held], ...(this.axes && !this.held.size ? { axes: this.axes } : {}) });
+  }
+
+  // What the gamepad says; told at once when it has changed.
+  steer(axes) {
+    if (String(axes) === String(this.axes)) return;
+    this.axes = axes;
+    if (this.mine) this.sendKeys();
   }
 
   show(state) {
     const had = this.mine;
     this.state = state;
     const { mine } = this;
-    if (!mine) this.held.clear();
+    if (!mine) {
+      this.held.clear();
+      this.axes = null;
+    }
     if ((had && !mine) || (!mine && state.person !== null)) this.wanted = false;
     this.root.dataset.mine = mine ? "yes" : "no";
     put(this.pause.firstChild, state.paused ? "Resume" : "Pause");
@@ -101,9 +120,11 @@ export class ControlBar {
   sentence() {
     const { state } = this;
     if (this.me === null) return "connecting the controls …";
-    if (this.mine) return "You drive: arrow keys or the buttons. What you do is recorded.";
+    const pad = this.gamepad?.connected;
+    if (this.mine) return `You drive: ${pad ? "stick and triggers, " : ""}arrow keys or the buttons. What you do is recorded.`;
     if (state.person !== null) return "Another person drives.";
-    return state.needs_person ? "Nobody drives; the car waits for you." : "The policy drives.";
+    const how = pad ? " A gamepad is there: Start takes the wheel." : "";
+    return `${state.needs_person ? "Nobody drives; the car waits for you." : "The policy drives."}${how}`;
   }
 
   key(press) {

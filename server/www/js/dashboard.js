@@ -8,6 +8,7 @@ import { JumpList } from "./jump_list.js";
 import { NetworkPanel } from "./network_panel.js";
 import { Neurons } from "./neurons.js";
 import { RingBuffer } from "./ring_buffer.js";
+import { RunStatistics } from "./run_statistics.js";
 import { StripCharts } from "./strip_charts.js";
 import { TrackMap } from "./track_map.js";
 import { onTheme } from "./theme.js";
@@ -28,6 +29,9 @@ export class Dashboard {
     this.map = new TrackMap($("map"));
     this.log = new EventLog($("events"), $("log-note"));
     this.jumps = new JumpList();
+    this.statistics = new RunStatistics();
+    // Whom the policy is compared with, for people.
+    this.otherName = "the expert";
     this.ring = null;
     this.marks = [];
     this.asked = 0;
@@ -49,6 +53,8 @@ export class Dashboard {
     this.map.clear();
     this.log.clear();
     this.jumps.clear();
+    this.statistics.clear();
+    this.otherName = "the expert";
     this.marks = [];
     this.described++;
     this.shown = ++this.asked;
@@ -74,6 +80,7 @@ export class Dashboard {
     this.ring.push(row);
     this.jumps.observe(this.ring);
     const last = this.ring.length - 1;
+    this.statistics.observe(this.ring, last);
     if ($("legend-person").hidden && this.ring.at(last, "person")) $("legend-person").hidden = false;
     if ($("legend-expert").hidden && known(this.ring.at(last, "expert_steering"))) $("legend-expert").hidden = false;
   }

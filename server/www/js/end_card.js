@@ -16,15 +16,16 @@ export class EndCard {
     this.root.hidden = true;
   }
 
-  // result: the fields of DriveResult; null where there is none.
+  // result: the fields of DriveResult; null where there is none. In a replay with a policy that looks on: ``driver``, who
+  // drove, and ``policy``, whose decisions are compared with the expert's.
   show(result) {
     this.root.hidden = !result;
     if (!result) return;
     const numbers = [
-      ["return", fixed(result.episode_return, 1), known(result.expert_return) ? `the expert here: ${result.expert_return.toFixed(1)}` : ""],
+      [result.driver ? `return of ${result.driver}` : "return", fixed(result.episode_return, 1), known(result.expert_return) ? `the expert here: ${result.expert_return.toFixed(1)}` : ""],
       ["of the road", percent(result.progress), ""],
       ["time", known(result.time_s) ? `${result.time_s.toFixed(1)} s` : "–", ""],
-      ["as the expert", percent(result.expert_agreement), "of the decisions"],
+      [`${result.policy ? `${result.policy} ` : ""}as the expert`, percent(result.expert_agreement), "of the decisions"],
     ].filter(([, value]) => value !== "–");
     const heading = document.createElement("p");
     heading.className = "ending";
@@ -38,7 +39,7 @@ export class EndCard {
     }
     const next = document.createElement("p");
     next.className = "dim";
-    next.textContent = result.following;
+    next.textContent = result.following ?? "";
     this.root.replaceChildren(heading, list, next);
   }
 }

@@ -20,10 +20,12 @@ export class EpisodeStore {
   async open() {
     const answer = await fetch(`${this.base}/rows`);
     if (!answer.ok) throw new Error(`this episode cannot be read (${answer.status})`);
-    const { rows, events } = await answer.json();
+    const { rows, events, driven } = await answer.json();
     this.ring = new RingBuffer(this.columns, rows.length);
     for (const row of rows) this.ring.push(row);
     this.events = events;
+    // What was driven, where the rows tell what a policy that looks on would have done.
+    this.driven = driven && driven.map(([steering, choice]) => ({ steering: steering ?? NaN, choice: choice ?? NaN }));
     return this;
   }
 

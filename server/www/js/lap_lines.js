@@ -4,8 +4,10 @@ import { WhatIfSocket } from "./what_if_socket.js";
 
 export class LapLines {
   // name(): what the server calls the moment that is shown, or nothing.
-  constructor(map, name) {
+  // scored(seed): told when the expert has driven a track to its end.
+  constructor(map, name, scored = () => {}) {
     this.map = map;
+    this.scored = scored;
     this.name = name;
     this.socket = new WhatIfSocket((_, answer) => this.hear(answer));
     this.points = [];
@@ -18,6 +20,11 @@ export class LapLines {
     this.store = null;
     this.map.setExpert(null);
     this.map.onExpert = can?.expert ? () => this.expert() : null;
+  }
+
+  // What the expert scored on a track, where it drove there to its end; NaN where not.
+  score(seed) {
+    return this.kept.get(seed)?.episode_return ?? NaN;
   }
 
   expert() {
@@ -51,9 +58,12 @@ export class LapLines {
       });
       this.changed();
     } else {
-      const line = { seed: this.seed, points: this.points };
+      const line = { seed: this.seed, points: this.points, episode_return: answer.episode_return };
       this.map.setExpert(line);
-      if (answer.done) this.kept.set(this.seed, line);
+      if (answer.done) {
+        this.kept.set(this.seed, line);
+        this.scored(this.seed);
+      }
     }
     if (answer.done) this.socket.close();
   }

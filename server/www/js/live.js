@@ -20,6 +20,7 @@ export function startLive(dashboard) {
   let hasFrame = false;
   let stopped = false;
   let lastFrameMs = 0;
+  let result = null;
   const history = new MomentHistory();
   const endCard = new EndCard($("end-card"));
   const controls = new ControlBar($("controls"), () => dashboard.ring && showState());
@@ -28,7 +29,7 @@ export function startLive(dashboard) {
   let shown = null;
   const whatIf = new WhatIf(dashboard, { hold: () => holdAt(bar.newest), link: () => location.href, changed: address });
   const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive, ask: whatIf.button });
-  const laps = new LapLines(dashboard.map, () => shown && { seq: shown.row.seq });
+  const laps = new LapLines(dashboard.map, () => shown && { seq: shown.row.seq }, (seed) => result?.track === seed && showResult());
   const jumps = new JumpPanel(dashboard, {
     go: (entry) => holdAt(entry.clock_s),
     notes: () => notes,
@@ -94,6 +95,7 @@ export function startLive(dashboard) {
     if (wanted.head !== null) dashboard.network.want(wanted.head);
     if (wanted.edits.length) whatIf.edits = wanted.edits;
     shown = null;
+    result = null;
     endCard.hide();
     bar.show(history, null);
     hasFrame = stopped = false;
@@ -104,7 +106,10 @@ export function startLive(dashboard) {
   async function message({ header, parts }, data) {
     if (header.status !== undefined) status = header.status;
     if (header.control?.person !== undefined) controls.show(header.control);
-    if (header.result !== undefined) endCard.show(header.result);
+    if (header.result !== undefined) {
+      ({ result } = header);
+      showResult();
+    }
     for (const row of header.rows) dashboard.push(row);
     for (const event of header.events) {
       dashboard.event(event);
@@ -123,6 +128,11 @@ export function startLive(dashboard) {
     if (bar.held === null && !document.hidden) await dashboard.show(moment, history.frameAt);
     drawStrips();
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
+  }
+
+  // The expert's score is shown where it is known: the drive says it, or the expert was asked for its line here.
+  function showResult() {
+    endCard.show(result && { ...result, expert_return: result.expert_return ?? laps.score(result.track) });
   }
 
   function drawStrips() {

@@ -7,6 +7,8 @@ export class Playhead {
     this.end = 0;
     this.speed = 1;
     this.playing = false;
+    // Whether it came to the end by playing, and has not been moved since.
+    this.ended = false;
     this.last = NaN;
     this.frame = (now) => this.advance(now);
   }
@@ -21,12 +23,14 @@ export class Playhead {
     if (on === this.playing) return;
     if (on && this.time >= this.end - 1e-6) this.time = this.start;
     this.playing = on;
+    this.ended = false;
     this.last = NaN;
     if (on) requestAnimationFrame(this.frame);
     this.onTime();
   }
 
   seek(time) {
+    this.ended = false;
     this.time = Math.max(this.start, Math.min(this.end, time));
     this.onTime();
   }
@@ -39,6 +43,7 @@ export class Playhead {
     if (this.time >= this.end) {
       this.time = this.end;
       this.playing = false;
+      this.ended = true;
     }
     this.onTime();
     if (this.playing) requestAnimationFrame(this.frame);

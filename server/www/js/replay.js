@@ -1,6 +1,7 @@
 // Recorded runs on the page: a playhead in this browser, frames fetched around it, a second run on the same axis.
 
-import { $, put } from "./dom.js";
+import { $, known, put } from "./dom.js";
+import { EndCard } from "./end_card.js";
 import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
 import { LapLines } from "./lap_lines.js";
@@ -9,6 +10,7 @@ import { fromAddress, putAddress, toAddress } from "./moment_link.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { download } from "./png_export.js";
+import { disagrees } from "./track_map.js";
 import { WhatIf } from "./what_if.js";
 
 const WHOLE_S = 45;
@@ -17,7 +19,7 @@ const RETRY_MS = 1000;
 // A saliency map is looked for so many decisions back.
 const LOOK_BACK = 16;
 
-export async function startReplay(dashboard) {
+export async function startReplay(dashboard, statistics) {
   const { title, columns, runs } = await (await fetch("/replay/runs")).json();
   let store = null;
   let other = null;
@@ -29,7 +31,8 @@ export async function startReplay(dashboard) {
   let notes = [];
   const wanted = fromAddress();
   const whatIf = new WhatIf(dashboard, { hold: () => head.play(false), link: () => location.href, changed: address });
-  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 });
+  const endCard = new EndCard($("end-card"));
+  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 }, () => refresh());
   const jumps = new JumpPanel(dashboard, {
     go: (entry) => {
       head.play(false);
@@ -73,6 +76,35 @@ export async function startReplay(dashboard) {
     const still = store && shown >= 0 && !head.playing;
     whatIf.hold(still ? { run: place[0], episode: place[1], seq: shown + 1 } : null, still ? dashboard.row(shown) : null);
     if (still) address();
+  }
+
+  // What came of the episode, when it has been played to its end.
+  function showEnd() {
+    endCard.hide();
+    if (!head.ended || !store) return;
+    const { policy, expert, episodes } = runs[place[0]];
+    const { driver, seed, expert_return: scored } = episodes[place[1]];
+    const { ring } = store;
+    const last = dashboard.row(store.length - 1);
+    let [asked, same] = [0, 0];
+    for (let i = 0; i < store.length; i++) {
+      if (!known(ring.at(i, "expert_choice")) || !known(ring.at(i, "choice"))) continue;
+      asked++;
+      same += ring.at(i, "choice") === ring.at(i, "expert_choice") ? 1 : 0;
+    }
+    const itself = driver === expert;
+    endCard.show({
+      track: seed,
+      ending: store.events.at(-1)?.text ?? "ended",
+      driver: policy ? driver : null,
+      policy,
+      episode_return: last.episode_return,
+      progress: last.progress,
+      time_s: last.t_s,
+      // Nobody is compared with itself.
+      expert_agreement: asked && (policy || !itself) ? same / asked : NaN,
+      expert_return: itself ? NaN : scored ?? laps.score(seed),
+    });
   }
 
   const head = new Playhead(() => refresh());
@@ -142,6 +174,14 @@ export async function startReplay(dashboard) {
     dashboard.log.onPick = (event) => head.seek(event.clock_s);
     dashboard.ring = store.ring;
     learnJumps();
+    const itself = !policy && Boolean(expert) && driver === expert;
+    dashboard.statistics.clear({ itself });
+    dashboard.otherName = store.has("expert_steering") ? expert ?? "the expert" : driver;
+    count(store);
+    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(run, episode, { itself })) : null);
+    statistics.gathering("");
+    // A driver beside whom nobody rode along, or who is the expert itself, is never contradicted.
+    dashboard.map.preferSpeed(!contradicted());
     $("legend-expert").hidden = !store.has("expert_steering");
     for (const event of store.events) dashboard.event(event);
     shown = -1;
@@ -150,6 +190,32 @@ export async function startReplay(dashboard) {
     dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
+  }
+
+  function count(episode) {
+    for (let i = 0; i < episode.length; i++) dashboard.statistics.observe(episode.ring, i, episode.driven?.[i]);
+  }
+
+  // Every episode of the run, beginning with the one that is shown; a policy that looks on takes its time for each.
+  async function countAll(run, shownEpisode, options) {
+    const ticket = asked;
+    const { episodes } = runs[run];
+    dashboard.statistics.clear(options);
+    count(store);
+    for (let i = 0; i < episodes.length; i++) {
+      statistics.gathering(`reading episode ${i + 1} of ${episodes.length} …`);
+      if (i === shownEpisode) continue;
+      const found = await new EpisodeStore(run, i, columns).open();
+      if (ticket !== asked) return;
+      count(found);
+    }
+    statistics.gathering("");
+    statistics.allowMore(null);
+  }
+
+  function contradicted() {
+    for (let i = 0; i < store.length; i++) if (disagrees(store.ring, i)) return true;
+    return false;
   }
 
   // What is worth a look in the whole episode, as it would have been found while it was driven.
@@ -177,6 +243,7 @@ export async function startReplay(dashboard) {
   function refresh() {
     if (!store) return;
     bar.show(head);
+    showEnd();
     if (!away) dashboard.state(head.playing ? "replay" : "paused", head.playing ? `Replay ${head.speed} ×` : "Paused");
     strips();
     const step = Math.max(0, store.ring.upTo(head.time));
@@ -239,7 +306,7 @@ export async function startReplay(dashboard) {
   $("saliency").addEventListener("change", redraw);
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
   document.addEventListener("keydown", (press) => {
-    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
+    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
     if (press.target.tagName === "SELECT" || (press.target.type === "range" && press.key.startsWith("Arrow"))) return;
     const act = {
       " ": () => head.play(!head.playing),

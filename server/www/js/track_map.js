@@ -2,9 +2,9 @@
 
 import { Surface, font, rem } from "./canvas.js";
 import { $, button, fixed, known, percent, put } from "./dom.js";
+import { SECTORS, lapSeconds, passedSectors } from "./lap_times.js";
 import { colours } from "./theme.js";
 
-const SECTORS = 3;
 const SPEEDS = 16;
 
 export class TrackMap {
@@ -13,9 +13,11 @@ export class TrackMap {
     this.card = canvas.closest(".card");
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
     this.bySpeed = false;
+    // Whether a person chose the colours: then they stay.
+    this.chosen = false;
     // Asked for the expert's line of the track that is shown; null where nobody can be asked.
     this.onExpert = null;
-    this.paint = button("speed", () => this.toggleSpeed(), { title: "Colour the line by speed instead of by disagreement with the expert" });
+    this.paint = button("speed", () => this.chooseSpeed(), { title: "Colour the line by speed instead of by disagreement with the expert" });
     this.paint.setAttribute("aria-pressed", "false");
     this.ask = button("expert", () => this.onExpert?.(), { title: "Let the expert drive this track in another process, and lay its line beneath" });
     this.ask.setAttribute("aria-pressed", "false");
@@ -32,8 +34,18 @@ export class TrackMap {
     this.card.hidden = true;
   }
 
-  toggleSpeed() {
-    this.bySpeed = !this.bySpeed;
+  chooseSpeed() {
+    this.chosen = true;
+    this.colourBySpeed(!this.bySpeed);
+  }
+
+  // Where nobody could disagree with the driver, speed tells more; a person's own choice stays.
+  preferSpeed(on) {
+    if (!this.chosen) this.colourBySpeed(on);
+  }
+
+  colourBySpeed(on) {
+    this.bySpeed = on;
     this.paint.setAttribute("aria-pressed", String(this.bySpeed));
     this.surface.touch();
   }
@@ -67,26 +79,14 @@ export class TrackMap {
   note() {
     const { row } = this;
     if (!known(row.progress)) return "the line driven so far";
-    const sectors = this.sectors();
-    return `${percent(row.progress)} in ${fixed(row.t_s, 1)} s${sectors.length ? `; thirds ${sectors.map((s) => s.toFixed(1)).join(" · ")} s` : ""}`;
-  }
-
-  // Seconds that each third of the road took, as far as it was driven at the moment that is shown.
-  sectors() {
-    const { first, end } = this.rows();
-    const times = [];
-    let began = 0;
-    for (let i = first; i < end && times.length < SECTORS; i++) {
-      const t = this.ring.at(i, "t_s");
-      if (t > this.row.t_s) break;
-      // A lap counts as whole from 99 % on: of CarRacing's tiles a few may stay unvisited.
-      const wanted = Math.min(0.99, (times.length + 1) / SECTORS);
-      if (this.ring.at(i, "progress") >= wanted) {
-        times.push(t - began);
-        began = t;
-      }
-    }
-    return times;
+    const passed = passedSectors(this.ring, this.rows(), row.t_s);
+    const lap = passed.length ? passed.at(-1).lap : 0;
+    const thirds = passed.filter((one) => one.lap === lap).map(({ seconds }) => seconds.toFixed(1));
+    const laps = lapSeconds(passed).map((seconds) => seconds.toFixed(1));
+    const parts = [`${percent(row.progress)} in ${fixed(row.t_s, 1)} s`];
+    if (thirds.length) parts.push(`${lap ? `lap ${lap + 1}, ` : ""}thirds ${thirds.join(" · ")} s`);
+    if (lap) parts.push(`laps ${laps.join(" · ")} s`);
+    return parts.join("; ");
   }
 
   // First and one past the last row of the episode that is shown.
@@ -129,6 +129,7 @@ export class TrackMap {
     c.lineCap = c.lineJoin = "round";
     this.path(c, this.expertLine, at, { colour: colours.expert, width: 0.45 * u, alpha: 0.35 });
     this.line(c, rows, at, u);
+    this.sectorMarks(c, rows, at, u);
     if (this.ghosts) {
       this.path(c, this.ghosts.unedited, at, { colour: colours.ink, width: 0.14 * u, dash: [0.3 * u, 0.35 * u] });
       this.path(c, this.ghosts.edited, at, { colour: colours.stop, width: 0.26 * u });
@@ -137,6 +138,35 @@ export class TrackMap {
     if (this.ghosts?.edited.length) this.car(c, this.ghosts.edited.at(-1), at, u, colours.stop);
     this.yardstick(c, scale, height, u);
     this.legend(c, width, height, u);
+  }
+
+  // Where a third of the road was done, and how many seconds it took.
+  sectorMarks(c, rows, at, u) {
+    for (const { i, lap, sector, seconds } of passedSectors(this.ring, rows, this.row.t_s).slice(-SECTORS)) {
+      const [x, y] = [this.ring.at(i, "x_m"), this.ring.at(i, "y_m")];
+      if (!known(x) || !known(y)) continue;
+      const [px, py] = at(x, y);
+      c.fillStyle = colours.card;
+      c.strokeStyle = colours.ink;
+      c.lineWidth = 0.12 * u;
+      c.beginPath();
+      c.arc(px, py, 0.32 * u, 0, 2 * Math.PI);
+      c.fill();
+      c.stroke();
+      c.font = font(0.78, 600);
+      c.textBaseline = "middle";
+      const right = px < this.surface.width / 2;
+      c.textAlign = right ? "left" : "right";
+      const said = `${lap ? `${lap + 1}.` : ""}${sector + 1}: ${seconds.toFixed(1)} s`;
+      const tx = px + (right ? 0.55 : -0.55) * u;
+      // Over lines that may lie below.
+      c.lineWidth = 0.3 * u;
+      c.strokeStyle = colours.card;
+      c.lineJoin = "round";
+      c.strokeText(said, tx, py);
+      c.fillStyle = colours.ink;
+      c.fillText(said, tx, py);
+    }
   }
 
   path(c, points, at, { colour, width, alpha = 1, dash = [] }) {
@@ -154,6 +184,7 @@ export class TrackMap {
   line(c, { first, end }, at, u) {
     let before = null;
     let fastest = 1;
+    this.differs = false;
     if (this.bySpeed) for (let i = first; i < end; i++) fastest = Math.max(fastest, this.ring.at(i, "speed_mps") || 0);
     this.fastest = fastest;
     for (let i = first; i < end; i++) {
@@ -165,6 +196,7 @@ export class TrackMap {
       const here = at(x, y);
       if (before) {
         const differs = disagrees(this.ring, i);
+        this.differs ||= differs;
         c.strokeStyle = this.bySpeed ? speedColour(this.ring.at(i, "speed_mps") / fastest) : this.ring.at(i, "person") ? colours.person : differs ? colours.expert : colours.policy;
         c.lineWidth = (this.bySpeed ? 0.26 : differs ? 0.34 : 0.18) * u;
         c.beginPath();
@@ -213,6 +245,7 @@ export class TrackMap {
     if (this.ghosts?.edited.length) names.push(["ghost", colours.stop]);
     if (this.ghosts?.unedited.length) names.push(["unedited", colours.ink]);
     if (this.expertLine.length) names.push(["expert", colours.expert]);
+    else if (this.differs && !this.bySpeed) names.push(["the expert differs", colours.expert]);
     c.font = font(0.78, 600);
     c.textBaseline = "alphabetic";
     c.textAlign = "right";

@@ -47,7 +47,7 @@ export class WhatIf {
     circuit.onPick = ({ group, neuron }) => this.can && this.open && this.toggle({ kind: "mute", head: dashboard.network.head, group, neuron });
     dashboard.network.onHead = () => this.open && this.describe();
     document.addEventListener("keydown", (press) => {
-      if (!this.can || press.ctrlKey || press.metaKey || press.altKey || $("words").open || /^(SELECT|TEXTAREA)$/.test(press.target.tagName)) return;
+      if (!this.can || press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(SELECT|TEXTAREA)$/.test(press.target.tagName)) return;
       if (press.key.toLowerCase() === "i") this.show(!this.open);
     });
     this.layer.show(false);

@@ -1,0 +1,58 @@
+// The strip of remembered frames, each with how much it counts, to be hidden by a press.
+"use strict";
+
+class Film {
+  constructor(lap, window, edits) {
+    this.lap = lap;
+    this.window = window;
+    this.edits = edits;
+  }
+
+  // The remembered frames, the newest first, with the mean weight of all heads.
+  // moment: {at, now, edits}; stale(): whether something else is shown by now.
+  async show({ at, now, edits }, stale) {
+    const ages = Array.from({ length: Math.min(this.window, at + 1) }, (_, age) => age);
+    if (this.window < 2) return;
+    const film = $("film");
+    while (film.children.length > ages.length) film.lastChild.remove();
+    while (film.children.length < ages.length) film.append(this.button(film.children.length));
+    for (const age of ages) {
+      const pixels = await this.lap.pixels(at - age);
+      if (stale()) return;
+      const button = film.children[age];
+      const touched = edits?.picture && (age === 0 || edits.picture.everyFrame);
+      button.firstChild.getContext("2d").putImageData(imageOf(this.lap.size, touched ? editPicture(pixels, this.lap.size, edits.picture) : pixels), 0, 0);
+      const share = now.heads ? now.heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / now.heads.length : 0;
+      button.children[1].hidden = !now.heads;
+      button.children[1].firstChild.style.transform = `scaleX(${share})`;
+      const hidden = this.edits.has({ kind: "hide", age });
+      button.setAttribute("aria-pressed", hidden ? "true" : "false");
+      const when = age ? `${(this.lap.t_s[at] - this.lap.t_s[at - age]).toFixed(2)} s ago` : "now";
+      put(button.children[2], when);
+      put(button.children[3], hidden ? "hidden" : now.heads ? percent(share) : "");
+      button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
+    }
+  }
+
+  button(age) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.disabled = age === 0;
+    button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
+    [button.firstChild.width, button.firstChild.height] = [this.lap.size.width, this.lap.size.height];
+    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", age }));
+    return button;
+  }
+}
+
+// Pixels [height x width x 3] as a canvas takes them.
+function imageOf({ width, height }, rgb) {
+  const image = new ImageData(width, height);
+  for (let p = 0, q = 0; q < rgb.length; p += 4, q += 3) {
+    image.data[p] = rgb[q];
+    image.data[p + 1] = rgb[q + 1];
+    image.data[p + 2] = rgb[q + 2];
+    image.data[p + 3] = 255;
+  }
+  return image;
+}

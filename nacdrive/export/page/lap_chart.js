@@ -1,0 +1,106 @@
+// The whole lap at a glance: steering over time, and the line that was driven, from above.
+"use strict";
+
+const GUTTER = 38; // pixels beside the lap's lines, for words
+
+class LapChart {
+  constructor(lap) {
+    this.lap = lap;
+  }
+
+  // at: the frame that is shown; tried: decisions of the whole lap under edits, or null.
+  draw(at, tried) {
+    const { lap } = this;
+    const [pen, w, h] = this.sized($("strip"));
+    if (!w) return;
+    const [first, span] = [lap.t_s[0], lap.t_s[lap.length - 1] - lap.t_s[0] || 1];
+    const x = (i) => GUTTER + ((lap.t_s[i] - first) / span) * (w - GUTTER - 6);
+    const top = 20;
+    const y = (v) => top + (h - top - 22) * (0.5 + 0.5 * Math.min(1, Math.max(-1, v / this.reach)));
+    pen.font = "12px system-ui, sans-serif";
+    pen.fillStyle = colour("dim");
+    pen.fillText("left", 0, y(-this.reach) + 9);
+    pen.fillText("right", 0, y(this.reach));
+    pen.fillText("0 s", GUTTER, h - 4);
+    pen.textAlign = "right";
+    pen.fillText(`${span.toFixed(0)} s`, w - 6, h - 4);
+    pen.textAlign = "left";
+    pen.fillStyle = colour("line");
+    pen.fillRect(GUTTER, y(0), w - GUTTER - 6, 1);
+    const line = (value, name, width, dash = []) => {
+      pen.strokeStyle = colour(name);
+      pen.lineWidth = width;
+      pen.setLineDash(dash);
+      pen.lineJoin = "round";
+      pen.beginPath();
+      let drawing = false;
+      for (let i = 0; i < lap.length; i++) {
+        const v = value(i);
+        if (v === null) drawing = false;
+        else drawing ? pen.lineTo(x(i), y(v)) : pen.moveTo(x(i), y(v));
+        drawing = v !== null;
+      }
+      pen.stroke();
+      pen.setLineDash([]);
+    };
+    line((i) => lap.steering[i], "expert", 1.4, [4, 3]);
+    line((i) => (lap.plain[i] ? lap.lean(lap.plain[i]) : null), "policy", 1.8);
+    if (tried) line((i) => lap.lean(tried[i]), "edited", 1.8);
+    pen.fillStyle = colour("alert");
+    const judged = tried ?? lap.plain;
+    for (let i = 0; i < lap.length; i++) if (judged[i] && !alike(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
+    pen.fillStyle = colour("ink");
+    pen.fillRect(x(at) - 1, 0, 2, h);
+    $("key-edited").hidden = !tried;
+    this.drawMap(at, judged);
+  }
+
+  // The frame at a place of the line over time, given in pixels from its left end.
+  frameAt(pixels, width) {
+    const { t_s, length } = this.lap;
+    const t = t_s[0] + ((pixels - GUTTER) / (width - GUTTER - 6)) * (t_s[length - 1] - t_s[0]);
+    const i = t_s.findIndex((s) => s >= t);
+    return i < 0 ? length - 1 : i;
+  }
+
+  // Round the largest steering up, so that a straight road is no noise and a bend is not cut off.
+  get reach() {
+    return (this.largest ??= Math.max(0.2, ...this.lap.steering.map(Math.abs)));
+  }
+
+  drawMap(shown, judged) {
+    const { lap } = this;
+    if (!lap.x_m) return;
+    const [pen, w, h] = this.sized($("map"));
+    const known = (v) => v !== null;
+    const [xs, ys] = [lap.x_m.filter(known), lap.y_m.filter(known)];
+    const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const scale = Math.min(w - 16, h - 16) / Math.max(right - left, high - low, 1);
+    const at = (i) => [w / 2 + (lap.x_m[i] - (left + right) / 2) * scale, h / 2 - (lap.y_m[i] - (low + high) / 2) * scale];
+    for (let i = 1; i < lap.length; i++) {
+      if (lap.x_m[i] === null || lap.x_m[i - 1] === null) continue;
+      const differs = judged[i] && !alike(judged[i], lap.driven(i));
+      pen.strokeStyle = colour(differs ? "alert" : "policy");
+      pen.lineWidth = differs ? 4 : 2;
+      pen.beginPath();
+      pen.moveTo(...at(i - 1));
+      pen.lineTo(...at(i));
+      pen.stroke();
+    }
+    if (lap.x_m[shown] === null) return;
+    pen.fillStyle = colour("ink");
+    pen.beginPath();
+    pen.arc(...at(shown), 5, 0, 2 * Math.PI);
+    pen.fill();
+  }
+
+  sized(canvas) {
+    const scale = window.devicePixelRatio || 1;
+    const { clientWidth: w, clientHeight: h } = canvas;
+    if (canvas.width !== Math.round(w * scale) || canvas.height !== Math.round(h * scale)) [canvas.width, canvas.height] = [w * scale, h * scale];
+    const pen = canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, w, h);
+    return [pen, w, h];
+  }
+}

@@ -1,0 +1,65 @@
+// What lies over the picture: a patch while it is being painted, and the map of what the decision hangs on.
+"use strict";
+
+class Overlay {
+  // painting(): whether a finger paints now; paint({x, y, w, h}): a patch is done, in shares of the picture.
+  constructor(painting, paint) {
+    this.painting = painting;
+    this.paint = paint;
+    this.bind();
+  }
+
+  bind() {
+    const overlay = $("overlay");
+    let from = null;
+    const place = (event) => {
+      const box = overlay.getBoundingClientRect();
+      const within = (v) => Math.min(1, Math.max(0, v));
+      return [within((event.clientX - box.x) / box.width), within((event.clientY - box.y) / box.height)];
+    };
+    const rectangle = ([a, b], [c, d]) => ({ x: Math.min(a, c), y: Math.min(b, d), w: Math.abs(a - c), h: Math.abs(b - d) });
+    overlay.addEventListener("pointerdown", (event) => {
+      if (!this.painting()) return;
+      from = place(event);
+      overlay.setPointerCapture(event.pointerId);
+      event.preventDefault();
+    });
+    overlay.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const { x, y, w, h } = rectangle(from, place(event));
+      const pen = overlay.getContext("2d");
+      pen.clearRect(0, 0, overlay.width, overlay.height);
+      pen.fillStyle = "rgb(128 128 128 / 85%)";
+      pen.fillRect(x * overlay.width, y * overlay.height, w * overlay.width, h * overlay.height);
+    });
+    const end = (event) => {
+      if (!from) return;
+      const { x, y, w, h } = rectangle(from, place(event));
+      from = null;
+      this.clear();
+      const rounded = (v) => Math.round(v * 1000) / 1000;
+      if (event.type === "pointerup" && w * h > 0.0005) this.paint({ x: rounded(x), y: rounded(y), w: rounded(w), h: rounded(h) });
+    };
+    overlay.addEventListener("pointerup", end);
+    overlay.addEventListener("pointercancel", end);
+  }
+
+  // found: n x n changes of the decision, row by row. Returns the largest, whose colour is the strongest.
+  drawMap(found, n) {
+    const most = Math.max(...found.map(Math.abs), 0.01);
+    const { width, height } = $("overlay");
+    const pen = $("overlay").getContext("2d");
+    this.clear();
+    found.forEach((c, cell) => {
+      // For the decision and against it are two colours; of steering there is only more or less.
+      pen.fillStyle = `rgb(${c >= 0 ? "213 94 0" : "0 114 178"} / ${(0.75 * Math.abs(c)) / most})`;
+      pen.fillRect(((cell % n) * width) / n, (Math.floor(cell / n) * height) / n, width / n, height / n);
+    });
+    return most;
+  }
+
+  clear() {
+    const overlay = $("overlay");
+    overlay.getContext("2d").clearRect(0, 0, overlay.width, overlay.height);
+  }
+}

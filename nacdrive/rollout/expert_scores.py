@@ -1,0 +1,49 @@
+"""What an expert is known to have scored on a track: from an evaluation, or as shipped.
+
+A score counts for one track under the very options that it was driven with; what is not known so is not guessed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nacdrive.common.files import read_json
+from nacdrive.common.paths import shipped
+from nacdrive.rollout.results import drive_name
+
+SHIPPED = {"ppo": "carracing/ppo/eval.json"}
+"""Shipped experts and where their own evaluation lies, lap by lap."""
+SHIPPED_ENV, SHIPPED_RENDERER, SHIPPED_FRAMES = "carracing", "official", 1000
+
+
+def scores_of_evaluation(folder: Path) -> dict[str, float]:
+    """Return of the expert on each track of the evaluation in ``folder``, by the name of the kept drive's file.
+
+    Empty where it is no evaluation, or no expert drove.
+    """
+    path = folder / "metrics.json"
+    if not path.is_file():
+        return {}
+    rows = read_json(path).get("expert_episodes") or ()
+    return {drive_name(int(row["seed"]), str(row.get("track", ""))): float(row["episode_return"]) for row in rows}
+
+
+def shipped_score(
+    expert: str | None, env: str, seed: int, *, renderer: str | None = None, max_frames: int | None = None
+) -> float | None:
+    """What the shipped ``expert`` scored on the track of ``seed``; None where it was not measured under these options.
+
+    Args:
+        expert: Its name.
+        env: Name of the environment, such as ``carracing``.
+        seed: Of the track.
+        renderer: Of the pictures; None for the official ones.
+        max_frames: Frames after which an episode ends; None for the environment's own limit.
+    """
+    usual = (renderer or SHIPPED_RENDERER, max_frames or SHIPPED_FRAMES) == (SHIPPED_RENDERER, SHIPPED_FRAMES)
+    if expert not in SHIPPED or env != SHIPPED_ENV or not usual:
+        return None
+    path = shipped("agents") / SHIPPED[expert]
+    if not path.is_file():
+        return None
+    return next((float(lap["total"]) for lap in read_json(path)["laps"] if lap["seed"] == seed), None)

@@ -1,0 +1,65 @@
+"""What the end card of ``drive`` and ``eval --watch`` says of the expert: its score on this track, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nacdrive.cli.drive import DriveConfig, known_score
+from nacdrive.cli.eval import EndCards
+from nacdrive.common.paths import shipped
+from nacdrive.drivers import load_expert
+from nacdrive.rollout.evaluate import EvalJob
+from nacdrive.web.stream import DriveResult
+
+LAP = json.loads((shipped("agents") / "carracing" / "ppo" / "eval.json").read_text())["laps"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        ({}, True),
+        ({"renderer": "fast"}, False),
+        ({"max_frames": 100}, False),
+        ({"seed": 4_000_000}, False),
+        ({"expert": "geometric"}, False),
+    ],
+    ids=["its track", "other pictures", "a shorter drive", "another track", "another expert"],
+)
+def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measured_on(
+    options: dict[str, Any], known: bool
+) -> None:
+    config = DriveConfig(**{"seed": LAP["seed"], **options})
+    expert = load_expert(options.get("expert", "ppo"))
+    assert known_score(config, expert, config.first_seed) == (LAP["total"] if known else None)
+    assert known_score(config, None, config.first_seed) is None, "no expert rides along"
+
+
+def row(episode_return: float) -> dict[str, Any]:
+    return {
+        "episode_return": episode_return,
+        "ending": "lap finished",
+        "simulated_s": 18.0,
+        "tiles_visited": 1.0,
+        "expert_agreement": 0.9,
+    }
+
+
+def test_an_evaluation_shows_the_experts_score_of_the_same_track_and_of_no_other() -> None:
+    shown: list[DriveResult] = []
+    told: list[str] = []
+
+    class Page:
+        def result(self, result: DriveResult) -> None:
+            shown.append(result)
+
+    cards = EndCards(Page(), lambda job, row: told.append(job.who))  # type: ignore[arg-type]
+    cards(EvalJob("expert", 0, 7, "lake"), row(920.0))
+    assert shown == [], "the expert's own drive has no card"
+    cards(EvalJob("policy", 0, 7, "lake"), row(900.0))
+    cards(EvalJob("policy", 1, 8, "lake"), row(901.0))
+    cards(EvalJob("policy", 0, 7, "mountain"), row(902.0))
+    assert [(card.episode_return, card.expert_return) for card in shown] == [(900, 920), (901, None), (902, None)]
+    assert told == ["expert", "policy", "policy", "policy"]

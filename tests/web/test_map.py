@@ -1,0 +1,171 @@
+"""The map of a recorded drive: the line from the recording's own places, lap and sector times, and what colours it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import from_parquet, to_parquet
+from nacdrive.drivers.tick import Tick
+from nacdrive.viz.recorded import recorded_ticks
+from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
+from nacdrive.web.replay import ReplayServer
+from tests.helpers.ticks import CHOICES
+from tests.web.test_page import PAINTED, text, until
+from tests.web.test_replay import make_episode
+
+LINE_COLOURS = """() => {
+  const c = document.getElementById('map');
+  const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+  const found = new Set();
+  for (let i = 0; i < data.length; i += 4) if (data[i + 3] === 255) found.add(data.slice(i, i + 3).join());
+  return [...found];
+}"""
+
+
+def placed(steps: int = 120, *, expert_drives: bool = True) -> Episode:
+    """A round drive of two laps that knows where it was, through the file and back."""
+    share = np.linspace(0, 2, steps)
+    episode = replace(
+        make_episode(steps),
+        driver="ppo" if expert_drives else "nac_steady",
+        x_m=100 * np.cos(2 * np.pi * share),
+        y_m=60 * np.sin(2 * np.pi * share),
+        heading_rad=2 * np.pi * share + np.pi / 2,
+        progress=share,
+        meta={"ended": "lap finished"},
+    )
+    if expert_drives:
+        episode = replace(episode, expert_choice=episode.choice)
+    return from_parquet(to_parquet(episode))
+
+
+def replayed(episode: Episode, *, policy: str | None = None, expert_return: float | None = None) -> ReplayServer:
+    label = EpisodeLabel(episode.seed, len(episode), episode.episode_return, episode.driver, expert_return)
+
+    def ticks(_: int) -> Sequence[Tick]:
+        return recorded_ticks(episode)
+
+    return ReplayServer([ReplaySource("sample", [label], ticks, CHOICES, expert="ppo", policy=policy)], port=0)
+
+
+def stopped_at(page: Any, key: str) -> None:
+    until(page, "Number(document.getElementById('step').textContent) > 0")
+    page.keyboard.press("Space")
+    page.keyboard.press(key)
+
+
+def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_speed(
+    open_page: Callable[..., Any],
+) -> None:
+    with replayed(placed()) as server:
+        page = open_page(server.url)
+        stopped_at(page, "End")
+        until(page, PAINTED, "map")
+        assert page.is_visible("#map")
+        assert page.get_attribute("#map-tools button", "aria-pressed") == "true"
+        until(page, "document.getElementById('map-note').textContent.includes('lap 2')")
+        assert text(page, "#map-note") == "200 % in 9.5 s; lap 2, thirds 1.6 · 1.6 · 1.6 s; laps 4.7 · 4.8 s"
+        assert len(page.evaluate(LINE_COLOURS)) > 12, "many speeds are many colours"
+        assert [fault for fault in page.faults if "getImageData" not in fault] == []
+
+
+def test_where_the_expert_differs_from_who_drove_the_line_says_so_until_a_person_asks_for_speed(
+    open_page: Callable[..., Any],
+) -> None:
+    with replayed(placed(expert_drives=False)) as server:
+        page = open_page(server.url)
+        stopped_at(page, "End")
+        until(page, PAINTED, "map")
+        assert page.get_attribute("#map-tools button", "aria-pressed") == "false"
+        differs, agrees = page.evaluate(
+            "['--expert', '--policy'].map((n) => getComputedStyle(document.documentElement).getPropertyValue(n).trim())"
+        )
+        there = page.evaluate(LINE_COLOURS)
+        assert as_rgb(differs) in there and as_rgb(agrees) in there
+        page.click("#map-tools button")
+        until(page, "document.querySelector('#map-tools button').ariaPressed === 'true'")
+        page.wait_for_timeout(150)
+        assert as_rgb(agrees) not in page.evaluate(LINE_COLOURS)
+        assert [fault for fault in page.faults if "getImageData" not in fault] == []
+
+
+def as_rgb(colour: str) -> str:
+    """``#rrggbb`` as ``r,g,b``."""
+    return ",".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))
+
+
+def test_the_end_card_of_a_replay_says_what_the_expert_scored_there_and_goes_with_the_first_step_back(
+    open_page: Callable[..., Any],
+) -> None:
+    with replayed(placed(24, expert_drives=False), expert_return=912.34) as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        card = text(page, "#end-card")
+        assert "Track 5: lap finished" in card
+        assert "return48.0the expert here: 912.3" in card
+        assert "as the expert21 %of the decisions" in card
+        page.keyboard.press(",")
+        until(page, "document.getElementById('end-card').hidden")
+        page.keyboard.press("End")
+        page.wait_for_timeout(200)
+        assert not page.is_visible("#end-card"), "a person who looks for the last frame sees it"
+
+
+@pytest.mark.parametrize("expert_drives", [True, False])
+def test_an_expert_whose_score_is_not_known_or_that_drove_itself_has_none_on_the_end_card(
+    open_page: Callable[..., Any], expert_drives: bool
+) -> None:
+    with replayed(placed(12, expert_drives=expert_drives), expert_return=912.3 if expert_drives else None) as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        assert "the expert here" not in text(page, "#end-card")
+        assert ("as the expert" in text(page, "#end-card")) is not expert_drives
+
+
+def test_a_policy_that_looks_on_gets_no_return_on_the_end_card(open_page: Callable[..., Any]) -> None:
+    with replayed(placed(12), policy="nac_steady") as server:
+        page = open_page(server.url)
+        until(page, "!document.getElementById('end-card').hidden")
+        assert "return of ppo24.0" in text(page, "#end-card")
+        assert "nac_steady as the expert100 %" in text(page, "#end-card")
+
+
+def test_a_recording_without_places_has_no_map(open_page: Callable[..., Any]) -> None:
+    with replayed(make_episode(40)) as server:
+        page = open_page(server.url)
+        until(page, "Number(document.getElementById('step').textContent) > 0")
+        assert not page.is_visible("#map")
+
+
+@pytest.mark.parametrize(
+    ("progress", "until_s", "passed"),
+    [
+        ([0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995], 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
+        ([0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995], 3, [[0, 0, 2]]),
+        ([0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
+        ([None, None], 99, []),
+        ([0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
+    ],
+    ids=["a lap", "up to a moment", "gaps", "unknown", "a second lap"],
+)
+def test_thirds_and_laps_are_timed_by_the_share_of_the_road(
+    open_page: Callable[..., Any], progress: list[float | None], until_s: float, passed: list[list[float]]
+) -> None:
+    with replayed(make_episode(4)) as server:
+        page = open_page(server.url)
+        found = page.evaluate(
+            """async ([progress, until]) => {
+              const { passedSectors } = await import('/js/lap_times.js');
+              const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
+              const passed = passedSectors(ring, {first: 0, end: progress.length}, until);
+              return passed.map((p) => [p.lap, p.sector, p.seconds]);
+            }""",
+            [progress, until_s],
+        )
+        assert found == passed
