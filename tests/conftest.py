@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's business, and no test's.
+settings.register_profile("nacdrive", deadline=None)
+settings.load_profile("nacdrive")
 
 # A job that a shell starts in the background ignores SIGINT, and so would every command that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
