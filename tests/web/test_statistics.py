@@ -70,6 +70,10 @@ def test_held_frames_people_and_an_expert_that_drives_itself_are_no_evidence(ope
         found = counted(page, rows)
         assert dict(found["own"]) == {2: 2, 3: 1}, "of the policy beside a person; nothing where it had failed"
         assert (found["compared"], found["asked"], found["agreed"]) == (3, 3, 1), "the driver stands in for no expert"
+        recorded = counted(page, [row(3, 3, 0.9), row(2, 3, None)], scores=False)
+        assert recorded["agreed"] == 1 and sum(count for count, _ in recorded["sure"]) == 0, (
+            "the scores are the expert's"
+        )
         alone = counted(page, rows, itself=True)
         assert (alone["decisions"], alone["compared"]) == (3, 0)
 

@@ -175,10 +175,11 @@ export async function startReplay(dashboard, statistics) {
     dashboard.ring = store.ring;
     learnJumps();
     const itself = !policy && Boolean(expert) && driver === expert;
-    dashboard.statistics.clear({ itself });
+    const counting = { itself, scores: Boolean(policy) };
+    dashboard.statistics.clear(counting);
     dashboard.otherName = store.has("expert_steering") ? expert ?? "the expert" : driver;
     count(store);
-    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(run, episode, { itself })) : null);
+    statistics.allowMore(episodes.length > 1 ? () => guarded(() => countAll(run, episode, counting)) : null);
     statistics.gathering("");
     // A driver beside whom nobody rode along, or who is the expert itself, is never contradicted.
     dashboard.map.preferSpeed(!contradicted());

@@ -11,9 +11,11 @@ export class RunStatistics {
     this.clear();
   }
 
-  // itself: the expert drives, and is not compared with itself.
-  clear({ itself = false } = {}) {
+  // itself: the expert drives, and is not compared with itself. scores: whether how sure it was is its own; a recording
+  // keeps the scores of the expert alone.
+  clear({ itself = false, scores = true } = {}) {
     this.itself = itself;
+    this.scores = scores;
     this.decisions = 0;
     this.compared = 0;
     this.agreed = 0;
@@ -45,7 +47,7 @@ export class RunStatistics {
     this.asked++;
     this.agreed += same;
     const sure = ring.at(i, "sure");
-    if (!known(sure)) return;
+    if (!this.scores || !known(sure)) return;
     const bin = this.sure[Math.min(SURENESS_BINS - 1, Math.max(0, Math.floor(sure * SURENESS_BINS)))];
     bin.count++;
     bin.sum += sure;
