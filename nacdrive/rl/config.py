@@ -230,8 +230,8 @@ ADDED = {
 
 
 def renamed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that a checkpoint holds, under today's names, and with those that it does not know of."""
-    return {**ADDED, **{OLD_NAMES.get(name, name): value for name, value in settings.items()}}
+    """Settings that a checkpoint holds, under today's names."""
+    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def _flag(name: str) -> str:

@@ -30,7 +30,7 @@ from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
-from nacdrive.rl.config import NO_MEMORY, PpoConfig, renamed
+from nacdrive.rl.config import ADDED, NO_MEMORY, PpoConfig, renamed
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
@@ -261,7 +261,7 @@ def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[in
 
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
     """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, renamed(then)
+    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, {**ADDED, **renamed(then)}
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
         told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
