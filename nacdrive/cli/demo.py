@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.registry import LapRule
+from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.seeds import POLICY_TEST
 
 if TYPE_CHECKING:

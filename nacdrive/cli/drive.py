@@ -15,7 +15,8 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import EnvSpec, LapRule, env_spec
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import check_expert

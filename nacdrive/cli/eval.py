@@ -12,7 +12,8 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import LAP_RULES, EnvSpec, LapRule, env_spec
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random
 from nacdrive.rollout.record_config import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
-from nacdrive.envs.registry import LAP_RULES, LapRule
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.rl.config import ExpertTrainConfig
 from nacdrive.rollout.record_config import LARGEST_COUNT, LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 

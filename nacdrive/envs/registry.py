@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
 from nacdrive.envs.udacity_track.options import RANDOM, is_random, road_seed
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from nacdrive.common.action import Action
     from nacdrive.envs.base import DrivingEnv
 
-LapRule = Literal["gymnasium-1.4", "all-tiles-95"]
-"""When a lap of CarRacing is finished; see ``nacdrive.envs.carracing.rules``."""
-LAP_RULES: tuple[LapRule, ...] = get_args(LapRule)
-"""The first is that of the installed Gymnasium, and holds where nobody says otherwise."""
 BOTH = "both"
 """Takes the tracks of an environment in turn, by the seed."""
 GYM = "gym:"

@@ -19,7 +19,8 @@ from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.steering_noise import SteeringNoise
-from nacdrive.envs.registry import EnvSpec, LapRule, env_spec
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, load_policy

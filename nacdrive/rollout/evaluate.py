@@ -29,7 +29,8 @@ from nacdrive.drivers.speed_control import at_speed
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import LAP_RULES, EnvSpec, LapRule, env_spec
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.rollout.environment import (
     action_repeat,
     check_repeat,

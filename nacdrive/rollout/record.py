@@ -22,7 +22,8 @@ from nacdrive.drivers.human import HumanControl, HumanOverride
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv, Frame, Info
-from nacdrive.envs.registry import BOTH, LAP_RULES, EnvSpec
+from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.registry import BOTH, EnvSpec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.rollout.environment import (
     action_repeat,

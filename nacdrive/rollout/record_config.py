@@ -12,7 +12,8 @@ from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, LapRule, env_spec
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST, refuse_test_road
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
 

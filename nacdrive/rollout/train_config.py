@@ -10,7 +10,8 @@ import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
-from nacdrive.envs.registry import EnvSpec, LapRule
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.rollout.record_config import (
     LARGEST_COUNT,

@@ -25,7 +25,7 @@ from nacdrive.envs.carracing.sprites import (
     draw_car,
     draw_instruments,
 )
-from nacdrive.envs.registry import LAP_RULES, LapRule
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 
 MAP_SCALE = 3
 """Pixels of the world map per unit of length: bilinear sampling of it averages over about a pixel of the frame."""

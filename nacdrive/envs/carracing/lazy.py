@@ -19,7 +19,7 @@ from gymnasium.envs.box2d.car_racing import CarRacing, FrictionDetector
 
 from nacdrive.common.errors import unknown_name
 from nacdrive.envs.carracing.rules import AllTilesDetector
-from nacdrive.envs.registry import LAP_RULES, LapRule
+from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 
 FPS = 50
 """Frames of the simulator per simulated second."""
