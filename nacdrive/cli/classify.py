@@ -24,7 +24,7 @@ class ClassifyConfig:
     """emnist: a picture, a folder of pictures, or MNIST's files. par: a file in PAR's format, or its folder."""
     task: str = "emnist"
     """emnist or par."""
-    model: str = "nac_exact.pt"
+    model: str = "nac_lag.pt"
     """A model file, or the name of a shipped one."""
     most: int = 0
     """Pictures to look at; 0: all."""

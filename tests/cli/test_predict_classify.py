@@ -89,7 +89,7 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
         ("classify {s}/par --model nac_exakt", "did you mean|known are"),
         (
             "classify {s}/par --task par",
-            "no model file nac_exact.pt, and none is shipped for par: give one with --model",
+            "no model file nac_lag.pt, and none is shipped for par: give one with --model",
         ),
         ("bench table --models lsmt", "did you mean 'lstm'"),
         ("bench table --tasks hust --protocol sequence --out {s}/x", "hust has no place under --protocol sequence"),
