@@ -266,6 +266,8 @@ def report(args: argparse.Namespace) -> None:
             cells = [cell(task, by_task[task].get(row.name)) for task in tasks]
             lines.append(f"| {row.name}{' (rival)' if row.rival else ''} | " + " | ".join(cells) + " |")
         lines.append("")
+        if all(row.rival for row in members):
+            continue
         rivals = [row.name for row in TABLES["block" if table == "block" else "plain"] if row.rival]
         lines += ["Paired difference to the best rival of that task:", ""]
         lines += ["| row | " + " | ".join(tasks) + " |", "|---|" + "---|" * len(tasks)]
