@@ -77,8 +77,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Path and checksum of every file in ``folder``."""
-    files = (path for path in folder.rglob("*") if path.is_file())
+    """Path and checksum of every file in ``folder``, but what numba keeps beside Python's own compiled files."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".nbc", ".nbi"))
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

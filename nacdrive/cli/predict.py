@@ -27,9 +27,9 @@ class PredictConfig:
     """What is predicted."""
     model: str = "nac_exact.pt"
     """A model file, or the name of a shipped one."""
-    lives_h: Annotated[tuple[float, ...], tyro.conf.arg(metavar="HOURS [HOURS ...]")] = ()
-    """Hours that bearings like these lived, which say most while no wear shows; those that the model learnt from if
-    not given, which are of a test rig that wears bearings out within hours."""
+    lives_h: Annotated[tuple[float, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOURS")] = ()
+    """Hours that a bearing like these lived, once for every bearing, which say most while no wear shows; those that
+    the model learnt from if not given, which are of a test rig that wears bearings out within hours."""
     rows: int = 8
     """Rows of the table per bearing, evenly spread over its time."""
     device: str = "cpu"

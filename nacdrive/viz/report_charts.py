@@ -21,13 +21,13 @@ LEFT, RIGHT = 96, 16
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Round numbers that span ``low`` .. ``high``."""
-    span = max(high - low, 1e-9)
+    """Round numbers that span ``low`` .. ``high``, at least two."""
+    span = high - low if high > low else max(abs(low), 1.0)
     raw = span / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [k * step for k in range(first, last + 1)]
+    first = math.floor(low / step)
+    return [k * step for k in range(first, max(math.ceil(high / step), first + 1) + 1)]
 
 
 class Scale:

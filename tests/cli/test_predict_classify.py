@@ -84,7 +84,7 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
         ("predict {s}/nowhere --model {s}/pronostia.pt", "does not exist"),
         ("predict {s}/par --model {s}/pronostia.pt", "holds no vibration files"),
         ("predict {s}/par --task pronostai", "did you mean 'pronostia'"),
-        ("predict {s}/pronostia --lives-h 30 -2", "--lives-h must be numbers above 0"),
+        ("predict {s}/pronostia --lives-h 30 --lives-h=-2", "--lives-h must be numbers above 0"),
         ("classify {s}/pronostia --model {s}/emnist.pt", "holds no pictures"),
         ("classify {s}/par --model nac_exakt", "did you mean|known are"),
         (

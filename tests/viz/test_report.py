@@ -13,7 +13,7 @@ import pytest
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import DRIVES
 from nacdrive.viz.report import films
-from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, worst_moment
+from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, ticks, worst_moment
 from tests.helpers.episodes import begin, make_episode
 
 
@@ -47,6 +47,14 @@ def test_the_axis_of_returns_spans_what_there_is(returns: list[float]) -> None:
     assert marks[0] <= min(returns) and marks[-1] >= max(returns)
     assert marks[-1] - marks[0] <= 2.5 * span, "the drives use the chart's width"
     assert len(set(re.findall(r'class="dot" cx="([\d.]+)"', by_track(rows, [])))) == len(set(returns))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (-3.0, -3.0), (5.0, 5.0), (0.0, 1e-6), (-20.0, 900.0)])
+def test_an_axis_has_two_marks_even_where_all_values_are_the_same(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert 2 <= len(marks) <= 12
+    assert marks[0] <= low + 1e-9 * abs(low)
+    assert marks[-1] >= high - 1e-9 * abs(high)
 
 
 def test_drives_of_one_seed_on_two_tracks_have_experts_of_their_own() -> None:
