@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,35 @@ class Decision:
     """Seconds since the episode began, at the observation that it led to."""
 
 
-class TrainingEnv:
+class ResumableEpisodes(ABC):
+    """Episodes that go on exactly where a checkpoint was written, for they are driven again from their beginning."""
+
+    episode: int
+    actions: list[Any]
+    continuous: bool
+
+    @abstractmethod
+    def reset(self) -> NDArray[np.uint8]:
+        """Start the next episode; returns the stack uint8 [4, 48, 48]."""
+
+    @abstractmethod
+    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+        """Carry out one decision; returns the stack and what it led to."""
+
+    def state(self) -> dict[str, Any]:
+        """What ``restore`` needs, in plain numbers."""
+        return {"episode": self.episode, "actions": list(self.actions)}
+
+    def restore(self, state: dict[str, Any]) -> NDArray[np.uint8]:
+        """Drive the episode in progress again up to where ``state`` was taken; returns the stack."""
+        self.episode = state["episode"] - 1
+        stack = self.reset()
+        for action in state["actions"]:
+            stack, _ = self.step(np.asarray(action) if self.continuous else action)
+        return stack
+
+
+class TrainingEnv(ResumableEpisodes):
     """One environment of the training: five actions (or steering and pedal), each held for ``repeat`` frames.
 
     Its state is its seed, the number of its episode and the actions since the start of it, for the simulator is
@@ -104,20 +133,8 @@ class TrainingEnv:
         self.furthest += reached
         return sum(not tile.road_visited for tile in ahead[:reached])
 
-    def state(self) -> dict[str, Any]:
-        """What ``restore`` needs, in plain numbers."""
-        return {"episode": self.episode, "actions": list(self.actions)}
 
-    def restore(self, state: dict[str, Any]) -> NDArray[np.uint8]:
-        """Drive the episode in progress again up to where ``state`` was taken; returns the stack."""
-        self.episode = state["episode"] - 1
-        stack = self.reset()
-        for action in state["actions"]:
-            stack, _ = self.step(np.asarray(action) if self.continuous else action)
-        return stack
-
-
-class DrivingTrainingEnv:
+class DrivingTrainingEnv(ResumableEpisodes):
     """One environment of the training of any ``DrivingEnv``: its own reward times ``reward_scale``, its own ends.
 
     ``restore`` drives the episode in progress again, so that it is exact for an environment that its seed determines.
@@ -154,18 +171,6 @@ class DrivingTrainingEnv:
         scaled = float(reward) * self.reward_scale
         decision = Decision(scaled, bool(terminated), bool(truncated), episode, float(info["t_s"]))
         return self.stack.push(frame), decision
-
-    def state(self) -> dict[str, Any]:
-        """What ``restore`` needs, in plain numbers."""
-        return {"episode": self.episode, "actions": list(self.actions)}
-
-    def restore(self, state: dict[str, Any]) -> NDArray[np.uint8]:
-        """Drive the episode in progress again up to where ``state`` was taken; returns the stack."""
-        self.episode = state["episode"] - 1
-        stack = self.reset()
-        for action in state["actions"]:
-            stack, _ = self.step(np.asarray(action) if self.continuous else action)
-        return stack
 
 
 def seed_of(seed: int, index: int, episode: int) -> int:
