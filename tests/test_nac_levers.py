@@ -37,7 +37,27 @@ def test_every_row_can_be_built(tool):
     samples = task.part("train", 0, 2)
     for members in tool.TABLES.values():
         for row in members:
-            task.network(row.model, samples, **row.options)
+            if row is not tool.PEER:
+                task.network(row.model, samples, **row.options)
+
+
+def test_the_peer_is_given_the_last_step_its_past_and_the_gap_before_it(tool, monkeypatch):
+    pytest.importorskip("torch_nac", reason="torch-nac is not installed (pip install nacdrive[bench])")
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import torch
+
+    from nacdrive.layers import build
+
+    torch.manual_seed(0)
+    layer = build(tool.PEER.model, 16, 4, 8, in_features=6, gap_s=2.0).eval()
+    x, t = torch.randn(2, 5, 6), torch.rand(2, 5).cumsum(1)
+    gap = (t[:, -1:] - t[:, -2:-1]) / 2.0
+    torch.testing.assert_close(layer.last(x, t), layer.nac((x[:, -1:], x, x, gap))[:, 0])
+    torch.testing.assert_close(layer(x, t)[:, -1], layer.last(x, t))
+    state = layer.init_state(2)
+    for i in range(5):
+        y, state = layer.step(x[:, i], t[:, i], state)
+    torch.testing.assert_close(y, layer.last(x, t))
 
 
 def test_the_interval_is_students(tool):

@@ -117,8 +117,8 @@ def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # As a shell leaves it to a command in the background.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        # As a shell leaves it to a command in the background; and not as nohup does, if these tests run under it.
+        preexec_fn=lambda: (signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGHUP, signal.SIG_DFL)),
     )
     try:
         assert process.stdout is not None and process.stdout.readline().startswith("watch at")
