@@ -162,8 +162,6 @@ class DriveConfig:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 65536:
                 raise UserError(f"--{name.replace('_', '-')} is {value}: give 0 (a free one) to 65535.")
-        if self.repeat is not None and not 1 <= self.repeat <= 10**9:
-            raise UserError(f"--repeat is {self.repeat}: give 1 to 1000000000.")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
         for name in ("neurons_every", "saliency_every"):
@@ -428,7 +426,8 @@ def known_score(config: DriveConfig, expert: Driver | None, seed: int) -> float 
     if expert is None or config.steering_noise:
         return None
     name = config.expert if config.expert is not None else config.spec.expert
-    return shipped_score(name, config.spec.name, seed, renderer=config.renderer, max_frames=config.max_frames)
+    given = {option: getattr(config, option) for option in ("renderer", "max_frames", "rule")}
+    return shipped_score(name, config.spec.name, seed, **given)
 
 
 def end_card(

@@ -13,7 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.rl.config import ExpertTrainConfig
-from nacdrive.rollout.record_config import LARGEST_COUNT, LARGEST_SEED, check_expert, check_workers_and_seed, drivable
+from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
 if TYPE_CHECKING:
     from nacdrive.rl.train import Progress
@@ -59,8 +59,6 @@ class EvalConfig:
         check_expert(spec, self.expert)
         if not 1 <= self.episodes <= LARGEST_SEED:
             raise UserError(f"--episodes is {self.episodes}: give at least 1.")
-        if self.repeat is not None and not 1 <= self.repeat <= LARGEST_COUNT:
-            raise UserError(f"--repeat is {self.repeat}: it must be at least 1, and at most 10^9.")
         check_workers_and_seed(self.workers, self.seed)
 
 

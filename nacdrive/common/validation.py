@@ -19,6 +19,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "threads": (1, 1024),
     "episodes": (1, LARGEST),
     "frames": (1, 1000),
+    "repeat": (1, 10**9),
     "rows": (1, LARGEST),
     "neurons_every": (0, LARGEST),
 }

@@ -6,14 +6,18 @@ A score counts for one track under the very options that it was driven with; wha
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nacdrive.common.files import read_json
 from nacdrive.common.paths import shipped
+from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.rollout.results import drive_name
 
 SHIPPED = {"ppo": "carracing/ppo/eval.json"}
 """Shipped experts and where their own evaluation lies, lap by lap."""
-SHIPPED_ENV, SHIPPED_RENDERER, SHIPPED_FRAMES = "carracing", "official", 1000
+SHIPPED_ENV = "carracing"
+SHIPPED_OPTIONS = {"renderer": "official", "max_frames": 1000, "rule": LAP_RULES[0]}
+"""What that evaluation drove with; all of them the environment's usual ones."""
 
 
 def scores_of_evaluation(folder: Path) -> dict[str, float]:
@@ -28,20 +32,17 @@ def scores_of_evaluation(folder: Path) -> dict[str, float]:
     return {drive_name(int(row["seed"]), str(row.get("track", ""))): float(row["episode_return"]) for row in rows}
 
 
-def shipped_score(
-    expert: str | None, env: str, seed: int, *, renderer: str | None = None, max_frames: int | None = None
-) -> float | None:
+def shipped_score(expert: str | None, env: str, seed: int, **options: Any) -> float | None:
     """What the shipped ``expert`` scored on the track of ``seed``; None where it was not measured under these options.
 
     Args:
         expert: Its name.
         env: Name of the environment, such as ``carracing``.
         seed: Of the track.
-        renderer: Of the pictures; None for the official ones.
-        max_frames: Frames after which an episode ends; None for the environment's own limit.
+        options: ``renderer``, ``max_frames`` and ``rule``; None, or none, for the environment's usual one.
     """
-    usual = (renderer or SHIPPED_RENDERER, max_frames or SHIPPED_FRAMES) == (SHIPPED_RENDERER, SHIPPED_FRAMES)
-    if expert not in SHIPPED or env != SHIPPED_ENV or not usual:
+    given = {name: value for name, value in options.items() if value is not None}
+    if expert not in SHIPPED or env != SHIPPED_ENV or not given.items() <= SHIPPED_OPTIONS.items():
         return None
     path = shipped("agents") / SHIPPED[expert]
     if not path.is_file():

@@ -23,10 +23,11 @@ LAP = json.loads((shipped("agents") / "carracing" / "ppo" / "eval.json").read_te
         ({}, True),
         ({"renderer": "fast"}, False),
         ({"max_frames": 100}, False),
+        ({"rule": "all-tiles-95"}, False),
         ({"seed": 4_000_000}, False),
         ({"expert": "geometric"}, False),
     ],
-    ids=["its track", "other pictures", "a shorter drive", "another track", "another expert"],
+    ids=["its track", "other pictures", "a shorter drive", "another rule", "another track", "another expert"],
 )
 def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measured_on(
     options: dict[str, Any], known: bool

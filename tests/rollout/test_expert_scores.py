@@ -30,8 +30,9 @@ def test_the_shipped_experts_score_is_that_of_its_own_evaluation() -> None:
         ("ppo", "udacity-track", LAPS[0]["seed"], {}),
         ("ppo", "carracing", LAPS[0]["seed"], {"renderer": "fast"}),
         ("ppo", "carracing", LAPS[0]["seed"], {"max_frames": 500}),
+        ("ppo", "carracing", LAPS[0]["seed"], {"rule": "all-tiles-95"}),
     ],
-    ids=["another track", "another expert", "nobody", "another world", "other pictures", "a shorter drive"],
+    ids=["another track", "another expert", "nobody", "another world", "other pictures", "a shorter drive", "a rule"],
 )
 def test_what_was_not_measured_is_not_known(expert: str | None, env: str, seed: int, options: dict) -> None:
     assert shipped_score(expert, env, seed, **options) is None
