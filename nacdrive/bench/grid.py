@@ -88,7 +88,9 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
         groups.setdefault(trained_on(name), []).append(name)
         task = load_task(name, config.protocol)
         if not task.metrics_of(name):
-            raise UserError(f"{name} has no place under --protocol {config.protocol}: {task.note_of(name)}")
+            others = " or ".join(protocol for protocol in task.protocols if protocol != config.protocol)
+            why = task.note_of(name) if config.protocol in task.protocols else f"give {others}."
+            raise UserError(f"{name} has no place under --protocol {config.protocol}: {why}")
     return groups
 
 
