@@ -27,9 +27,12 @@ from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, make
 from nacdrive.models import load_policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.policy import Policy
+from nacdrive.rollout.arena import Arena
+from nacdrive.rollout.contestant import Contestant
 from nacdrive.rollout.what_if import Simulation, WhatIf
 from nacdrive.viz import GradCam
 from nacdrive.web import LiveServer, WhatIfSource
+from nacdrive.web.arena_server import ArenaServer
 
 PERIOD_S = 0.08
 """CarRacing's decisions: every fourth of 50 frames a second."""
@@ -213,6 +216,34 @@ def measure(
     return row
 
 
+def measure_arena(seconds: float) -> list[tuple[str, float, float]]:
+    """CPU milliseconds that the arena's main process spends per decision of a contestant: on telling them how far they
+    may drive, hearing them, and showing them; and the share of that in one core while all decide every 80 ms.
+    """
+    model = find_model("nac_steady.pt", "carracing")
+    options = {"max_frames": int(seconds * 50)}
+    field = [Contestant(name, "carracing", model=model, options=options) for name in ("one", "two")]
+    field.append(Contestant("ppo", "carracing", driver="ppo", options=options))
+    found = []
+    with Arena(field) as arena:
+        for viewers in (0, 1, 5):
+            with ArenaServer(port=0, names=[one.name for one in field]) as server:
+                command = [sys.executable, "-c", WATCH, str(server.port), str(viewers)]
+                audience = subprocess.Popen(command, stdout=subprocess.DEVNULL) if viewers else None
+                deadline = time.monotonic() + 60
+                while server.viewers < viewers and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                began = time.process_time()
+                rows = arena.drive(0, 4_000_000, audience=[server], realtime=True)
+                spent = time.process_time() - began
+            if audience is not None:
+                audience.wait(60)
+            decisions = sum(row["decisions"] for row in rows.values())
+            simulated = max(row["simulated_s"] for row in rows.values())
+            found.append((f"{viewers} viewer{'s' * (viewers != 1)}", spent / decisions * 1e3, spent / simulated))
+    return found
+
+
 def publish_microseconds(policy: Policy) -> tuple[float, float]:
     """Median and 99th percentile of ``publish`` alone, with nobody watching."""
     frame = np.zeros((96, 96, 3), dtype=np.uint8)
@@ -234,6 +265,7 @@ def report(
     policy: Policy,
     seconds: float,
     asked: dict[str, list[float]],
+    arena: list[tuple[str, float, float]],
 ) -> str:
     """The page of results."""
     lines = [
@@ -272,6 +304,11 @@ def report(
         )
         + ". A ghost drives the past once more and then twice ten seconds (once for a moment).",
         "",
+        "*Arena*: three contestants (nac_steady twice, ppo), a process each, one decision every 80 ms. CPU time of the "
+        "main process (clock, pipes, page) per decision of a contestant, and in a simulated second for all: "
+        + ", ".join(f"{name}: {each:.2f} ms, {1e3 * second:.0f} ms" for name, each, second in arena)
+        + ".",
+        "",
     ]
     return "\n".join(lines)
 
@@ -296,7 +333,8 @@ def main() -> None:
         rows.append((name, measure(viewers, options.seconds, neurons_every, saliency_every, policy)))
         print(name, {key: round(value, 3) for key, value in rows[-1][1].items()}, flush=True)
     rows.append(("1 viewer, who asks what if", measure(1, 2 * options.seconds, 2, 8, policy, asked)))
-    written = report(rows, publish_microseconds(policy), policy, options.seconds, asked)
+    found = measure_arena(options.seconds)
+    written = report(rows, publish_microseconds(policy), policy, options.seconds, asked, found)
     if options.out is None:
         print(written)
         return

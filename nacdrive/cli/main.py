@@ -30,6 +30,7 @@ VERBS = {
     "record": "let an expert drive and keep its episodes",
     "train": "train a policy on recordings",
     "drive": "drive with a policy and watch it in a browser",
+    "arena": "several policies, the expert, a person on one track, side by side",
     "eval": "drive many unseen seeds: metrics, report, videos",
     "replay": "watch recorded episodes again, beside a policy or another run",
     "share": "a lap and the network in one page, to send around: what if?",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.rollout.standings import ARENA
 
 if TYPE_CHECKING:
     from nacdrive.drivers.base import Driver
@@ -25,7 +26,8 @@ class ReplayConfig:
     """Watch recorded episodes again: play, pause, seek, step, compare two runs on one time axis."""
 
     recordings: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of recordings or of evaluations (their filmed drives); two can be laid over each other."""
+    """Folders of recordings, of evaluations (their filmed drives) or of arenas (all contestants' drives); any two can
+    be laid over each other."""
     model: str | None = None
     """A policy that looks at the recorded frames: its decisions and neurons stand beside the recorded expert."""
     saliency_every: int = 4
@@ -58,7 +60,7 @@ def run(config: ReplayConfig) -> int:
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
-    runs = [opened(folder, config) for folder in config.recordings]
+    runs = [opened(part, config) for folder in config.recordings for part in parts_of(folder)]
     if config.video is not None:
         first = runs[0]
         if not 0 <= config.episode < len(first.labels):
@@ -75,6 +77,23 @@ def run(config: ReplayConfig) -> int:
     finally:
         server.stop()
     return 0
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """``folder`` itself, or the recordings of an arena's contestants.
+
+    Raises:
+        UserError: if one of those is not there.
+    """
+    from nacdrive.common.files import read_json
+
+    if not (folder / ARENA).is_file():
+        return [folder]
+    parts = [folder / str(one["drives"]) for one in read_json(folder / ARENA)["contestants"]]
+    gone = next((part for part in parts if not part.is_dir()), None)
+    if gone is not None:
+        raise UserError(f"{gone} is not there, which {folder / ARENA} names: bring it back, or drive again.")
+    return parts
 
 
 def kept_in(folder: Path) -> Path:
@@ -111,7 +130,9 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     choices, task = (spec.actions, spec.task) if spec is not None else ((), source)
     expert = recording.meta.get("expert")
     if config.model is None:
-        return ReplaySource(folder.name, labels, lambda i: recorded_ticks(recording.load(i), i), choices, expert=expert)
+        return ReplaySource(
+            folder.name, labels, lambda i: recorded_ticks(recording.load(i), i, expert), choices, expert=expert
+        )
 
     import torch
 

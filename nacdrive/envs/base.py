@@ -27,6 +27,8 @@ class Info(TypedDict, total=False):
     """Laps driven, as a fraction: 0.5 is half a lap (of CarRacing: the share of the tiles)."""
     laps: int
     """Whole laps finished."""
+    station_m: float
+    """Metres along the middle of the road since the start, growing over laps; less again where the car goes back."""
     wheels_off: float
     """Share of the four wheels beside the road, 0 .. 1; over a decision of several frames, their mean."""
     off_road: bool

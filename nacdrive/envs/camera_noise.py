@@ -94,6 +94,12 @@ class Camera:
         self.taken_s = 0.0
         """When the frame that is shown was taken, by the clock of the calls."""
 
+    def change(self, disturbance: CameraNoise) -> None:
+        """Go on with another disturbance from the next frame on; a shorter delay skips frames, a longer one waits."""
+        if disturbance != self.disturbance:
+            self.disturbance = disturbance
+            self._late = deque(self._late, maxlen=disturbance.delay_steps + 1)
+
     def __call__(self, frame: Frame, t_s: float = 0.0) -> Frame:
         """The disturbed frame at ``t_s`` seconds; ``frame`` itself is left as it is."""
         d = self.disturbance
@@ -141,6 +147,8 @@ class NoisyCamera(DrivingWrapper):
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
         super().__init__(env)
         self.camera = Camera(noise)
+        self.t_s = 0.0
+        """When the newest frame was taken, in simulated seconds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
@@ -156,6 +164,7 @@ class NoisyCamera(DrivingWrapper):
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
         """What the camera makes of a frame, and what is told beside it."""
-        seen = self.camera(frame, float(info.get("t_s", 0.0)))
+        self.t_s = float(info.get("t_s", 0.0))
+        seen = self.camera(frame, self.t_s)
         told = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
         return seen, {**info, "clean_frame": frame, **told}

@@ -15,9 +15,14 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.registry import spec_of_source
 
 
-def recorded_ticks(episode: Episode, number: int = 0) -> list[Tick]:
-    """The Ticks of a recorded episode, ``number`` being its place in the recording; decision times are unknown."""
-    ticks = replayed(episode, number, lambda i: (driven(episode, i), math.nan))
+def recorded_ticks(episode: Episode, number: int = 0, teacher: str | None = None) -> list[Tick]:
+    """The Ticks of a recorded episode, ``number`` being its place in the recording; decision times are unknown.
+
+    ``teacher``: name of the expert that gave the labels. Only where it drove itself are its scores those of what was
+    done: of another driver nobody kept how sure it was.
+    """
+    own = teacher is not None and episode.driver == teacher
+    ticks = replayed(episode, number, lambda i: (driven(episode, i, scored=own), math.nan))
     if episode.driver != KEYBOARD:
         return list(ticks)
     return [replace(tick, human=True, policy=policy(episode, i)) for i, tick in enumerate(ticks)]
@@ -57,11 +62,11 @@ def replayed(episode: Episode, number: int, decide: Callable[[int], tuple[Action
         )
 
 
-def driven(episode: Episode, i: int) -> Action:
-    """What was done at frame ``i``; with scores where the expert drove, for they are its own."""
+def driven(episode: Episode, i: int, *, scored: bool = False) -> Action:
+    """What was done at frame ``i``; with the expert's scores if ``scored``, where it is what the expert chose."""
     choice = int(episode.choice[i])
-    scores = episode.expert_logits
-    own = scores is not None and choice == int(episode.expert_choice[i])
+    scores = episode.expert_logits if scored else None
+    own = choice == int(episode.expert_choice[i])
     return Action(
         float(episode.steering[i]),
         float(episode.throttle[i]),

@@ -20,10 +20,10 @@ ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
 
 
-def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None) -> Flask:
+def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None, page: str = "index.html") -> Flask:
     """An application that serves the page's files to whom ``access`` lets in.
 
-    ``mode`` tells the page what it shows; at the ``desk``, if there is one, viewers may ask what would be if.
+    ``mode`` tells the ``page`` what it shows; at the ``desk``, if there is one, viewers may ask what would be if.
     """
     app = Flask("nacdrive.web", static_folder=None)
     www = shipped("www")
@@ -42,8 +42,8 @@ def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None) -
         return f"{error.description}\n", 403, {"Content-Type": "text/plain; charset=utf-8"}
 
     @app.get("/")
-    def page() -> Response:
-        return send_from_directory(www, "index.html")
+    def front() -> Response:
+        return send_from_directory(www, page)
 
     @app.get("/<path:name>")
     def file(name: str) -> Response:

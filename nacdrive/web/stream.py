@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from threading import Condition
 from typing import Any
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
+from nacdrive.web.viewers import Viewers
 
 COLUMNS = (
     "seq",
@@ -101,11 +99,11 @@ class DriveResult:
     """What comes next, in words, such as "Track 4000001 begins in 4 s."."""
 
 
-class StreamState:
+class StreamState(Viewers):
     """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only."""
 
     def __init__(self) -> None:
-        self._changed = Condition()
+        super().__init__()
         self._last: Tick | None = None
         self._shown: ShownTick | None = None
         self._seq = 0
@@ -118,36 +116,6 @@ class StreamState:
         self._status_version = 0
         self._missed = 0
         self._clock_offset = 0.0
-        self._closed = False
-        self._viewers = 0
-
-    @property
-    def closed(self) -> bool:
-        """True once the run is over: viewers say goodbye."""
-        return self._closed
-
-    @property
-    def viewers(self) -> int:
-        """How many are watching now."""
-        return self._viewers
-
-    @contextmanager
-    def viewer(self) -> Iterator[None]:
-        """Counts one viewer for as long as it stays."""
-        with self._changed:
-            self._viewers += 1
-            self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._viewers -= 1
-                self._changed.notify_all()
-
-    def wait_for_viewers(self, wanted: bool, timeout_s: float | None) -> bool:
-        """Wait until somebody watches, or until nobody does if not ``wanted``; False if it took too long."""
-        with self._changed:
-            return self._changed.wait_for(lambda: (self._viewers > 0) == wanted, timeout_s)
 
     def publish(self, tick: Tick) -> int:
         """Make ``tick`` the newest, and return its number; at once, whatever the viewers do."""
@@ -188,12 +156,6 @@ class StreamState:
         """Show on every page what came of the episode, until the next one begins."""
         with self._changed:
             self._set_result({name: plain(value) for name, value in asdict(result).items()})
-
-    def close(self) -> None:
-        """End the run for all viewers."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
     def wait_for_new(self, seq: int, event: int, version: int, timeout_s: float) -> Snapshot | None:
         """Wait until something is newer than ``seq`` / ``version``; None after ``timeout_s`` or at the end."""

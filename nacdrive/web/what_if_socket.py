@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 from queue import Empty, Full, Queue
 from threading import Thread
 from typing import Any
@@ -19,6 +18,7 @@ from simple_websocket import ConnectionClosed, Server
 
 from nacdrive.common.errors import UserError
 from nacdrive.models.interventions import edits_from_json
+from nacdrive.web.allowance import Allowance
 from nacdrive.web.moments import FindMoment, named
 from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
 from nacdrive.web.what_if_process import Question, WhatIfProcess
@@ -27,29 +27,9 @@ LARGEST_QUESTION = 8192
 """Bytes."""
 MOST_AT_ONCE = 4
 """Unanswered questions of one viewer."""
-RATE = 20.0
-"""Questions a second that one viewer may ask on average; ghosts, laps and occlusion maps count fourfold."""
-BURST = 40.0
 MOST_UNSENT = 512
 """Answers that wait for a slow browser before it is let go."""
 MOST_VIEWERS = 32
-
-
-class Allowance:
-    """A token bucket: so many questions a second on average, a few more at once."""
-
-    def __init__(self) -> None:
-        self._left, self._filled = BURST, time.monotonic()
-
-    def take(self, cost: float) -> bool:
-        """Whether a question of that cost may be asked now."""
-        now = time.monotonic()
-        self._left = min(BURST, self._left + (now - self._filled) * RATE)
-        self._filled = now
-        if self._left < cost:
-            return False
-        self._left -= cost
-        return True
 
 
 class Asker:

@@ -70,7 +70,10 @@ def test_recorded_ticks_tell_what_was_driven_and_what_the_expert_would_have_done
     assert np.array_equal(ticks[3].frame, road(3))
     assert (ticks[1].action.steering, ticks[1].action.choice, ticks[1].action.logits) == (1.0, 1, None)
     assert ticks[1].expert is not None and (ticks[1].expert.steering, ticks[1].expert.choice) == (-1.0, 2)
-    assert ticks[2].action.logits is not None, "where both agree the scores are those of what was driven"
+    assert ticks[2].action.logits is None, "how sure a policy was nobody kept, though the expert agreed"
+    itself = recorded_ticks(replace(make_episode(), driver="ppo"), teacher="ppo")
+    assert itself[2].action.logits is not None and itself[1].action.logits is None
+    assert recorded_ticks(make_episode(), teacher="ppo")[2].action.logits is None
     assert ticks[-1].episode_return == 24.0 and ticks[-1].done
     assert [tick.budget_ms for tick in ticks] == pytest.approx([80.0] * 12)
 

@@ -12,10 +12,11 @@ import pytest
 from simple_websocket import Client, ConnectionClosed
 
 from nacdrive.web import LiveServer, WhatIfSource
+from nacdrive.web.allowance import BURST
 from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 from nacdrive.web.moments import MomentMemory, moment_of
 from nacdrive.web.replay import ReplayServer
-from nacdrive.web.what_if_socket import BURST, LARGEST_QUESTION, question_of
+from nacdrive.web.what_if_socket import LARGEST_QUESTION, question_of
 from tests.helpers.ticks import make_tick
 from tests.helpers.web_clients import WholeClient
 from tests.helpers.what_if import SEED, SOURCE, drive

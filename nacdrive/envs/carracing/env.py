@@ -14,6 +14,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
+from nacdrive.envs.carracing.station import Station
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
@@ -95,6 +96,7 @@ class CarRacingEnv(DrivingEnv):
         self._picture, _ = self.world.reset(seed=seed, options=options)
         # The middle of the road: the tiles' places in the order in which they are driven.
         self._line = np.array([tile[2:4] for tile in self.world.track])
+        self._station = Station(self._line)
         self._grass: list[float] = []
         self._off_road = False
         return self._picture, self._info(self.world.grass_share(), finished=False)
@@ -181,6 +183,7 @@ class CarRacingEnv(DrivingEnv):
             "wheels_off": grass,
             "off_road": self._off_road,
             "lane_offset_m": self._lane_offset(x, y),
+            "station_m": self._station.follow(x, y),
             "x_m": float(x),
             "y_m": float(y),
             # The car points along its own +y axis.

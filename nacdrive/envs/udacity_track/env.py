@@ -362,6 +362,7 @@ class UdacityTrackEnv(DrivingEnv):
             "t_s": self.t_s,
             "speed_mps": self.car.speed,
             "s_m": self.track_position.s,
+            "station_m": self.track_position.driven,
             "lane_offset_m": self.track_position.offset,
             "road_half_width_m": self.track.half_width,
             "heading_error": self.track_position.heading_error(self.car.heading),

@@ -12,10 +12,13 @@ const RETRY_MS = 1000;
 const NOBODY = { paused: false, person: null, needs_person: false };
 
 export class ControlBar {
-  // onState() is called when something has changed that the page shows elsewhere too.
-  constructor(root, onState) {
+  // onState() is called when something has changed that the page shows elsewhere too. wheel: whether it can be taken;
+  // driving: what the bar says while nobody has it.
+  constructor(root, onState, { wheel = true, driving = "The policy drives." } = {}) {
     this.root = root;
     this.onState = onState;
+    this.wheel = wheel;
+    this.driving = driving;
     this.state = NOBODY;
     this.me = null;
     // From the wish for the wheel on, for the answer may take a moment.
@@ -31,6 +34,7 @@ export class ControlBar {
     this.sentenceLine.className = "say";
     this.sentenceLine.setAttribute("role", "status");
     this.pad = this.makePad();
+    this.take.hidden = !wheel;
     root.append(this.take, this.pause, this.reset, this.sentenceLine, this.pad);
     document.addEventListener("keydown", (press) => this.key(press), true);
     document.addEventListener("keyup", (press) => this.keyUp(ARROWS[press.key]), true);
@@ -108,7 +112,7 @@ export class ControlBar {
     put(this.pause.firstChild, state.paused ? "Resume" : "Pause");
     put(this.take.firstChild, mine ? "Hand back" : "Take the wheel");
     if (this.take.lastChild !== this.take.firstChild) put(this.take.lastChild, mine ? "esc" : "W");
-    this.take.disabled = this.me === null || (!mine && state.person !== null);
+    this.take.disabled = !this.wheel || this.me === null || (!mine && state.person !== null);
     // Who does not drive leaves the one who does alone.
     this.pause.disabled = this.reset.disabled = this.me === null || (!mine && state.person !== null);
     this.pad.hidden = !mine;
@@ -120,11 +124,11 @@ export class ControlBar {
   sentence() {
     const { state } = this;
     if (this.me === null) return "connecting the controls …";
-    const pad = this.gamepad?.connected;
+    const pad = this.wheel && this.gamepad?.connected;
     if (this.mine) return `You drive: ${pad ? "stick and triggers, " : ""}arrow keys or the buttons. What you do is recorded.`;
     if (state.person !== null) return "Another person drives.";
     const how = pad ? " A gamepad is there: Start takes the wheel." : "";
-    return `${state.needs_person ? "Nobody drives; the car waits for you." : "The policy drives."}${how}`;
+    return `${state.needs_person ? "Nobody drives; the car waits for you." : this.driving}${how}`;
   }
 
   key(press) {

@@ -1,0 +1,380 @@
+"""``nacdrive arena``: several policies, experts, a person on one track, side by side on one page."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from nacdrive.common.errors import UserError
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.udacity_track.options import RoadOptions
+from nacdrive.rollout.record_config import LARGEST_COUNT, LARGEST_SEED, check_expert, env_options
+
+if TYPE_CHECKING:
+    from nacdrive.drivers.human import HumanControl
+    from nacdrive.drivers.tick import Tick
+    from nacdrive.rollout.arena import Arena, Audience
+    from nacdrive.rollout.contestant import Contestant
+    from nacdrive.rollout.recorder import EpisodeRecorder
+    from nacdrive.rollout.results import Row
+    from nacdrive.web.arena_server import ArenaServer
+
+PERSON = "person"
+FIRST_VIEWER_S = 10.0
+BETWEEN_TRACKS_S = 6.0
+"""So long the ranking of a track stands on the page before the next one begins."""
+OPTIONS = ("track", "laps", "max_frames", "speed", "renderer", "rule", "repeat", "seed", "episodes")
+
+
+@dataclass(frozen=True)
+class ArenaConfig:
+    """Let several drive one track side by side, and compare them at the same place of it."""
+
+    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
+    """What is driven: carracing, udacity-track (the built-in tracks), gym:ID, or my_module:make_env."""
+    models: tuple[str, ...] = ()
+    """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
+    against the environment's expert."""
+    drivers: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--driver"])] = ()
+    """Experts and drivers of your own: ppo, geometric, racing-line, an exported PPO policy, my_module:MyDriver."""
+    person: bool = False
+    """Somebody at the page drives too; needs --allow-control."""
+    episodes: int | None = None
+    """How many tracks (1); several also give totals with intervals."""
+    seed: int | None = None
+    """Seed of the first track (4000000); the following ones have the following seeds."""
+    track: str | None = None
+    """udacity-track: lake, mountain, both in turn, random (each episode on the road of its seed) or random:SEED."""
+    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
+    laps: float | None = None
+    """udacity-track: laps of a drive (1)."""
+    speed: float | None = None
+    """udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
+    renderer: Literal["official", "fast"] | None = None
+    """carracing: pixels of the simulator: the official ones, or the quicker grey ones."""
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+    repeat: int | None = None
+    """Frames for which an action is held, by those who were not trained at a pace of their own."""
+    max_frames: int | None = None
+    """Simulated frames (50 a second) after which an episode ends."""
+    noise: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
+    """What is wrong with everybody's camera, at the start."""
+    out: Path | None = None
+    """Folder of the result: ranking, totals and every drive; runs/arena-ENV-NAMES if not given."""
+    overwrite: bool = False
+    """Replace the result in --out."""
+    headless: bool = False
+    """No page: drive as fast as possible and print the tables."""
+    fast: bool = False
+    """As fast as possible instead of in real time."""
+    wait: bool = True
+    """Wait a few seconds for the page's first viewer before the drive begins."""
+    allow_control: bool = False
+    """Let the page pause, start over, move the sliders of the camera and, with --person, drive; without it the page is
+    read-only."""
+    host: str = "127.0.0.1"
+    """Address to serve on; at another than this machine's own the page asks viewers for a token."""
+    page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
+    """Port of the page; 0 takes a free one."""
+    hold: Literal["auto", "yes", "no"] = "auto"
+    """Keep the page up after the last track until Ctrl-C; auto: where a person is at the terminal."""
+    device: str = "cpu"
+    """Where policies run: cpu, cuda or cuda:N."""
+
+    def __post_init__(self) -> None:
+        spec = env_spec(self.env)
+        if spec.realtime:
+            raise UserError(
+                f"--env {spec.name} is one simulator with one car, whose time passes by itself: an arena needs one for "
+                "each contestant; give --env udacity-track."
+            )
+        spec.refuse({name: getattr(self, name) for name in OPTIONS} | self.road.given, "arena")
+        spec.tracks_of(self.track)
+        self.road.check(self.track)
+        if not (self.models or self.drivers or self.person) and spec.expert is not None:
+            object.__setattr__(self, "models", ("nac_steady.pt",))
+            object.__setattr__(self, "drivers", (spec.expert,))
+        for driver in self.drivers:
+            check_expert(spec, driver, flag="--drivers")
+        count = len(self.models) + len(self.drivers) + self.person
+        if not 2 <= count <= 6:
+            raise UserError(
+                f"an arena is for 2 to 6 contestants, and there {'is' if count == 1 else 'are'} {count}: name them "
+                "with --models, --drivers and --person."
+            )
+        if self.headless and (self.person or self.allow_control):
+            flag = "--person" if self.person else "--allow-control"
+            raise UserError(f"{flag} needs the page: leave out --headless.")
+        if self.person and not self.allow_control:
+            raise UserError("--person drives at the page: add --allow-control.")
+        if self.person and self.fast:
+            raise UserError("--fast is too fast for a person: leave it out, or leave out --person.")
+        if self.speed is not None and not 0 < self.speed <= 30:
+            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the car goes no faster.")
+        if self.laps is not None and not 0.01 <= self.laps <= 1000:
+            raise UserError(f"--laps is {self.laps:g}: give a number from 0.01 to 1000.")
+        for name, most in (("episodes", 100_000), ("repeat", 1000), ("max_frames", LARGEST_COUNT)):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{flag} is {value}: it must be at least 1, and at most {most}.")
+        if self.seed is not None and not 0 <= self.seed <= LARGEST_SEED:
+            raise UserError(f"--seed is {self.seed}: it must not be negative, and at most {LARGEST_SEED}.")
+        if not 0 <= self.page_port < 65536:
+            raise UserError(f"--page-port is {self.page_port}: give 0 (a free one) to 65535.")
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment."""
+        return env_spec(self.env)
+
+    @property
+    def first_seed(self) -> int:
+        """Seed of the first track."""
+        return POLICY_TEST.start if self.seed is None else self.seed
+
+    @property
+    def names(self) -> list[str]:
+        """Of the contestants, no two alike."""
+        given = [Path(name).stem for name in self.models]
+        given += [name if ":" not in name and not Path(name).suffix else name_of(name) for name in self.drivers]
+        given += [PERSON] * self.person
+        return [
+            name if given.count(name) == 1 else f"{name} ({given[: i + 1].count(name)})" for i, name in enumerate(given)
+        ]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the result."""
+        if self.out is not None:
+            return self.out
+        parts = ["arena", self.spec.source, *([self.track] if self.track else []), *self.names]
+        return Path("runs") / in_path("-".join(parts))
+
+    def contestants(self) -> list[Contestant]:
+        """All of them.
+
+        Raises:
+            UserError: if there is no such policy.
+        """
+        from nacdrive.common.paths import find_model
+        from nacdrive.rollout.contestant import Contestant
+
+        spec = self.spec
+        given = {name: getattr(self, name) for name in ("renderer", "rule", "max_frames", "laps")}
+        usual = {"laps": 1.0} if spec.honours("laps") else {}
+        options = usual | env_options(spec, given | self.road.given)
+        if self.repeat is not None:
+            options["repeat"] = self.repeat
+        whos: list[dict[str, Any]] = [{"model": find_model(name, spec.task)} for name in self.models]
+        whos += [{"driver": name} for name in self.drivers]
+        whos += [{}] * self.person
+        speed = self.speed if self.speed is not None else spec.speed_mph
+        common: dict[str, Any] = {"env": spec.name, "options": options, "speed_mph": speed, "device": self.device}
+        return [Contestant(name, **common, **who) for name, who in zip(self.names, whos, strict=True)]
+
+
+CONFIG = ArenaConfig
+
+
+def name_of(driver: str) -> str:
+    """Of a driver that is a file or ``module:Name``."""
+    return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem
+
+
+def in_path(name: str) -> str:
+    """``name`` as part of a path."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+
+def run(config: ArenaConfig) -> int:
+    """Drive, show, keep, and say who was best; 1 if a safety stop ended a drive."""
+    rows = arena(config)
+    return int(any(row["failure"] for track in rows for row in track.values()))
+
+
+def arena(config: ArenaConfig) -> list[dict[str, Row]]:
+    """Drive the tracks of ``config``; what came of each, by contestant."""
+    from nacdrive.common.files import result_folder
+    from nacdrive.drivers.human import HumanControl
+    from nacdrive.rollout.arena import Arena
+
+    contestants = config.contestants()
+    control = HumanControl(needs_person=config.person) if config.allow_control else None
+    with ExitStack() as stack:
+        track = Arena(contestants, control, config.noise)
+        out = result_folder(config.folder, overwrite=config.overwrite)
+        stack.enter_context(track)
+        page = opened(stack, config, contestants, track, control)
+        kept = Kept(config, contestants, track, out, stack)
+        try:
+            rows = drive_tracks(config, track, page, kept)
+        except KeyboardInterrupt:
+            if page is None:
+                raise
+            print()
+            rows = kept.tracks
+        else:
+            if page is not None and (config.hold == "yes" or (config.hold == "auto" and at_terminal())):
+                stay()
+    if kept.tracks:
+        print(f"drives: nacdrive replay {out}", flush=True)
+    return rows
+
+
+def opened(
+    stack: ExitStack,
+    config: ArenaConfig,
+    contestants: list[Contestant],
+    track: Arena,
+    control: HumanControl | None,
+) -> ArenaServer | None:
+    """The page, when somebody looks at it or nobody came in time; None where there is none."""
+    if config.headless:
+        return None
+    from nacdrive.web.arena_server import ArenaServer
+
+    title = f"{', '.join(config.names)} on {config.spec.title}"
+    page = ArenaServer(
+        config.host,
+        config.page_port,
+        title,
+        names=config.names,
+        people=[one.name for one in contestants if one.person],
+        control=control,
+        set_camera=track.set_camera,
+    )
+    print(f"watch at {page.start()}  (Ctrl-C ends it)", flush=True)
+    stack.callback(page.stop)
+    if config.wait and not config.fast:
+        page.wait_for_viewer(FIRST_VIEWER_S)
+    return page
+
+
+def drive_tracks(config: ArenaConfig, track: Arena, page: ArenaServer | None, kept: Kept) -> list[dict[str, Row]]:
+    """Drive one track after the other, tell what came of each, and in the end what they say together."""
+    from nacdrive.rollout.standings import ranking, totals, totals_table, track_table
+
+    count = config.episodes or 1
+    audience: list[Audience] = [kept, *([page] if page is not None else [])]
+    for episode in range(count):
+        seed = config.first_seed + episode
+        name = config.spec.track_of(config.track, seed) if config.spec.honours("track") else ""
+        rows = track.drive(
+            episode, seed, name, audience=audience, realtime=page is not None and not config.fast, together=bool(page)
+        )
+        kept.add(rows)
+        ranked, sums = ranking(rows), totals(kept.tracks)
+        print(f"track {seed}{f' ({name})' if name else ''}:\n{track_table(ranked)}", flush=True)
+        if page is not None:
+            last = episode == count - 1
+            following = "" if last else f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s."
+            page.result(seed, ranked, sums if len(kept.tracks) > 1 else [], following)
+            if not last:
+                time.sleep(BETWEEN_TRACKS_S)
+    if count > 1:
+        print(totals_table(totals(kept.tracks)), flush=True)
+    return kept.tracks
+
+
+class Kept:
+    """Writes down what is driven: a recording and the rows of each contestant, and ``arena.json`` over all.
+
+    A context manager for its recorders is ``stack``: what is under way when it ends is kept too.
+    """
+
+    def __init__(
+        self, config: ArenaConfig, contestants: list[Contestant], track: Arena, out: Path, stack: ExitStack
+    ) -> None:
+        from nacdrive.rollout.recorder import drives
+        from nacdrive.rollout.results import ResultsFile
+
+        self.config, self.contestants, self.out, self._arena = config, contestants, out, track
+        self.tracks: list[dict[str, Row]] = []
+        spec = config.spec
+        self._recorders: list[EpisodeRecorder] = []
+        self._files: dict[str, Any] = {}
+        for one, step_s in zip(contestants, track.steps_s, strict=True):
+            folder = out / "drives" / in_path(one.name)
+            fps = round(1 / step_s, 6)
+            recorder = drives(
+                folder,
+                source=spec.source,
+                fps=int(fps) if fps == int(fps) else fps,
+                driver=one.name,
+                teacher=None,
+                image=spec.image_format,
+            )
+            self._recorders.append(stack.enter_context(recorder))
+            self._files[one.name] = ResultsFile(out / f"episodes-{in_path(one.name)}.jsonl")
+
+    def begin(self, episode: int, seed: int, track: str) -> None:
+        """Nothing to do: a recorder sees by itself that an episode begins."""
+
+    def camera(self, noise: CameraNoise, since_s: float) -> None:
+        """Nothing to do: the arena writes its changes down."""
+
+    def tick(self, index: int, tick: Tick) -> None:
+        """Keep a decision."""
+        self._recorders[index](tick)
+
+    def add(self, rows: dict[str, Row]) -> None:
+        """Keep what came of a track."""
+        from nacdrive.common.files import write_json
+        from nacdrive.common.runs import plain, run_record
+        from nacdrive.rollout.environment import checksum, file_checksum
+        from nacdrive.rollout.standings import ARENA, ranking, totals
+
+        self.tracks.append(rows)
+        for name, row in rows.items():
+            self._files[name].add(row)
+        whos = [
+            {
+                "name": one.name,
+                "file": one.model.name if one.model is not None else one.driver or PERSON,
+                "sha256": file_checksum(one.model) if one.model is not None else checksum(one.driver or ""),
+                "drives": f"drives/{in_path(one.name)}",
+            }
+            for one in self.contestants
+        ]
+        write_json(
+            self.out / ARENA,
+            {
+                "env": self.config.spec.title,
+                "contestants": whos,
+                "disturbance": plain(self.config.noise),
+                "camera_changes": self._arena.changes,
+                "tracks": [
+                    {"seed": next(iter(rows.values()))["seed"], "ranking": ranking(rows)} for rows in self.tracks
+                ],
+                "totals": totals(self.tracks),
+                "run": run_record(self.config),
+            },
+        )
+
+
+def at_terminal() -> bool:
+    """Whether a person is there to press Ctrl-C."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def stay() -> None:
+    """Keep the page up until Ctrl-C."""
+    from threading import Event
+
+    print("the page stays up; Ctrl-C ends it.", flush=True)
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        print()

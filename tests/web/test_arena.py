@@ -1,0 +1,172 @@
+"""The arena's server: nothing is lost, a late viewer sees the whole track, and nobody moves what may not be moved."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from simple_websocket import Client
+
+from nacdrive.drivers.human import HumanControl
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import Info
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.web.allowance import BURST, Allowance
+from nacdrive.web.arena_server import ArenaServer
+from nacdrive.web.arena_state import ARENA_COLUMNS, ArenaState
+from nacdrive.web.control_socket import CAMERA, camera_of, handle_command, within
+from tests.helpers.ticks import make_tick
+from tests.helpers.web_clients import WholeClient
+from tests.web.test_auth import UPGRADE, ask
+from tests.web.test_control import holds
+
+NAMES = ("steady", "exact")
+
+
+def arena_tick(step: int, index: int = 0, **more: Any) -> Tick:
+    """A Tick of contestant ``index``: the second one is slower, on the same road."""
+    station = step * (2.0 - 0.5 * index)
+    info = Info(t_s=step * 0.05, station_m=station)
+    place = {"x_m": station, "y_m": 0.1 * station, "heading_rad": 0.1, "progress": station / 200}
+    usual = {"circuit": False, "saliency": False, "expert": None, "info": info, **place}
+    return make_tick(step, **{**usual, **more})
+
+
+def head(message: bytes) -> dict[str, Any]:
+    (length,) = struct.unpack("<I", message[:4])
+    found: dict[str, Any] = json.loads(message[4 : 4 + length])
+    return found
+
+
+def hear(viewer: Client, counts: tuple[int, int]) -> tuple[list[list[list[Any]]], list[dict[str, Any]]]:
+    """Messages until so many rows of each have come: the rows, and the headers."""
+    rows: list[list[list[Any]]] = [[], []]
+    heads = []
+    while (len(rows[0]), len(rows[1])) != counts:
+        message = viewer.receive(5)
+        assert message is not None
+        if isinstance(message, bytes):
+            heads.append(head(message))
+            for all_rows, new in zip(rows, heads[-1]["rows"], strict=True):
+                all_rows.extend(new)
+            viewer.send("a")
+    return rows, heads
+
+
+def join(server: ArenaServer, path: str = "stream") -> Client:
+    return WholeClient(f"ws://127.0.0.1:{server.port}/{path}", headers={"Origin": "http://127.0.0.1"})
+
+
+@pytest.fixture
+def server() -> Iterator[ArenaServer]:
+    with ArenaServer(port=0, names=NAMES) as found:
+        yield found
+
+
+def test_rows_of_all_reach_a_viewer_and_one_that_comes_late_gets_the_whole_track(server: ArenaServer) -> None:
+    server.begin(0, 7, "lake")
+    early = join(server)
+    for step in range(30):
+        server.tick(0, arena_tick(step))
+        if step < 20:
+            server.tick(1, arena_tick(step, 1))
+    rows, heads = hear(early, (30, 20))
+    station = ARENA_COLUMNS.index("station_m")
+    assert [row[station] for row in rows[0]] == [2.0 * k for k in range(30)]
+    assert heads[-1]["parts"][0]["kind"] == "png" and {part["car"] for one in heads for part in one["parts"]} == {0, 1}
+    late_rows, late_heads = hear(join(server), (30, 20))
+    assert late_rows == rows and len(late_heads) == 1
+    assert late_heads[0]["about"]["place"] == {"episode": 0, "seed": 7, "track": "lake"}
+    server.begin(1, 8, "lake")
+    server.tick(1, arena_tick(0, 1))
+    rows, heads = hear(early, (0, 1))
+    assert heads[-1]["attempt"] > late_heads[0]["attempt"]
+
+
+def test_a_very_long_track_stays_small() -> None:
+    state = ArenaState(2)
+    state.begin(0, 1, "")
+    tick = arena_tick(5)
+    for _ in range(16_000):
+        state.publish(0, tick)
+    seen = state.wait_for_new(-1, [0, 0], -1, 0)
+    assert seen is not None and 7_000 < len(seen.rows[0]) <= 10_000 and seen.counts[0] == 16_000
+
+
+def test_without_the_flag_nobody_reaches_the_camera(server: ArenaServer) -> None:
+    status, _, said = ask(server, "/control", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)
+    assert status == 403 and "--allow-control" in said
+    with_flag = ArenaServer(port=0, names=NAMES, control=HumanControl())
+    with with_flag:
+        assert ask(with_flag, "/control", Origin="http://evil.example", **UPGRADE)[0] == 403
+        assert ask(with_flag, "/control", **UPGRADE)[0] == 403
+
+
+def test_a_slider_moves_what_it_names_and_leaves_the_rest_as_it_was() -> None:
+    wished: list[CameraNoise] = []
+    with ArenaServer(port=0, names=NAMES, control=HumanControl(), set_camera=wished.append) as server:
+        server.camera(CameraNoise(dropped=0.2, noise=0.1), 0.0)
+        client = join(server, "control")
+        client.send(json.dumps({"camera": {"brightness": 0.5, "delay_steps": 3}}))
+        holds(lambda: wished == [CameraNoise(dropped=0.2, noise=0.1, brightness=0.5, delay_steps=3)])
+        client.send(json.dumps({"do": "take"}))  # nobody drives here who could be relieved
+        holds(lambda: not client.connected)
+
+
+@pytest.mark.parametrize(
+    "camera",
+    [
+        {}, {"brightness": 0.05}, {"brightness": 3.1}, {"brightness": True}, {"brightness": "1"}, {"noise": -0.1},
+        {"noise": 0.6}, {"noise": float("nan")}, {"blackout": 1.5}, {"delay_steps": 1.0}, {"delay_steps": 13},
+        {"delay_steps": -1}, {"dropped": 0.5}, {"late": 3}, {"brightness": 1, "more": 1}, {"noise": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_no_slider_can_say_ends_the_connection(camera: dict[str, Any]) -> None:
+    said: list[Any] = []
+    assert not handle_command(HumanControl(), 1, json.dumps({"camera": camera}), said.append)
+    assert said == []
+
+
+def test_in_a_drive_there_is_no_camera_to_set() -> None:
+    assert not handle_command(HumanControl(), 1, json.dumps({"camera": {"noise": 0.1}}))
+
+
+def test_who_moves_a_slider_too_often_is_passed_over() -> None:
+    said: list[Any] = []
+    set_camera = within(Allowance(), said.append)
+    for _ in range(500):
+        assert handle_command(HumanControl(), 1, '{"camera": {"noise": 0.1}}', set_camera)
+    assert BURST <= len(said) < 2 * BURST + 20
+
+
+def test_ten_thousand_malformed_messages_set_no_camera_beyond_its_ends() -> None:
+    draw = random.Random(7)
+    odd: list[Any] = [None, True, -1, 2, 1e308, float("inf"), float("nan"), "0.5", "\u202e", [], {}, [0.5], 2**70]
+    names = [*CAMERA, "dropped", "late", "", "camera"]
+
+    def mangled() -> str | bytes:
+        camera: Any = {draw.choice(names): draw.choice([*odd, 0, 0.5, 1, 3]) for _ in range(draw.randrange(4))}
+        order: Any = {"camera": camera if draw.random() < 0.9 else draw.choice(odd)}
+        if draw.random() < 0.1:
+            order[draw.choice(["do", "keys", "x"])] = draw.choice(odd)
+        text = json.dumps(order)
+        if draw.random() < 0.2:
+            cut = draw.randrange(len(text) + 1)
+            text = text[:cut] + draw.choice(["", "\x00", "}", "9" * 50]) + text[cut:]
+        return text.encode("utf-8", "replace")[: draw.randrange(1, 200)] if draw.random() < 0.1 else text
+
+    control, set_ = HumanControl(), []
+    taken = sum(handle_command(control, 1, mangled(), set_.append, wheel=False) for _ in range(10_000))
+    assert 150 < taken == len(set_) < 9_000
+    for camera in set_:
+        assert camera == camera_of(camera)
+        for name, value in camera.items():
+            kind, least, most = CAMERA[name]
+            assert type(value) is kind and least <= value <= most
+        CameraNoise(**camera)
+    assert control.state == {"paused": False, "person": None, "needs_person": False}
