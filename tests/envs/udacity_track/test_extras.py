@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from panda3d.core import DepthOffsetAttrib
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.pure_pursuit import PurePursuit
-from nacdrive.envs.udacity_track import make_udacity_track
+from nacdrive.envs.udacity_track import make_udacity_track, meshes, scene
 from nacdrive.envs.udacity_track.appearance import standard_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import Cameras
 from nacdrive.envs.udacity_track.extras import CAR_EVERY, FREE_START, draw_extras
-from nacdrive.envs.udacity_track.meshes import tiled, tiled_quickly
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.track import load_track
@@ -124,15 +124,25 @@ def test_days_vary_with_the_knob() -> None:
     assert sum(day.leaves == (1.0, 0.62, 0.32) for day in days[1.0]) >= 2  # autumn
 
 
-def test_geometry_that_is_made_quickly_gives_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.envs.udacity_track import scene
-
+@pytest.mark.parametrize("way", ["a tile per square", "no shared corners", "sky first"])
+def test_what_makes_the_scene_quick_to_draw_leaves_every_pixel_as_it_is(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     road, day = draw_road(5, 0.5, 0.5), standard_appearance()
     pictures = []
-    for lay in (tiled, tiled_quickly):
-        monkeypatch.setattr(scene, "tiled_quickly", lay)
+    for slow in (False, True):
+        if slow and way == "a tile per square":
+            monkeypatch.setattr(meshes, "LONG", 1)
+        elif slow and way == "no shared corners":
+            # All corners of a part get the same number.
+            monkeypatch.setattr(meshes, "MIXERS", np.zeros_like(meshes.MIXERS))
+        world, sky = scene.build_scene(road, day)
+        if slow and way == "sky first":
+            sky.clear_attrib(DepthOffsetAttrib)
+            sky.set_bin("background", 0)
+            sky.set_depth_test(False)
         cameras = Cameras(("center",))
-        cameras.enter(*scene.build_scene(road, day), scene.build_hood(day))
+        cameras.enter(world, sky, scene.build_hood(day))
         point, heading = road.at(50.0)
         cameras.rig.set_pos(*point)
         cameras.rig.set_h(np.degrees(heading) - 90)
