@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 NOTHING, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 
+PASS_BESIDE_M = 2.3
+"""Metres between the middles of two cars, side by side, at which it passes slow ones."""
+PASS_M, PASS_RAMP_M = 9.0, 14.0
+"""Metres along the road, before and behind a slow car, within which it keeps that, and before which it swings out."""
 TOP_SPEEDS_MPS = 5.0, 13.4
 """Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
 
@@ -199,7 +203,9 @@ class _Continuous:
         reach = p.ahead + p.ahead_s * car.speed
         # Far off the middle the point has to lie further ahead, or the car would cross the road at a steep angle.
         reach = max(reach, 1.5 * abs(position.offset))
-        target, _ = self.env.track.at(position.s + reach)
+        target, along = self.env.track.at(position.s + reach)
+        beside = self._beside(position.s + reach)
+        target[:2] += beside * np.array((-math.sin(along), math.cos(along)))
         # The rear axle follows the arc.
         east, north = car.position[:2] - WHEELBASE / 2 * np.array((math.cos(car.heading), math.sin(car.heading)))
         to_east, to_north = target[0] - east, target[1] - north
@@ -209,6 +215,16 @@ class _Continuous:
             return math.copysign(1.0, bearing)
         angle = math.atan2(2 * WHEELBASE * math.sin(bearing), math.hypot(to_east, to_north))
         return max(-1.0, min(1.0, math.degrees(angle) / FULL_LOCK))
+
+    def _beside(self, s: float) -> float:
+        """Metres to the left of the middle at which slow cars of the right lane are passed at ``s``, 0 without any."""
+        traffic = self.env.traffic
+        if traffic is None:
+            return 0.0
+        length, cars = self.env.track.length, traffic.cars
+        apart = np.abs((cars.s - s + length / 2) % length - length / 2)
+        near = float(np.clip((PASS_M + PASS_RAMP_M - apart.min()) / PASS_RAMP_M, 0.0, 1.0))
+        return near * max(0.0, PASS_BESIDE_M - cars.offset)
 
     def _speed_limits(self) -> NDArray[np.float64]:
         """The speed at every point from which all bends ahead can still be reached at theirs, m/s."""

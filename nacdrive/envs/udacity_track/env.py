@@ -19,6 +19,7 @@ from nacdrive.envs.udacity_track.options import RANDOM, RoadOptions, check_track
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
 from nacdrive.envs.udacity_track.track import TRACKS, Track, TrackPosition, load_track
+from nacdrive.envs.udacity_track.traffic import Traffic
 
 OFF_ROAD_PENALTY = 20.0
 """Taken from the reward per second with all wheels off the road."""
@@ -45,7 +46,7 @@ class Score:
         self.speeds: list[float] = []
         self.off_road_events = self.interventions = self.clean_laps = 0
         self.collisions: int | None = None
-        """With parked cars; None where there are none."""
+        """With parked and slow cars; None where there are none."""
         self._spoilt = False
 
     def note(
@@ -95,7 +96,7 @@ class UdacityTrackEnv(DrivingEnv):
     Reward: metres forward along the road, less 20 a second for wheels off the road (in proportion).
     An episode is terminated more than 4 m beyond the road's edge, in the water, overturned, or stuck for 4 s, and
     truncated after ``laps`` laps or ``max_seconds``. With ``recover`` such a car, and one with all four wheels off the
-    road, is put back on it instead: an intervention. Hitting a parked car is treated as leaving the road.
+    road, is put back on it instead: an intervention. Hitting another car is treated as leaving the road.
 
     With the track ``random`` every ``reset`` draws the road of its seed (without one, any of those for training);
     ``random:SEED`` is one of them, whatever the seed of ``reset``.
@@ -120,10 +121,11 @@ class UdacityTrackEnv(DrivingEnv):
         missing_marks: float | None = None,
         patches: int | None = None,
         parked_cars: int | None = None,
+        slow_cars: int | None = None,
     ) -> None:
         """See ``make_udacity_track``."""
         check_track(track, TRACKS)
-        self.road = RoadOptions(road_difficulty, scene_variety, missing_marks, patches, parked_cars)
+        self.road = RoadOptions(road_difficulty, scene_variety, missing_marks, patches, parked_cars, slow_cars)
         self.road.check(track)
         self._own_road_each = track == RANDOM
         self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
@@ -149,6 +151,7 @@ class UdacityTrackEnv(DrivingEnv):
         self.frames: dict[str, Frame] = {}
         self.steps = 0
         self._furnished: Track | None = None
+        self.traffic: Traffic | None = None
 
     def _draw(self, seed: int) -> Track:
         """The random road of ``seed``, at this environment's difficulty and variety."""
@@ -184,8 +187,8 @@ class UdacityTrackEnv(DrivingEnv):
         self.interventions = 0
         self._action = (0.0, 0.0)
         self._score = Score()
-        self._score.collisions = 0 if self.road.parked_cars else None
-        self._hit = False
+        self._score.collisions = 0 if self.road.parked_cars or self.road.slow_cars else None
+        self._hit = ""
         self._place(**{"s": start, **(options or {})})
         self.track_position.driven = 0.0
         frame = self.look()
@@ -201,12 +204,12 @@ class UdacityTrackEnv(DrivingEnv):
             raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
         self._action = steering, throttle
         before, lost, reward = self.track_position.driven, False, 0.0
-        self._put_back = self._hit = False
+        self._put_back, self._hit = False, ""
         for _ in range(self.repeat):
             self.advance(steering, throttle)
             reward -= OFF_ROAD_PENALTY * STEP_S * self.wheels_off()
-            self._hit = self.car.touches()
-            lost = self._hit or self.is_lost()
+            self._hit = self._what_is_hit()
+            lost = bool(self._hit) or self.is_lost()
             if lost:
                 break
         reward += self.track_position.driven - before
@@ -223,17 +226,27 @@ class UdacityTrackEnv(DrivingEnv):
         finished_lap = info["laps"] > self._before["laps"]
         left_road = info["off_road"] and not self._before["off_road"]
         if lost or truncated:
-            away = "hit a parked car" if info["hit"] else "left the field"
+            away = self._hit or "left the field"
             info["ended"] = away if lost else "laps finished" if all_laps else "time is up"
         info["events"] = (
             *("off road",) * left_road,
-            *("hit a parked car",) * info["hit"],
+            *(self._hit,) * info["hit"],
             *("intervention: put back on the road",) * info["put_back"],
             *("lap finished",) * finished_lap,
         )
         self._score.note(info, steering, left_road, lost or info["put_back"], finished_lap)
         self._before = info
         return frame, reward, lost, truncated, info
+
+    def _what_is_hit(self) -> str:
+        """In words; empty where nothing is touched."""
+        if not self.car.touches():
+            return ""
+        if self.traffic is None:
+            return "hit a parked car"
+        touched = self.car.world.contact_test(self.car.body).get_contacts()
+        slow = any(node in self.traffic.bodies for x in touched for node in (x.get_node0(), x.get_node1()))
+        return "hit a slow car" if slow else "hit a parked car"
 
     def metrics(self) -> dict[str, float]:
         """Of the drive so far: laps, clean laps, times off the road, interventions, autonomy in %, ...; see ``Score``.
@@ -255,11 +268,15 @@ class UdacityTrackEnv(DrivingEnv):
         self.car.step(steering, throttle)
         self.steps += 1
         self.track_position.follow(self.car.position)
+        if self.traffic is not None:
+            self.traffic.advance(STEP_S, self.track_position.s, self.track_position.offset)
         self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
 
     def look(self) -> Frame:
         """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
         self.cameras.follow(self.car.path)
+        if self.traffic is not None:
+            self.traffic.show()
         self.frames = self.cameras.look()
         if self.render_mode == "human":
             from nacdrive.envs.udacity_track.window import Window
@@ -276,6 +293,8 @@ class UdacityTrackEnv(DrivingEnv):
 
     def put_back(self, speed: float = 0.0) -> None:
         """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
+        if self.traffic is not None:
+            self.traffic.make_room(self.track_position.s)
         self._place(s=self.track_position.s, speed=speed)
         self._put_back = True
         self.interventions += 1
@@ -335,7 +354,8 @@ class UdacityTrackEnv(DrivingEnv):
 
     def _furnish(self, start_s: float) -> None:
         """Build the day's scene around the cameras; without anything drawn the one there is stays."""
-        wrong = bool(self.road.missing_marks or self.road.patches or self.road.parked_cars)
+        road = self.road
+        wrong = bool(road.missing_marks or road.patches or road.parked_cars or road.slow_cars)
         if self._furnished is self.track and not self.randomize and not wrong:
             return
         if not self.randomize:
@@ -353,6 +373,12 @@ class UdacityTrackEnv(DrivingEnv):
         self.car.park(extras.cars.places, extras.cars.turns)
         scene, sky = build_scene(self.track, appearance, extras)
         self.cameras.enter(scene, sky, build_hood(appearance))
+        self.traffic = None
+        if len(extras.slow.s):
+            self.traffic = Traffic(self.track, extras.slow, appearance)
+            self.car.parked += self.traffic.bodies
+            for path in self.traffic.paths:
+                path.reparent_to(scene)
         self._furnished = self.track
 
     def _info(self) -> dict[str, Any]:
@@ -379,7 +405,7 @@ class UdacityTrackEnv(DrivingEnv):
             "events": (),
             "put_back": self._put_back,
             "interventions": self.interventions,
-            "hit": self._hit,
+            "hit": bool(self._hit),
         }
         if len(self.frames) > 1:
             info["cameras"] = dict(self.frames)

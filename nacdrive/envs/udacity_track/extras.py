@@ -1,4 +1,4 @@
-"""What is wrong with a road on one day: marks that have gone, patches and stains, cars that stand at its edges."""
+"""What is wrong with a road on one day: marks that have gone, patches and stains, cars at its edges and before one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nacdrive.envs.udacity_track.blocks import CAR
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.traffic import SlowCars, draw_slow_cars
 
 GAP_M = 12.0, 45.0
 """Metres of road on which marks are missing at a stretch."""
@@ -52,6 +53,7 @@ class Extras:
     """Where marks are missing, [N]."""
     stains: tuple[Stain, ...] = ()
     cars: ParkedCars = field(default_factory=ParkedCars)
+    slow: SlowCars = field(default_factory=SlowCars)
 
 
 NO_EXTRAS = Extras()
@@ -63,6 +65,7 @@ def draw_extras(track: Track, options: RoadOptions, rng: np.random.Generator, st
         bare=missing(track, options.missing_marks, rng) if options.missing_marks else None,
         stains=stains(track, options.patches, rng) if options.patches else (),
         cars=parked(track, options.parked_cars, rng, start_s) if options.parked_cars else ParkedCars(),
+        slow=draw_slow_cars(track, options.slow_cars, rng, start_s) if options.slow_cars else SlowCars(),
     )
 
 

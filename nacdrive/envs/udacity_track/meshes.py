@@ -6,6 +6,7 @@ Textures are painted as uint8 arrays; grey ones are tinted by the colours of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import cv2
@@ -16,16 +17,23 @@ from panda3d.core import (
     GeomEnums,
     GeomNode,
     GeomTriangles,
+    GeomVertexArrayFormat,
     GeomVertexData,
     GeomVertexFormat,
+    InternalName,
     NodePath,
     SamplerState,
     Texture,
 )
 
-VERTEX = np.dtype([("place", "<f4", 3), ("colour", "u1", 4), ("uv", "<f4", 2)])
-TILE = 60.0
-"""Metres along the side of one tile."""
+VERTEX = np.dtype([("place", "<f4", 4), ("colour", "<f4", 4), ("uv", "<f4", 2)])
+SQUARE = 60.0
+"""Metres along the side of the squares of ground in whose order is drawn: by column, then northwards."""
+LONG = 3
+"""Squares of a column to one tile: a tile costs as much to draw as a hundred vertices that are out of sight."""
+HASH_BITS = 44
+"""Of the number that stands for a corner while shared ones are looked for; those above it are of its part."""
+MIXERS = np.random.default_rng(0).integers(2**63, 2**64 - 1, VERTEX.itemsize // 8, dtype=np.uint64) | np.uint64(1)
 SIDE = 128
 """Pixels along the side of a texture."""
 Generator = np.random.Generator
@@ -48,22 +56,65 @@ class Quads:
         return Quads(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("corners", "colours", "uv")))
 
 
+@cache
+def vertex_format() -> GeomVertexFormat:
+    """Of ``VERTEX``. Four floats are read as they lie there; three, or bytes of colour, cost the renderer half as much
+    again for every vertex.
+    """
+    columns = GeomVertexArrayFormat()
+    columns.add_column(InternalName.get_vertex(), 4, GeomEnums.NT_float32, GeomEnums.C_point)
+    columns.add_column(InternalName.get_color(), 4, GeomEnums.NT_float32, GeomEnums.C_point)
+    columns.add_column(InternalName.get_texcoord(), 2, GeomEnums.NT_float32, GeomEnums.C_texcoord)
+    assert columns.get_stride() == VERTEX.itemsize
+    return GeomVertexFormat.register_format(GeomVertexFormat(columns))
+
+
+def vertices_of(quads: Quads) -> NDArray[np.void]:
+    """``VERTEX`` [n, 4]; colours in steps of 1 / 255."""
+    vertices = np.empty((len(quads.corners), 4), dtype=VERTEX)
+    vertices["place"][..., :3] = quads.corners
+    vertices["place"][..., 3] = 1.0
+    vertices["colour"][..., :3] = np.clip(quads.colours * 255, 0, 255).astype(np.uint8) * np.float32(1 / 255)
+    vertices["colour"][..., 3] = 1.0
+    vertices["uv"] = quads.uv
+    return vertices
+
+
 def geometry(quads: Quads) -> Geom:
     """Two triangles per quadrilateral; corners that are alike in everything become one vertex."""
-    count = len(quads.corners)
-    vertices = np.zeros((count, 4), dtype=VERTEX)
-    vertices["place"] = quads.corners
-    vertices["colour"][..., :3] = np.clip(quads.colours * 255, 0, 255)
-    vertices["colour"][..., 3] = 255
-    vertices["uv"] = quads.uv
-    kept, which = np.unique(vertices.view(f"V{VERTEX.itemsize}").ravel(), return_inverse=True)
-    indices = which.reshape(count, 4)[:, [0, 1, 2, 0, 2, 3]].astype(np.uint32).ravel()
-    return geometry_of(kept.tobytes(), len(kept), indices.tobytes(), len(indices))
+    (made,) = geometries(quads, np.zeros(len(quads.corners), dtype=np.int64))
+    return made
+
+
+def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[Geom]:
+    """``geometry`` of every part of ``quads``, by the number of the part of each, [n], 0, 0, .. 1, .. in turn."""
+    vertices = vertices_of(quads)
+    corners = vertices.ravel()
+    # One sort of numbers in place of one of structures, which takes several times as long.
+    words = corners.view(np.uint64).reshape(len(corners), -1)
+    hashed = (words * MIXERS).sum(axis=1, dtype=np.uint64)
+    hashed = (hashed ^ (hashed >> np.uint64(29))) * MIXERS[0] >> np.uint64(64 - HASH_BITS)
+    keys = hashed | np.repeat(parts, 4).astype(np.uint64) << np.uint64(HASH_BITS)
+    found, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    if not (words[first[which]] == words).all():
+        # Two different corners with one number: rare beyond all bounds, and then none are shared.
+        first = which = np.arange(len(corners))
+        found = keys
+    kept = corners[first].tobytes()
+    indices = which.reshape(-1, 4)[:, [0, 1, 2, 0, 2, 3]].astype(np.uint32)
+    count = int(parts[-1]) + 1 if len(parts) else 0
+    rows = np.searchsorted(found, np.arange(count + 1, dtype=np.uint64) << np.uint64(HASH_BITS)).tolist()
+    cuts = np.searchsorted(parts, np.arange(count + 1)).tolist()
+    made = []
+    for (begin, end), (low, high) in zip(pairwise(rows), pairwise(cuts), strict=True):
+        piece = kept[begin * VERTEX.itemsize : end * VERTEX.itemsize]
+        made.append(geometry_of(piece, end - begin, (indices[low:high] - begin).tobytes(), 6 * (high - low)))
+    return made
 
 
 def geometry_of(vertices: bytes, rows: int, indices: bytes, count: int) -> Geom:
     """Triangles of ``rows`` vertices by ``count`` indices, both as they lie in memory."""
-    data = GeomVertexData("quads", GeomVertexFormat.get_v3c4t2(), GeomEnums.UH_static)
+    data = GeomVertexData("quads", vertex_format(), GeomEnums.UH_static)
     data.unclean_set_num_rows(rows)
     data.modify_array_handle(0).copy_data_from(vertices)
     triangles = GeomTriangles(GeomEnums.UH_static)
@@ -76,44 +127,17 @@ def geometry_of(vertices: bytes, rows: int, indices: bytes, count: int) -> Geom:
     return geom
 
 
-def tiled(parent: NodePath, name: str, quads: Quads, tile: float = TILE) -> NodePath:
-    """Hang ``quads`` under ``parent``, one node per square of ground, and return the node above them."""
-    group = parent.attach_new_node(name)
-    squares = np.floor(quads.corners[:, :, :2].mean(axis=1) / tile).astype(np.int64)
-    keys = squares[:, 0] * 100_003 + squares[:, 1]
-    order = np.argsort(keys, kind="stable")
-    cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    for chosen in np.split(order, cuts):
-        if len(chosen):
-            node = GeomNode(name)
-            node.add_geom(geometry(Quads(quads.corners[chosen], quads.colours[chosen], quads.uv[chosen])))
-            group.attach_new_node(node)
-    return group
-
-
-def tiled_quickly(parent: NodePath, name: str, quads: Quads, tile: float = TILE) -> NodePath:
-    """``tiled`` without shared vertices: the same pictures from geometry that is made several times as fast."""
-    group = parent.attach_new_node(name)
-    count = len(quads.corners)
-    if not count:
-        return group
-    squares = np.floor(quads.corners[:, :, :2].mean(axis=1) / tile).astype(np.int64)
-    order = np.argsort(squares[:, 0] * 100_003 + squares[:, 1], kind="stable")
-    keys = (squares[:, 0] * 100_003 + squares[:, 1])[order]
-    vertices = np.empty((count, 4), dtype=VERTEX)
-    vertices["place"] = quads.corners[order]
-    vertices["colour"][..., :3] = np.clip(quads.colours[order] * 255, 0, 255)
-    vertices["colour"][..., 3] = 255
-    vertices["uv"] = quads.uv[order]
-    whole, size = vertices.tobytes(), 4 * VERTEX.itemsize
-    pattern = (4 * np.arange(count)[:, None] + np.array((0, 1, 2, 0, 2, 3))).astype(np.uint32).tobytes()
-    cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), count]
-    for begin, end in pairwise(cuts):
-        many = end - begin
-        node = GeomNode(name)
-        node.add_geom(geometry_of(whole[begin * size : end * size], 4 * many, pattern[: 24 * many], 6 * many))
-        group.attach_new_node(node)
-    return group
+def tiled(parent: NodePath, name: str, quads: Quads, square: float = SQUARE) -> NodePath:
+    """Hang ``quads`` under ``parent`` as one node, with a ``Geom`` per tile of ground, each seen or not by itself."""
+    node = GeomNode(name)
+    if len(quads.corners):
+        east, north = np.floor(quads.corners[:, :, :2].mean(axis=1) / square).astype(np.int64).T
+        order = np.argsort(east * 100_003 + north, kind="stable")
+        tiles = (east * 100_003 + north // LONG)[order]
+        parts = np.r_[0, np.cumsum(np.diff(tiles) != 0)]
+        for made in geometries(Quads(quads.corners[order], quads.colours[order], quads.uv[order]), parts):
+            node.add_geom(made)
+    return parent.attach_new_node(node)
 
 
 def lay_texture(part: NodePath, picture: NDArray[np.uint8], tint: NDArray[np.float64] | None = None) -> None:

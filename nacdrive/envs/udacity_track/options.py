@@ -10,7 +10,7 @@ from nacdrive.common.errors import UserError, unknown_name
 RANDOM = "random"
 """A track of its own for every episode; ``random:SEED`` is one of them."""
 LARGEST_SEED = 2**31 - 1
-MOST_CARS, MOST_PATCHES = 60, 400
+MOST_CARS, MOST_PATCHES, MOST_SLOW = 60, 400, 30
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,16 @@ class RoadOptions:
     parked_cars: int | None = None
     """udacity-track: how many cars stand at the edges of the road, half on the asphalt."""
 
+    slow_cars: int | None = None
+    """udacity-track: how many cars drive in the right lane at 3 to 6 m/s, to be passed."""
+
     def __post_init__(self) -> None:
         for name in ("road_difficulty", "scene_variety", "missing_marks"):
             value = getattr(self, name)
             # Also refuses what is no number.
             if value is not None and not 0 <= value <= 1:
                 raise UserError(f"{flag(name)} is {value:g}: give a number from 0 to 1.")
-        for name, most in (("patches", MOST_PATCHES), ("parked_cars", MOST_CARS)):
+        for name, most in (("patches", MOST_PATCHES), ("parked_cars", MOST_CARS), ("slow_cars", MOST_SLOW)):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
                 raise UserError(f"{flag(name)} is {value}: give 0 to {most}.")

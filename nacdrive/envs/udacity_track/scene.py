@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.core import GeomNode, NodePath, TransparencyAttrib
+from panda3d.core import DepthOffsetAttrib, GeomNode, NodePath, TransparencyAttrib
 
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour, unit
 from nacdrive.envs.udacity_track.blocks import boulders, cars, houses
@@ -29,7 +29,6 @@ from nacdrive.envs.udacity_track.meshes import (
     pine_texture,
     soil_texture,
     tiled,
-    tiled_quickly,
 )
 from nacdrive.envs.udacity_track.road import DIM, STONE, painted, patch
 from nacdrive.envs.udacity_track.structures import FOOT, structures
@@ -40,6 +39,10 @@ CLEAR_OF_ROAD = 3.5
 """Metres from the edge of the asphalt within which nothing stands."""
 SKY_RADIUS = 100.0
 SKY_SIDES = 48
+LAST = 1000
+"""Place in the order of drawing after everything else."""
+FARTHEST = 1 - 1.5 / 2**20
+"""Depth, 0 near to 1 far, that is the last but one of the renderer's 2^20; where nothing is drawn it has the last."""
 # Forward and up in the car's own metres, with the share of the paint's brightness, from the crest backwards.
 HOOD_BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.665, 0.69, 1.25), (1.45, 0.68, 1.25))
 HOOD_HALF_WIDTH = 0.86
@@ -52,7 +55,6 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
     root = NodePath("scene")
     flat = appearance.exposure * min(1.0, appearance.ambient + (1 - appearance.ambient) * max(0.35, appearance.sun[2]))
     drawn = track.road_seed is not None
-    lay = tiled_quickly if drawn else tiled
     soil = soil_texture(rng, 0.10)
     laid = paving(track, appearance, rng)
     textures = {
@@ -62,7 +64,7 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
         "soil": (soil, appearance.earth),
     }
     for name, quads in painted(track, appearance, extras.bare).items():
-        part = lay(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
+        part = tiled(root, name, Quads(quads.corners, quads.colours * flat, quads.uv))
         part.set_two_sided(True)
         if name in textures:
             picture, colour = textures[name]
@@ -70,8 +72,8 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
     if extras.stains:
         lay_stains(root, track, extras)
     cast_shadows(root, track, appearance, rng)
-    lay_texture(lay(root, "land", land_quads(ground, appearance, rng)), soil)
-    lay(root, "water", water_quads(track, ground, appearance), tile=240.0)
+    lay_texture(tiled(root, "land", land_quads(ground, appearance, rng)), soil)
+    tiled(root, "water", water_quads(track, ground, appearance), square=240.0)
     plant(root, track, ground, appearance, rng)
     build_up(root, track, ground, appearance, extras, flat, rng)
     # Panda draws states in the order of their addresses, which is another one each time; where two surfaces meet,
@@ -127,7 +129,7 @@ def build_up(
     if len(extras.cars.places):
         parts.append(cars(extras.cars.places, extras.cars.turns, rng, appearance))
     if parts:
-        tiled_quickly(root, "built", Quads.joined(parts)).set_two_sided(True)
+        tiled(root, "built", Quads.joined(parts)).set_two_sided(True)
 
 
 def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Quads:
@@ -185,8 +187,7 @@ def plant(root: NodePath, track: Track, ground: Terrain, appearance: Appearance,
     for name, paint, count, (low, high), aspect in kinds:
         places = free_places(track, ground, count, rng, near=name == "bushes")
         heights = rng.uniform(low, high, len(places))
-        lay = tiled if track.road_seed is None else tiled_quickly
-        group = lay(root, name, crossed(places, heights, heights * aspect / 2, rng))
+        group = tiled(root, name, crossed(places, heights, heights * aspect / 2, rng))
         lay_texture(group, paint(rng), np.array(appearance.leaves) * appearance.exposure * rng.uniform(0.7, 1.1))
         group.set_transparency(TransparencyAttrib.M_binary)
         group.set_two_sided(True)
@@ -267,9 +268,10 @@ def build_sky(appearance: Appearance, rng: np.random.Generator) -> NodePath:
     node = GeomNode("sky")
     node.add_geom(geometry(Quads.joined(parts)))
     path = NodePath(node)
-    path.set_bin("background", 0)
+    # Last, at the greatest depth that is nearer than nothing: only where nothing else is, it costs anything.
+    path.set_bin("fixed", LAST)
     path.set_depth_write(False)
-    path.set_depth_test(False)
+    path.set_attrib(DepthOffsetAttrib.make(0, FARTHEST, FARTHEST))
     path.set_two_sided(True)
     return path
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from panda3d.core import DepthOffsetAttrib
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.pure_pursuit import PurePursuit
-from nacdrive.envs.udacity_track import make_udacity_track
+from nacdrive.envs.udacity_track import make_udacity_track, meshes, scene
 from nacdrive.envs.udacity_track.appearance import standard_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import Cameras
 from nacdrive.envs.udacity_track.extras import CAR_EVERY, FREE_START, draw_extras
-from nacdrive.envs.udacity_track.meshes import tiled, tiled_quickly
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.track import load_track
+from nacdrive.envs.udacity_track.traffic import KEEP, apart
 
 
 def yellow(frame: np.ndarray) -> int:
@@ -112,6 +113,7 @@ def test_faults_that_make_no_sense_are_named() -> None:
         ({"missing_marks": 1.2}, "--missing-marks is 1.2"),
         ({"patches": -1}, "--patches is -1"),
         ({"parked_cars": 1000}, "--parked-cars is 1000"),
+        ({"slow_cars": 31}, "--slow-cars is 31"),
     ):
         with pytest.raises(UserError, match=sentence):
             make_udacity_track("lake", **wrong)
@@ -124,15 +126,25 @@ def test_days_vary_with_the_knob() -> None:
     assert sum(day.leaves == (1.0, 0.62, 0.32) for day in days[1.0]) >= 2  # autumn
 
 
-def test_geometry_that_is_made_quickly_gives_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nacdrive.envs.udacity_track import scene
-
+@pytest.mark.parametrize("way", ["a tile per square", "no shared corners", "sky first"])
+def test_what_makes_the_scene_quick_to_draw_leaves_every_pixel_as_it_is(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     road, day = draw_road(5, 0.5, 0.5), standard_appearance()
     pictures = []
-    for lay in (tiled, tiled_quickly):
-        monkeypatch.setattr(scene, "tiled_quickly", lay)
+    for slow in (False, True):
+        if slow and way == "a tile per square":
+            monkeypatch.setattr(meshes, "LONG", 1)
+        elif slow and way == "no shared corners":
+            # All corners of a part get the same number.
+            monkeypatch.setattr(meshes, "MIXERS", np.zeros_like(meshes.MIXERS))
+        world, sky = scene.build_scene(road, day)
+        if slow and way == "sky first":
+            sky.clear_attrib(DepthOffsetAttrib)
+            sky.set_bin("background", 0)
+            sky.set_depth_test(False)
         cameras = Cameras(("center",))
-        cameras.enter(*scene.build_scene(road, day), scene.build_hood(day))
+        cameras.enter(world, sky, scene.build_hood(day))
         point, heading = road.at(50.0)
         cameras.rig.set_pos(*point)
         cameras.rig.set_h(np.degrees(heading) - 90)
@@ -140,3 +152,64 @@ def test_geometry_that_is_made_quickly_gives_the_same_picture(monkeypatch: pytes
         pictures.append(cameras.look()["center"])
         cameras.close()
     np.testing.assert_array_equal(*pictures)
+
+
+def test_slow_cars_keep_to_their_lane_and_never_run_into_each_other_or_into_the_car() -> None:
+    env = make_udacity_track("random:4", slow_cars=8, randomize=False)
+    env.reset(seed=1)
+    assert env.traffic is not None
+    cars, road = env.traffic.cars, env.track
+    before = cars.s.copy()
+    env.place(float(cars.s[0]) + 12.0, cars.offset)  # it stands in the way of one of them
+    for _ in range(400):
+        env.advance(0.0, 0.0)
+    moved = (cars.s - before) % road.length
+    assert (moved <= cars.speed * 8.0 + 1e-6).all() and moved.max() > 20.0
+    # The one in the way may have rolled on a little.
+    assert apart(road, cars.s, env.track_position.s)[0] <= 1e-6 - KEEP and moved[0] < 0.6 * 8.0 * cars.speed[0]
+    gaps = (cars.s[:, None] - cars.s) % road.length
+    assert gaps[~np.eye(len(gaps), dtype=bool)].min() >= KEEP - 1e-6
+    assert not env.car.touches()
+    env.close()
+
+
+def test_the_geometric_driver_passes_slow_cars_and_the_drive_comes_again() -> None:
+    pictures, passed = [], 0
+    for decisions in (90, 25):
+        env = make_udacity_track("random:4", slow_cars=8, parked_cars=6)
+        env.reset(seed=1)
+        driver = PurePursuit()
+        driver.reset(env)
+        assert env.traffic is not None
+        ahead = apart(env.track, env.traffic.cars.s, env.track_position.s)
+        for number in range(decisions):
+            env.step(driver.act())
+            now = apart(env.track, env.traffic.cars.s, env.track_position.s)
+            passed += int(((ahead > 0) & (now <= 0) & (ahead < 20)).sum())
+            ahead = now
+            if number == 24:
+                pictures.append(env.frames["center"])
+        assert env.metrics()["collisions"] == 0
+        env.close()
+    assert passed >= 1
+    np.testing.assert_array_equal(*pictures)
+
+
+def test_a_slow_car_is_seen_and_one_that_is_hit_lets_pass() -> None:
+    env = make_udacity_track("lake", slow_cars=1, randomize=False, recover=True)
+    env.reset(seed=1)
+    assert env.traffic is not None
+    cars = env.traffic.cars
+    seen = env.place(float(cars.s[0]) - 9.0, cars.offset, speed=11.0)[0].astype(int)
+    cars.s[0] += 100.0
+    assert 800 < (np.abs(env.look() - seen).max(axis=2) > 5).sum() < 3000
+    cars.s[0] -= 100.0
+    events: list[str] = []
+    for _ in range(20):
+        *_, info = env.step(Action(0.0, 1.0, 0.0))
+        events += info["events"]
+        if info["put_back"]:
+            break
+    assert "hit a slow car" in events and env.metrics()["collisions"] == env.metrics()["interventions"] == 1
+    assert apart(env.track, cars.s, env.track_position.s)[0] < -10 and not env.car.touches()
+    env.close()
