@@ -137,6 +137,8 @@ class RobustnessConfig:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of 'bench table' or 'bench run', with the models in their 'cells'."""
+    models: Annotated[tuple[str, ...], Several] = ()
+    """Sequence layers; all that the runs hold if not given."""
     most_tests: int = 0
     """Test sequences of each model, evenly thinned; 0: all."""
     seed: int = 0

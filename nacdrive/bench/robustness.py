@@ -71,7 +71,8 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
         if not (run / RESULTS).is_file():
             raise UserError(f"{run} holds no {RESULTS}: name folders of 'nacdrive bench table' or 'bench run'.")
         for row in read_rows(run / RESULTS):
-            if row["status"] != "done" or row["model"] == REFERENCES:
+            wanted = not config.models or row["model"] in config.models
+            if row["status"] != "done" or row["model"] == REFERENCES or not wanted:
                 continue
             if reason := unsuitable(row):
                 left_out[row["task"]] = f"{row['task']} of {run} is left out: {reason}"
@@ -107,7 +108,7 @@ def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[s
     """All jobs, the results that are there already by the key of their job, and what is left out; claims the folder."""
     jobs, left_out = find_jobs(config)
     folder = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
-    check_resumable(folder, config, ("runs", "workers", "out", "overwrite"))
+    check_resumable(folder, config, ("runs", "models", "workers", "out", "overwrite"))
     have = {row["trained"]["id"]: row for row in read_rows(folder / ROWS)}
     # A model that was trained again since then is another one.
     done = {job.key: have[job.key] for job in jobs if is_of(have.get(job.key), job)}

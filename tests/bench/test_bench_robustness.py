@@ -14,6 +14,7 @@ import torch
 from nacdrive.bench.cell import Cell, run_cell
 from nacdrive.bench.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
 from nacdrive.bench.config import RobustnessConfig
+from nacdrive.bench.robustness import Job, is_of
 from nacdrive.bench.robustness_table import change_text, tables, verdict
 from nacdrive.cli.bench import robustness
 from nacdrive.common.errors import UserError
@@ -122,6 +123,10 @@ def test_models_are_tested_once_and_never_trained(run: Path, tmp_path: Path, cap
     again = [json.loads(line) for line in (out / "robustness.jsonl").read_text().splitlines()]
     assert [row["conditions"] for row in again] == [row["conditions"] for row in rows]
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    # A model that was trained again since then is another one.
+    row = json.loads((run / "results.jsonl").read_text().splitlines()[0])
+    assert is_of(rows[0], Job(row, run, 0, 0))
+    assert not is_of(rows[0], Job(row | {"scores": {"synthetic-since": {"r2": 0.1, "mae": 1.0}}}, run, 0, 0))
 
 
 def result(model: str, repeat: int, intact: float, hidden: float, sense: str = "gaps") -> Any:
@@ -175,3 +180,5 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             robustness(RobustnessConfig((alone,), out=out))
         assert not out.exists()  # nothing half-written
+    with pytest.raises(UserError, match="no trained model to test"):
+        robustness(RobustnessConfig((run,), models=("lstm",), out=out))
