@@ -100,13 +100,14 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
         Plain JSON with ``status`` ``done`` or ``failed``; a failure has ``kind`` (``not finite``, ``memory``,
         ``error``) and ``reason`` instead of ``scores``.
     """
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     try:
         result = {**identity(cell), "status": "done", **train_and_test(cell, on_step)}
     except Exception as error:
         result = failure(cell, kind_of(error), first_line(error))
     record = {**run_record(cell), **machine_state(cell.device)}
-    return {**result, "wall_s": round(time.perf_counter() - began, 2), "record": record}
+    spent = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu_began}
+    return {**result, **{name: round(value, 2) for name, value in spent.items()}, "record": record}
 
 
 def identity(cell: Cell) -> Result:

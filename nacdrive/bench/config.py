@@ -129,6 +129,42 @@ class ReportConfig:
 
 
 @dataclass(frozen=True)
+class RobustnessConfig:
+    """Test trained cells on what they were not trained for: steps dropped, gaps jittered, time hidden; trains nothing.
+
+    The same command goes on where it was stopped, and adds what the runs have got in the meantime.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of 'bench table' or 'bench run', with the models in their 'cells'."""
+    models: Annotated[tuple[str, ...], Several] = ()
+    """Sequence layers; all that the runs hold if not given."""
+    most_tests: int = 0
+    """Test sequences of each model, evenly thinned; 0: all."""
+    seed: int = 0
+    """Seeds what is dropped and how gaps are changed: the same for all layers."""
+    workers: int = 0
+    """Models at a time, each in a process of its own; 0: one per core."""
+    out: Path = Path("runs/bench-robustness")
+    """Folder of robustness.jsonl, .md, .csv and a figure per task."""
+    overwrite: bool = False
+    """Delete the result in --out first."""
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("name the runs whose models are to be tested, such as runs/bench-sequence-cpu.")
+        for name in ("most_tests", "seed", "workers"):
+            if not 0 <= getattr(self, name) <= LARGEST:
+                flag = name.replace("_", "-")
+                raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 0 and at most {LARGEST}.")
+
+    @property
+    def parallel(self) -> int:
+        """Models at a time."""
+        return self.workers or usable_cores()
+
+
+@dataclass(frozen=True)
 class RuntimeConfig:
     """Time and peak memory of every layer's forward pass (the paper's appendix D.4)."""
 

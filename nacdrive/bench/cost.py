@@ -61,12 +61,23 @@ def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
         return None
     same = [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]
     if same:
-        return float(median(row["wall_s"] for row in same))
+        return float(median(row["wall_s"] * busy(row) for row in same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
     epochs = cell.size.epochs or row["fit"]["epochs"]
     sequences = cell.size.max_samples or row["train_sequences"]
     scale = epochs * sequences / max(row["epochs"] * row["train_sequences"], 1)
-    return float(row["train_s"] * scale + row["wall_s"] - row["train_s"])
+    return float((row["train_s"] * scale + row["wall_s"] - row["train_s"]) * busy(row))
+
+
+def busy(row: Result) -> float:
+    """The share of a cell's time in which it had a core: on a machine with other work, seconds are not its cost.
+
+    1 where that is not known, on a GPU, and for a cell that went on from a checkpoint, whose first part left no trace.
+    """
+    config = row["record"]["config"]
+    if "cpu_s" not in row or config.get("device", "cpu") != "cpu" or row["train_s"] > row["wall_s"]:
+        return 1.0
+    return min(1.0, float(row["cpu_s"] / max(row["wall_s"], 1e-9)))
 
 
 def text(found: Sequence[Cost], workers: int) -> str:

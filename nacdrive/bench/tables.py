@@ -148,8 +148,8 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
         metrics, rows = loaded.metrics_of(task), [entry for entry in found if entry.task == task]
         made_up = " - MADE-UP DATA, not a result" if any(entry.made_up for entry in rows) else ""
         lines += ["", f"### {task}{made_up}", "", loaded.note_of(task)]
-        if task in paper.CONTRADICTIONS and config.protocol != "challenge":
-            lines.append(paper.CONTRADICTIONS[task])
+        if config.protocol != "challenge":
+            lines += paper.remarks(task)
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
         lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, RuntimeConfig, TableConfig
+from nacdrive.bench.config import PlanConfig, ReportConfig, RobustnessConfig, RunConfig, RuntimeConfig, TableConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +103,37 @@ def report(config: ReportConfig) -> None:
     print(f"{config.out}/report.html, report.md, report.csv, report.tex")
 
 
+def robustness(config: RobustnessConfig) -> int:
+    """Test what is trained, with a line per model, and print the tables."""
+    from rich.console import Console
+
+    from nacdrive.bench.robustness import Job, compute, plan
+    from nacdrive.bench.robustness_table import markdown, write
+    from nacdrive.common.runs import run_record
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    jobs, done, left_out = plan(config)
+    console.print(f"{len(jobs)} trained models, {len(done)} of them tested already")
+    for sentence in left_out:
+        console.print(f"  {sentence}.")
+
+    def on_result(job: Job, result: Result) -> None:
+        first = {key: next(iter(scores.values())) for key, scores in result["conditions"].items()}
+        console.print(f"{result['key']}: " + ", ".join(f"{key} {value:.4g}" for key, value in first.items()))
+
+    try:
+        results = compute(config, jobs, done, on_result)
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; what is tested is kept in {config.out}: the same command goes on.", file=sys.stderr
+        )
+        return 130
+    command = run_record(config)["command"]
+    print(markdown(write(results, config.out, command), command))
+    print(f"{config.out}/robustness.md, robustness.csv, robustness.jsonl")
+    return 0
+
+
 class Board:
     """What the person sees: a bar per cell under way, one for the whole, and a line for each result."""
 
@@ -186,5 +217,6 @@ VERBS = {
     "plan": (PlanConfig, plan),
     "run": (RunConfig, run),
     "report": (ReportConfig, report),
+    "robustness": (RobustnessConfig, robustness),
     "runtime": (RuntimeConfig, runtime),
 }

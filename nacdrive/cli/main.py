@@ -40,7 +40,7 @@ VERBS = {
     "recordings": "info, check, merge, import, export, card: look after recorded episodes",
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
     "expert": "train, eval, export: the PPO expert",
-    "bench": "table, plan, run, report, runtime: every sequence layer on the same tasks",
+    "bench": "table, plan, run, report, robustness, runtime: every sequence layer on the same tasks",
     "predict": "remaining life of bearings from their vibration",
     "classify": "digits in pictures, activities in recordings of worn tags",
     "doctor": "what works on this machine, and how to mend what does not",

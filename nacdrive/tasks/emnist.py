@@ -37,8 +37,10 @@ class EMNIST(Classification):
         super().__init__(protocol)
         self.settings = {"batch": 32, "learning_rate": 1e-3, "epochs": 150, "valid_batch": 256}
         self.note = "MNIST's own test part, all of it; the epoch is chosen on a part of its training part."
+        self.time_columns = (2,)
         if protocol == "paper":
             self.strides = (5, 5)
+            self.time_columns = ()
             self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0}
             self.note = (
                 "Training and test part merged, five stratified folds; the epoch is chosen on the fold that is "

@@ -47,6 +47,8 @@ class SeriesTask(Task):
     """Heads of the sequence layer."""
     dense: tuple[int, ...] = (32,)
     """Widths of the dense layers before the answer."""
+    time_columns: tuple[int, ...] = ()
+    """Features ``x`` that hold the time ``t`` as well."""
     meta: Mapping[str, Any] = {}
     """What a model file must tell for the network to be used again, such as the names of its classes."""
 
@@ -68,6 +70,10 @@ class SeriesTask(Task):
             about=self.about(train),
         )  # fmt: skip
         return SeriesNetwork(config)
+
+    def spare(self, sample: Sample) -> Tensor | None:
+        """[T] steps that hold nothing: without them the true answer is the same. None where a task has none such."""
+        return None
 
     def about(self, train: Sequence[Sample]) -> dict[str, Any]:
         """What a model file must tell for the network to be used again."""

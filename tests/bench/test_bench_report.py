@@ -151,6 +151,11 @@ def test_a_plan_scales_what_was_measured(config: TableConfig) -> None:
     # Twice the epochs on twice the sequences; a second beside the training.
     assert lstm.seconds == pytest.approx(41) and lstm.peak_mib == 300 and (lstm.cells, lstm.done) == (1, 0)
     assert gru.seconds is None
+    # Waiting for a core is no cost; on a GPU the processor's time is none of it.
+    waited = row("lstm", 70.0, train_s=20.0, wall_s=22.0, cpu_s=11.0)
+    assert costs(cells, [], [waited])[0].seconds == pytest.approx(41)
+    waited["record"] = {"config": waited["record"]["config"] | {"device": "cuda"}}
+    assert costs(cells, [], [waited])[0].seconds == pytest.approx(82)
     said = text([lstm, gru], 2)
     assert "2 cells to compute: 0.0 core-hours" in said and "and 1 cells of layers that no result tells of" in said
     assert costs(cells, [cells[0].key], [])[0].seconds == 0

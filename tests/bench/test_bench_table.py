@@ -19,6 +19,7 @@ from nacdrive.bench.config import TableConfig
 from nacdrive.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.bench.tables import entries, latex, statistics_of, write_tables
 from nacdrive.common.errors import UserError
+from nacdrive.tasks.registry import PAPER_TASKS
 
 torch.set_num_threads(1)
 HERE = Path(__file__).parent
@@ -200,6 +201,14 @@ def test_every_number_of_the_paper_is_as_it_prints_it():
             assert paper.printed(task, model) == paper.Printed(float(mean), float(std)), (task, model)
     assert paper.printed("emnist", "contiformer-linear") is None
     assert paper.in_order(["nac-exact", "other", "rnn"]) == ["rnn", "nac-exact", "other"]
+
+
+def test_the_notebooks_other_means_stand_beside_the_tables():
+    said = {task: " ".join(paper.remarks(task)) for task in PAPER_TASKS}
+    assert "GRU-ODE 39.11 (45.11 in the table), CTA 35.16 (39.16 in the table)" in said["pronostia"]
+    assert "GRU 31.86 (41.86 in the table)" in said["hust"]
+    assert sum(text.count("in the table)") for text in said.values()) == 6
+    assert paper.remarks("emnist") == []
 
 
 def test_every_runtime_of_the_paper_is_as_it_prints_it():

@@ -1,0 +1,176 @@
+"""Results of ``bench robustness`` -> a table of scores, one of paired differences to the intact sequences, a figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from nacdrive.bench.cell import Result
+from nacdrive.bench.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
+from nacdrive.bench.report import NOT_SHOWN, settings_of
+from nacdrive.common.files import write_text
+from nacdrive.common.statistics import paired_difference
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Metric
+from nacdrive.viz.figures import save
+
+Block = tuple[int, int]
+"""Fold and repeat of a training."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """All layers on one task by one metric, best on the intact sequences first."""
+
+    task: str
+    size: str
+    """Of the trainings, in words."""
+    metric: Metric
+    conditions: tuple[Condition, ...]
+    scores: Mapping[str, Mapping[str, Mapping[Block, float]]]
+    """model -> key of the condition -> training -> score."""
+    senses: Mapping[str, str]
+    """model -> what of time reaches it: none, gaps or clock."""
+    tests: int
+
+    def change(self, model: str, condition: Condition) -> dict[str, Any]:
+        """``paired_difference`` of ``condition`` to the intact sequences over the trainings; below 0 is worse."""
+        sign = 1 if self.metric.higher else -1
+        here, intact = self.scores[model][condition.key], self.scores[model][INTACT.key]
+        return paired_difference([sign * v for v in here.values()], [sign * intact[block] for block in here])
+
+
+def tables(results: Sequence[Result]) -> list[Robustness]:
+    """One per task, budget of the training and compared metric."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for row in results:
+        groups.setdefault((row["task"], budget({"record": row["trained"]})), []).append(row)
+    found = []
+    for (task, size), rows in groups.items():
+        for metric in load_task(task).metrics_of(task):
+            if metric.compared:
+                found.append(table(task, size, metric, rows))
+    return found
+
+
+def budget(row: Result) -> str:
+    """What two trainings must share to stand in one table, in words."""
+    settings = settings_of(row)
+    size = ", ".join(f"{name} {value}" for name, value in sorted(settings["size"].items()) if value)
+    return f"{size}, split of seed {settings['seed']}"
+
+
+def table(task: str, size: str, metric: Metric, rows: Sequence[Result]) -> Robustness:
+    """The rows of one task and budget by one metric."""
+    scores: dict[str, dict[str, dict[Block, float]]] = {}
+    for row in rows:
+        for key, values in row["conditions"].items():
+            block = row["fold"], row["repeat"]
+            scores.setdefault(row["model"], {}).setdefault(key, {})[block] = values[metric.key]
+    sign = -1 if metric.higher else 1
+    order = sorted(scores, key=lambda model: sign * fmean(scores[model][INTACT.key].values()))
+    conditions = tuple(c for c in CONDITIONS if all(c.key in scores[model] for model in order))
+    senses = {row["model"]: row["time_sense"] for row in rows}
+    return Robustness(task, size, metric, conditions, {m: scores[m] for m in order}, senses, rows[0]["tests"])
+
+
+def mean_text(values: Sequence[float], digits: int) -> str:
+    """``mean ± sample standard deviation``."""
+    return f"{fmean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def change_text(change: Mapping[str, Any], digits: int) -> str:
+    """A paired difference with its interval, marked where it is not shown."""
+    text, interval = f"{change['value']:+.{digits}f}", change["interval95"]
+    if interval is None:
+        return f"{text}, {NOT_SHOWN}"
+    low, high = interval
+    if low == high == 0:
+        return "0, exactly"
+    return f"{text} [{low:.{digits}f}, {high:.{digits}f}]" + (f", {NOT_SHOWN}" if low <= 0 <= high else "")
+
+
+def verdict(found: Robustness, model: str) -> str:
+    """Whether the trained layer is shown to use the time, from what it loses without it."""
+    change = found.change(model, HIDDEN)
+    low, high = change["interval95"] or (-math.inf, math.inf)
+    if low == high == 0:
+        return "feels no time"
+    return "uses time" if high < 0 else "better without" if low > 0 else NOT_SHOWN
+
+
+def header(names: Sequence[str]) -> list[str]:
+    """The first lines of a table."""
+    return ["", "| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+
+
+def markdown(found: Sequence[Robustness], command: str) -> str:
+    """Two tables per task and metric: scores, and paired differences to the intact sequences."""
+    lines = ["# Trained layers under other conditions", "", f"Command: `{command}`.", "", MEANING]
+    for part in found:
+        metric, rest = part.metric, [c for c in part.conditions if c != INTACT]
+        arrow = "higher" if metric.higher else "lower"
+        lines += ["", f"## {part.task}: {metric.title}", ""]
+        about = f"Trained with {part.size}; {part.tests} test sequences; {arrow} is better."
+        lines.append(f"{about} Mean ± deviation over trainings.")
+        lines += header(["model", "time", "trainings", *(c.title for c in part.conditions)])
+        for model, scores in part.scores.items():
+            row = [model, part.senses[model], str(len(scores[INTACT.key]))]
+            row += [mean_text(list(scores[c.key].values()), metric.digits) for c in part.conditions]
+            lines.append("| " + " | ".join(row) + " |")
+        lines += ["", "Change against the same model on the intact sequences, paired over trainings, 95 % interval; "
+                  "below 0 is worse:"]  # fmt: skip
+        lines += header(["model", "uses time?", *(c.title for c in rest)])
+        for model in part.scores:
+            row = [model, verdict(part, model), *(change_text(part.change(model, c), metric.digits) for c in rest)]
+            lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def csv_text(found: Sequence[Robustness]) -> str:
+    """One row per task, metric, model and condition."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("task", "trained", "metric", "model", "time_sense", "condition", "trainings", "mean", "std",
+                     "change", "low", "high"))  # fmt: skip
+    for part in found:
+        for model, scores in part.scores.items():
+            for condition in part.conditions:
+                values, change = list(scores[condition.key].values()), part.change(model, condition)
+                low, high = change["interval95"] or (None, None)
+                writer.writerow((part.task, part.size, part.metric.key, model, part.senses[model], condition.key,
+                                 len(values), fmean(values), stdev(values) if len(values) > 1 else None,
+                                 change["value"], low, high))  # fmt: skip
+    return text.getvalue()
+
+
+def drop_figure(part: Robustness) -> Figure:
+    """Score over the share of steps that are dropped, a line per model."""
+    shares = [c for c in part.conditions if c.kind in ("intact", "drop")]
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axis = figure.add_subplot()
+    for number, (model, scores) in enumerate(part.scores.items()):
+        means = [fmean(scores[c.key].values()) for c in shares]
+        style = ("-", "--", ":")[number // 10 % 3]
+        axis.plot([c.percent for c in shares], means, style, label=model)
+    axis.set(xlabel="steps dropped (%)", ylabel=part.metric.title, title=part.task)
+    axis.legend(fontsize=7, ncols=2)
+    return figure
+
+
+def write(results: Sequence[Result], out: Path, command: str) -> list[Robustness]:
+    """``robustness.md``, ``.csv`` and a figure per task into ``out``."""
+    found = tables(results)
+    write_text(out / "robustness.md", markdown(found, command))
+    write_text(out / "robustness.csv", csv_text(found))
+    for number, part in enumerate(found):
+        save(drop_figure(part), out / f"drop-{number}-{part.task.replace(':', '-')}-{part.metric.key}.svg")
+    return found
