@@ -213,6 +213,7 @@ def _make_udacity_track(
     missing_marks: float | None = None,
     patches: int | None = None,
     parked_cars: int | None = None,
+    camera_mount: str | None = None,
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
@@ -230,6 +231,7 @@ def _make_udacity_track(
         missing_marks=missing_marks,
         patches=patches,
         parked_cars=parked_cars,
+        camera_mount=camera_mount,
     )
 
 
@@ -292,7 +294,7 @@ UDACITY_TRACK = EnvSpec(
     image_format="jpeg",
     options=SEEDED
     | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}
-    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars"},
+    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "camera_mount"},
     recording_folder=Path("recordings/udacity-geometric"),
 )
 UDACITY = EnvSpec(
