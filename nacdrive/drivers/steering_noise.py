@@ -16,7 +16,8 @@ TURN_RAD = 0.35
 """Largest turn of the car by a kick at strength 1."""
 JITTER = 0.04
 """Standard deviation of what trembles between the kicks, in steering units."""
-WHEELBASE_M = 2.6
+WHEELBASE_M = 2.87
+"""Of the Udacity simulator's car."""
 
 
 class SteeringNoise(DriverWrapper):

@@ -214,6 +214,7 @@ def _make_udacity_track(
     patches: int | None = None,
     parked_cars: int | None = None,
     slow_cars: int | None = None,
+    camera_mount: str | None = None,
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
@@ -232,6 +233,7 @@ def _make_udacity_track(
         patches=patches,
         parked_cars=parked_cars,
         slow_cars=slow_cars,
+        camera_mount=camera_mount,
     )
 
 
@@ -294,7 +296,7 @@ UDACITY_TRACK = EnvSpec(
     image_format="jpeg",
     options=SEEDED
     | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}
-    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "slow_cars"},
+    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "slow_cars", "camera_mount"},
     recording_folder=Path("recordings/udacity-geometric"),
 )
 UDACITY = EnvSpec(

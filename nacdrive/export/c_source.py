@@ -263,6 +263,9 @@ def frame_arrays(net: NetworkDescription) -> list[str]:
         array("across_first", p.across.first),
         array("across_weight", p.across.weight),
     ]
+    if p.turn is not None:
+        rows = ", ".join("{" + ", ".join(map(repr, row)) + "}" for row in p.turn)
+        found.append(f"static const double turn[3][3] = {{{rows}}};")
     if p.colour is not None and p.offset is not None:
         found += [array("colour", p.colour.T), array("offset", p.offset)]
     return found
@@ -275,7 +278,17 @@ def frame_function(net: NetworkDescription) -> str:
         return part("frame.c")
     yuv = "colour[c][0] * rgb[0] + colour[c][1] * rgb[1] + colour[c][2] * rgb[2] + offset[c]"
     turned = p.colour is not None
-    return fill("frame_resized.c", and_yuv=", turn into YUV" if turned else "", colour=yuv if turned else "rgb[c]")
+    if p.turn is None:
+        row = "const uint8_t *in = frame + (FIRST_ROW + row) * POLICY_WIDTH * 3;"
+    else:
+        row = "uint8_t in[POLICY_WIDTH * 3];\n        upright(frame, FIRST_ROW + row, in);"
+    code = "" if p.turn is None else part("frame_upright.c") + "\n"
+    return code + fill(
+        "frame_resized.c",
+        and_yuv=", turn into YUV" if turned else "",
+        colour=yuv if turned else "rgb[c]",
+        row=row,
+    )
 
 
 def block_of(channels: int) -> int:

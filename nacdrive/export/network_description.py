@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nacdrive.common import camera_mount
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import env_spec
 from nacdrive.layers.base import SequenceLayer
@@ -77,8 +78,11 @@ class Preprocessing:
     """Columns that they see."""
     masked_rows: tuple[int, int] | None
     """Rows [from, to) of what they see that are set to 0; None for none."""
+    turn: tuple[tuple[float, ...], ...] | None = None
+    """[3][3]: pixel (column, row, 1) of the upright picture -> pixel of the frame, up to a factor; None where a frame
+    is not turned upright. Numbers of double precision: ``common.camera_mount`` says how places are rounded."""
     down: Taps | None = None
-    """New rows from old ones; None where a frame is neither cropped, resized nor turned into YUV."""
+    """New rows from old ones; None where a frame is neither turned, cropped, resized nor made YUV."""
     across: Taps | None = None
     """New columns from old ones; None as above."""
     colour: Array | None = None
@@ -362,6 +366,7 @@ def _preprocessing(policy: Policy) -> Preprocessing:
     changed = replace(
         plain,
         first_row=preprocess.first,
+        turn=tuple(map(tuple, camera_mount.homography().tolist())) if config.upright else None,
         down=_taps(_array(preprocess.down)),
         across=_taps(_array(preprocess.across).T),
     )

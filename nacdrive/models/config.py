@@ -33,6 +33,8 @@ class PolicyConfig:
     """Columns of a frame."""
     masked_rows: tuple[int, int] | None = None
     """Rows [from, to) that the network does not get to see, such as the instruments of CarRacing; None for none."""
+    upright: bool = False
+    """Turn each picture upright first, as that of the Udacity simulator's camera (``common.camera_mount``)."""
     crop: tuple[int, int] | None = None
     """Rows [from, to) that are kept of a frame; None for all."""
     resize: tuple[int, int] | None = None
@@ -72,8 +74,8 @@ class PolicyConfig:
 
     @property
     def preprocessed(self) -> bool:
-        """Whether frames are cropped, resized or turned into YUV before the convolutions see them."""
-        return self.crop is not None or self.resize is not None or self.yuv
+        """Whether frames are turned, cropped, resized or made YUV before the convolutions see them."""
+        return self.upright or self.crop is not None or self.resize is not None or self.yuv
 
     @property
     def input_size(self) -> tuple[int, int]:

@@ -327,7 +327,9 @@ def reaches(policy: Policy, paint: Paint) -> bool:
     config = policy.config
     first, last = config.crop or (0, config.height)
     top, bottom = round(paint.top * config.height), round(paint.bottom * config.height)
-    if bottom <= first or top >= last:
+    # Turned upright, a row's ends come from a few rows further up and down.
+    slack = 4 if config.upright else 0
+    if bottom <= first - slack or top >= last + slack:
         return False
     masked = config.masked_rows
     return masked is None or config.crop is not None or not (masked[0] <= top and bottom <= masked[1])

@@ -184,9 +184,10 @@ class RolloutWorker:
                 curve.add(tick)
                 for listener in listeners:
                     listener(tick)
+            meta = env.episode_meta()
             row = row_of(metrics.result(), curve, env.metrics(), job.track)
         if job.film is not None:
-            _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta={}))
+            _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta=meta))
         return row
 
     def _env(self, job: EvalJob, repeat: int, continuous: bool) -> DrivingEnv:

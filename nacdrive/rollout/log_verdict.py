@@ -81,7 +81,9 @@ def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[D
             seen.add(episode.fingerprint)
             # Random roads belong together: each is too short for a verdict of its own.
             track = str(episode.meta.get("track", folder.name)).partition(":")[0]
-            found.setdefault(track, []).append(drive_of(policy, drive_sample(episode, folder.name)))
+            found.setdefault(track, []).append(
+                drive_of(policy, drive_sample(episode, folder.name, policy.config.upright))
+            )
     if not found:
         raise UserError(f"there is no drive in {', '.join(map(str, folders))}: check --data.")
     return found

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from nacdrive.common.camera_mount import upright
 from nacdrive.common.errors import UserError
 from nacdrive.models import Policy, PolicyConfig, save_policy
 from nacdrive.models.driving import DrivingNetwork
@@ -146,14 +147,18 @@ SEEN = (66, 200)
 """Rows and columns that the convolutions see."""
 
 
-def prepare(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[160, 320, 3] RGB -> [66, 200, 3] YUV: the quick twin of ``models.driving``, within one grey level."""
-    cut = cv2.resize(frame[CROP[0] : CROP[1]], SEEN[::-1], interpolation=cv2.INTER_AREA)
+def prepare(frame: NDArray[np.uint8], crooked: bool = False) -> NDArray[np.uint8]:
+    """[160, 320, 3] RGB -> [66, 200, 3] YUV: the quick twin of ``models.driving``, within one grey level.
+
+    The picture of a ``crooked`` camera is turned upright first.
+    """
+    kept = upright(frame, *CROP) if crooked else frame[CROP[0] : CROP[1]]
+    cut = cv2.resize(kept, SEEN[::-1], interpolation=cv2.INTER_AREA)
     return np.asarray(cv2.cvtColor(cut, cv2.COLOR_RGB2YUV), dtype=np.uint8)
 
 
-def prepared(images: Iterable[bytes], where: str) -> NDArray[np.uint8]:
-    """Encoded images of the Udacity simulator -> uint8 [N, 66, 200, 3] YUV.
+def prepared(images: Iterable[bytes], where: str, crooked: bool = False) -> NDArray[np.uint8]:
+    """Encoded images of the Udacity simulator -> uint8 [N, 66, 200, 3] YUV; see ``prepare``.
 
     Raises:
         UserError: if one cannot be decoded or has another size than the simulator's; ``where`` it is from.
@@ -167,7 +172,7 @@ def prepared(images: Iterable[bytes], where: str) -> NDArray[np.uint8]:
                 f"image {i} of {where} {what}: the simulator records {CAMERA[1]}x{CAMERA[0]} pixels; "
                 "leave that drive out."
             )
-        out.append(prepare(np.asarray(frame, dtype=np.uint8)))
+        out.append(prepare(np.asarray(frame, dtype=np.uint8), crooked))
     return np.stack(out)
 
 

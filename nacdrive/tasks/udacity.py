@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nacdrive.common.camera_mount import SCENE, STRAIGHT
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import MANIFEST, read_manifest
@@ -156,6 +157,7 @@ class Udacity(DrivingTask):
             gap_s=round(gap_s, 6),
             height=CAMERA[0],
             width=CAMERA[1],
+            upright=True,
             crop=CROP,
             resize=SEEN,
             yuv=True,
@@ -259,13 +261,24 @@ def episodes(folder: Path) -> list[Episode]:
     return [recording.load(index) for index in range(len(recording))]
 
 
-def drive_sample(episode: Episode, name: str) -> Sample:
-    """A drive in memory."""
+def is_crooked(episode: Episode) -> bool:
+    """Whether an episode's camera hung as in the simulator's scenes.
+
+    Recordings of the built-in tracks say so; those of the first versions do not, tell their track and were straight.
+    All else comes from the simulator.
+    """
+    mount = episode.meta.get("camera_mount", STRAIGHT if "track" in episode.meta else SCENE)
+    return bool(mount == SCENE)
+
+
+def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
+    """A drive in memory; pictures of a crooked camera are turned ``upright``, or left as they are."""
+    crooked = upright and is_crooked(episode)
     fields = {
-        "frames": torch.from_numpy(prepared(episode.frames, name)),
+        "frames": torch.from_numpy(prepared(episode.frames, name, crooked)),
         "t": torch.tensor(episode.t_s),
         "target": torch.tensor(episode.label),
-        **{side: torch.from_numpy(prepared(frames, name)) for side, frames in episode.side_frames.items()},
+        **{side: torch.from_numpy(prepared(frames, name, crooked)) for side, frames in episode.side_frames.items()},
     }
     return Sample(name, fields)
 

@@ -110,7 +110,7 @@ def naive_kicks(strength: float, gap_s: float, rng: np.random.Generator) -> Call
         elif rng.random() < gap_s / 3.0:
             state["left"] = int(rng.integers(4, 10))
             turn = float(rng.uniform(-0.35, 0.35))
-            state["size"] = float(np.clip(turn * 2.6 / (max(speed, 3.0) * state["left"] * gap_s * 0.436), -0.8, 0.8))
+            state["size"] = float(np.clip(turn * 2.87 / (max(speed, 3.0) * state["left"] * gap_s * 0.436), -0.8, 0.8))
         else:
             state["size"] = 0.0
         return strength * (state["size"] + state["tremble"])
@@ -173,7 +173,7 @@ def test_a_kick_turns_the_car_by_a_bounded_angle_at_every_speed() -> None:
         offsets = np.array([noise.offset(speed) for _ in range(5000)])
         # Between kicks the wheel trembles alone, by far less than a kick.
         kicks = np.where(np.abs(offsets) > 0.15, offsets, 0.0)
-        turn = speed / 2.6 * np.tan(np.radians(25 * kicks)) * 0.08
+        turn = speed / 2.87 * np.tan(np.radians(25 * kicks)) * 0.08
         edges = np.flatnonzero(np.diff(np.r_[0, kicks != 0, 0]))
         turns = [turn[a:b].sum() for a, b in edges.reshape(-1, 2)]
         assert len(turns) > 50

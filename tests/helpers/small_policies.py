@@ -34,12 +34,23 @@ STEERS: dict[str, Any] = {
     "strides": (2, 2),
     "pedal": True,
 }
+UPRIGHT = {
+    **STEERS,
+    "height": 160,
+    "width": 320,
+    "upright": True,
+    "crop": (60, 135),
+    "resize": (40, 110),
+    "kernels": (5, 5),
+    "strides": (4, 4),
+}
 LONG = {**CHOICES, "window": 9}
 KINDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     **{
         f"{model}-choices": (CHOICES, model, {}) for model in ("nac-steady", "nac-exact", "gru", "lstm", "cfc", "dense")
     },
     **{f"{model}-steers": (STEERS, model, {}) for model in ("nac-steady", "nac-euler", "gru", "lstm", "cfc", "dense")},
+    "upright": (UPRIGHT, "nac-steady", {}),
     "topk": (LONG, "nac-exact", {"topk": 3}),
     "absolute-time": (LONG, "nac-exact", {"time_input": "absolute"}),
     "elapsed-time": (LONG, "nac-elapsed", {}),

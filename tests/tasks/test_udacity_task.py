@@ -1,18 +1,20 @@
 """Logs and recordings become samples; blocks are held out with a gap; augmentation keeps picture and label together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.images import decode_image, encode_png
 from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.images import Augmentation, augmented, prepare
 from nacdrive.tasks.splits import block_folds, blocks_of
-from nacdrive.tasks.udacity import bin_of, with_sides
+from nacdrive.tasks.udacity import bin_of, drive_sample, episodes, with_sides
 from tests.helpers.udacity_logs import make_log, numbers
 
 TASK = load_task("udacity")
@@ -42,7 +44,22 @@ def test_prepared_frames_are_what_the_network_would_make_of_them(tmp_path):
     frame = decode_image(sorted((log / "IMG").glob("center*"))[0].read_bytes())
     network = Policy.new(TASK.policy_config("dense", 1, TASK.load([log]))).network
     own = network.preprocess(torch.from_numpy(frame.copy())[None])[0]
-    np.testing.assert_allclose(prepare(frame).astype(int), own.numpy().astype(int), atol=1)
+    np.testing.assert_allclose(prepare(frame, crooked=True).astype(int), own.numpy().astype(int), atol=1)
+
+
+def test_pictures_of_a_crooked_camera_are_turned_and_those_of_a_straight_one_are_not(tmp_path):
+    episode = episodes(make_log(tmp_path / "log", 2))[0]
+    picture = np.random.default_rng(0).integers(0, 256, (20, 40, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+    episode = replace(episode, frames=[encode_png(picture)] * len(episode), side_frames={})
+    frame = decode_image(episode.frames[0])
+    cases = [({}, True), ({"track": "lake"}, False), ({"track": "lake", "camera_mount": "scene"}, True)]
+    for meta, turned in [*cases, ({"track": "random:7", "camera_mount": "straight"}, False)]:
+        found = drive_sample(replace(episode, meta=meta), "a drive").fields["frames"][0].numpy()
+        np.testing.assert_array_equal(found, prepare(frame, crooked=turned))
+    # A model of the first versions sees what the simulator sends.
+    as_sent = drive_sample(episode, "a drive", upright=False).fields["frames"][0].numpy()
+    np.testing.assert_array_equal(as_sent, prepare(frame))
+    assert np.abs(as_sent.astype(int) - prepare(frame, crooked=True)).max() > 10
 
 
 def test_a_folder_of_neither_kind_and_images_of_another_size_are_told(tmp_path):
@@ -180,3 +197,4 @@ def test_the_network_is_that_of_the_papers_table_4(tmp_path):
     assert (config.channels, config.kernels, config.activation) == ((24, 36, 48, 64, 64), (5, 5, 5, 3, 3), "elu")
     assert (config.d_model, config.num_heads, config.dense, config.dropout) == (100, 20, 64, 0.5)
     assert (config.gap_s, config.actions, config.crop, config.resize) == (0.07, (), (60, 135), (66, 200))
+    assert config.upright

@@ -18,7 +18,7 @@ def make_udacity_track(
     max_seconds: float = 600.0,
     recover: bool = False,
     render_mode: str | None = None,
-    **road: float | None,
+    **road: float | str | None,
 ) -> UdacityTrackEnv:
     """A car on a built-in track (see ``UdacityTrackEnv``), software-rendered, without a display.
 
@@ -33,7 +33,7 @@ def make_udacity_track(
         recover: Put a car that is lost back on the road instead of ending the episode.
         render_mode: None, ``rgb_array``, or ``human`` (a window; needs a display).
         **road: ``road_difficulty``, ``scene_variety``, ``missing_marks``, ``patches``, ``parked_cars``,
-            ``slow_cars``: see ``RoadOptions``.
+            ``slow_cars``, ``camera_mount``: see ``RoadOptions``.
     """
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 

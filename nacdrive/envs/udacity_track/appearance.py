@@ -19,10 +19,11 @@ class Appearance:
     """Unit vector towards the sun: east, north, up."""
     ambient: float = 0.50
     """Light in the shade, 0 .. 1."""
-    exposure: float = 1.0
-    """All brightness times this."""
-    zenith: Colour = (0.36, 0.47, 0.68)
-    horizon: Colour = (0.68, 0.78, 0.88)
+    exposure: float = 1.22
+    """All brightness times this; road and land are as bright as in recordings of the real lake track, and so is the
+    sky."""
+    zenith: Colour = (0.295, 0.385, 0.557)
+    horizon: Colour = (0.557, 0.639, 0.721)
     asphalt: Colour = (0.64, 0.64, 0.57)
     asphalt_contrast: float = 0.12
     verge: Colour = (0.36, 0.35, 0.32)
@@ -75,8 +76,8 @@ def random_appearance(rng: np.random.Generator) -> Appearance:
     return Appearance(
         sun=tuple(float(x) for x in sun),  # type: ignore[arg-type]
         ambient=float(rng.uniform(0.35, 0.65)),
-        exposure=float(rng.uniform(0.70, 1.20)),
-        zenith=near(unit(np.array(base.zenith) * clear + np.array((0.66, 0.68, 0.72)) * (1 - clear)), 0.12),
+        exposure=float(rng.uniform(0.85, 1.46)),
+        zenith=near(unit(np.array(base.zenith) * clear + np.array((0.54, 0.56, 0.59)) * (1 - clear)), 0.12),
         horizon=near(base.horizon, 0.12),
         asphalt=near((grey, grey, grey * 0.92), 0.05),
         asphalt_contrast=float(rng.uniform(0.03, 0.16)),
@@ -133,7 +134,7 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
         }
     if weather < 0.25:
         # Overcast: light from everywhere, no shadows, a grey sky.
-        grey = float(rng.uniform(0.55, 0.80))
+        grey = float(rng.uniform(0.45, 0.66))
         changes |= {"ambient": 0.86, "shadows": 0, "zenith": (grey, grey, grey * 1.03), "horizon": (grey * 1.08,) * 3}
     if weather < 0.12:
         # Wet: a dark road whose stones do not show.

@@ -21,15 +21,11 @@ from panda3d.core import (
     load_prc_file_data,
 )
 
+from nacdrive.common.camera_mount import FIELD_OF_VIEW, HEIGHT, SCENE, WIDTH, hpr
 from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity_track.car import RIDE_HEIGHT
 
-WIDTH, HEIGHT = 320, 160
-FIELD_OF_VIEW = 60.0
-"""Degrees, vertical."""
 NEAR, FAR = 0.3, 360.0
-PITCH = -9.5
-"""Degrees; the cameras look down."""
 CAMERAS = {"center": (0.0, 1.0, 1.2), "left": (-0.806, 0.984, 1.2), "right": (0.825, 0.999, 1.2)}
 """Places in the car, metres: right, forward, up."""
 
@@ -49,9 +45,9 @@ def offscreen_pipe() -> GraphicsPipe:
 
 
 class Cameras:
-    """The car's cameras, drawn side by side into one picture in memory."""
+    """The car's cameras, drawn side by side into one picture in memory; ``mount``: see ``common.camera_mount``."""
 
-    def __init__(self, cameras: tuple[str, ...]) -> None:
+    def __init__(self, cameras: tuple[str, ...], mount: str = SCENE) -> None:
         self.cameras = cameras
         # An engine of its own: drawing one environment does not draw the others of the process.
         self.engine = GraphicsEngine()
@@ -77,7 +73,7 @@ class Cameras:
             lens.set_near_far(NEAR, FAR)
             camera = self.rig.attach_new_node(Camera(name, lens))
             camera.set_pos(*CAMERAS[name])
-            camera.set_p(PITCH)
+            camera.set_hpr(*hpr(mount))
             top = 1 - number / len(cameras)
             region = self.buffer.make_display_region(0, 1, top - 1 / len(cameras), top)
             region.set_camera(camera)

@@ -1,7 +1,8 @@
 """The simulator's car on Bullet: its mass, torques, caps and helpers, in steps of 0.02 s.
 
 Numbers are those of the Udacity simulator's ``Car.prefab`` and ``CarController.cs`` as far as they are known; the
-wheelbase, the track, the wheels' radius, the damping of motion (0.1, Unity's usual car) and the springs are ours.
+damping of motion (0.1, Unity's usual car) and the springs are ours. Its traction control is what it does while no wheel
+slips: full torque takes a second from rest.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ STEP_S = 0.02
 MASS = 1000.0
 FULL_LOCK = 25.0
 """Degrees that the front wheels turn at steering 1."""
-TORQUE = 1000.0
-"""Nm at each rear wheel."""
+TORQUE = 500.0
+"""Nm at each of the four wheels."""
+TORQUE_GROWS = 0.02
+"""Share of it that each step from rest adds: ``AdjustTorque`` is called for four wheels and adds 10 of 2000 Nm each."""
 BRAKE_TORQUE = 20_000.0
 REVERSE_TORQUE = 150.0
 """Nm at each of the four wheels."""
@@ -44,7 +47,11 @@ DOWNFORCE = 100.0
 """Newton per metre per second."""
 STEER_HELPER = 0.774
 """Share of the car's turning by which its velocity turns along."""
-WHEELBASE, TRACK_WIDTH, WHEEL_RADIUS = 2.6, 1.5, 0.35
+WHEELBASE, TRACK_WIDTH = 2.87, 2.0
+FRONT_RADIUS, REAR_RADIUS = 0.335, 0.37
+"""Metres, of the wheels."""
+HANG = 0.05
+"""Metres by which the wheels' middles hang below the car's origin, springs relaxed, if their radius were none."""
 RIDE_HEIGHT = 0.42
 """Metres from the ground to the car's origin, at rest on its springs."""
 ABOVE_GROUND = np.array((0.0, 0.0, RIDE_HEIGHT))
@@ -92,14 +99,18 @@ class Car:
             self._add_wheel(x, y)
         self.world.attach(self.vehicle)
         self.brake_torque = 0.0
+        # Who is set down in motion has been driving.
+        self.torque_share = 1.0 if speed else 0.0
         self._heading = self.path.get_h()
 
     def _add_wheel(self, x: float, y: float) -> None:
         wheel = self.vehicle.create_wheel()
-        wheel.set_chassis_connection_point_cs(Point3(x, y, 0.30))
+        radius = FRONT_RADIUS if y > 0 else REAR_RADIUS
+        # Higher by what the wheel is larger: the car stands level.
+        wheel.set_chassis_connection_point_cs(Point3(x, y, radius - HANG))
         wheel.set_wheel_direction_cs(Vec3(0, 0, -1))
         wheel.set_wheel_axle_cs(Vec3(1, 0, 0))
-        wheel.set_wheel_radius(WHEEL_RADIUS)
+        wheel.set_wheel_radius(radius)
         wheel.set_max_suspension_travel_cm(25)
         wheel.set_suspension_stiffness(80.0)
         wheel.set_wheels_damping_relaxation(6.0)
@@ -183,17 +194,19 @@ class Car:
     def _drive(self, accelerator: float, pedal: float) -> None:
         velocity = self.body.get_linear_velocity()
         ahead = velocity.length() > 0 and self.forward.dot(velocity) > math.cos(math.radians(50)) * velocity.length()
-        torque = [0.0, 0.0, accelerator * TORQUE, accelerator * TORQUE]
+        self.torque_share = min(1.0, self.torque_share + TORQUE_GROWS)
+        torque = accelerator * TORQUE * self.torque_share
         if self.speed > SLOW and ahead:
             self.brake_torque = BRAKE_TORQUE * pedal
         elif pedal > 0:
             self.brake_torque = 0.0
-            torque = [-REVERSE_TORQUE * pedal] * 4
+            torque = -REVERSE_TORQUE * pedal
         # As in the simulator, nothing lets go of the brakes below 5 mph but the pedal itself.
         for number, wheel in enumerate(self.vehicle.get_wheels()):
-            self.vehicle.apply_engine_force(0.0 if self.brake_torque else torque[number] / WHEEL_RADIUS, number)
+            radius = wheel.get_wheel_radius()
+            self.vehicle.apply_engine_force(0.0 if self.brake_torque else torque / radius, number)
             # Bullet's brake is an impulse per step, and in a straight line it knows no limit of the tyres.
-            force = min(self.brake_torque / WHEEL_RADIUS, BRAKE_GRIP * wheel.get_wheels_suspension_force())
+            force = min(self.brake_torque / radius, BRAKE_GRIP * wheel.get_wheels_suspension_force())
             self.vehicle.set_brake(max(0.0, force) * STEP_S, number)
 
     def _help_steering(self) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
+from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance, varied_day
-from nacdrive.envs.udacity_track.cameras import CAMERAS, HEIGHT, WIDTH, Cameras
+from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
 from nacdrive.envs.udacity_track.options import RANDOM, RoadOptions, check_track, is_random, road_seed
@@ -122,10 +123,13 @@ class UdacityTrackEnv(DrivingEnv):
         patches: int | None = None,
         parked_cars: int | None = None,
         slow_cars: int | None = None,
+        camera_mount: Literal["scene", "straight"] | None = None,
     ) -> None:
         """See ``make_udacity_track``."""
         check_track(track, TRACKS)
-        self.road = RoadOptions(road_difficulty, scene_variety, missing_marks, patches, parked_cars, slow_cars)
+        self.road = RoadOptions(
+            road_difficulty, scene_variety, missing_marks, patches, parked_cars, slow_cars, camera_mount
+        )
         self.road.check(track)
         self._own_road_each = track == RANDOM
         self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
@@ -146,7 +150,8 @@ class UdacityTrackEnv(DrivingEnv):
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.car = Car(self.track)
         self.track_position = TrackPosition(self.track)
-        self.cameras = Cameras(cameras)
+        self.mount = camera_mount or SCENE
+        self.cameras = Cameras(cameras, self.mount)
         self.window: Any = None
         self.frames: dict[str, Frame] = {}
         self.steps = 0
@@ -256,8 +261,8 @@ class UdacityTrackEnv(DrivingEnv):
         return self._score.numbers(self._before) if self._score.steering else {}
 
     def episode_meta(self) -> dict[str, Any]:
-        """The track's name; of a random road also its knobs, and how often it was drawn again."""
-        about: dict[str, Any] = {"track": self.track.name, **self.road.given}
+        """The track's name, and how the cameras hang; of a random road also its knobs, and how often it was redrawn."""
+        about: dict[str, Any] = {"track": self.track.name, **self.road.given, "camera_mount": self.mount}
         if self.track.road_seed is None:
             return about
         usual = {"road_difficulty": USUAL_DIFFICULTY, "scene_variety": USUAL_VARIETY}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from nacdrive.common.errors import UserError, unknown_name
 
@@ -29,9 +29,11 @@ class RoadOptions:
     """udacity-track: how many patches and stains lie on the road."""
     parked_cars: int | None = None
     """udacity-track: how many cars stand at the edges of the road, half on the asphalt."""
-
     slow_cars: int | None = None
     """udacity-track: how many cars drive in the right lane at 3 to 6 m/s, to be passed."""
+    camera_mount: Literal["scene", "straight"] | None = None
+    """udacity-track: scene (if not given): the cameras look to the right by 0.7 degrees and are rolled by 1.2, as the
+    simulator's; straight: without that, for policies that were trained so."""
 
     def __post_init__(self) -> None:
         for name in ("road_difficulty", "scene_variety", "missing_marks"):
@@ -39,6 +41,8 @@ class RoadOptions:
             # Also refuses what is no number.
             if value is not None and not 0 <= value <= 1:
                 raise UserError(f"{flag(name)} is {value:g}: give a number from 0 to 1.")
+        if self.camera_mount not in (None, "scene", "straight"):
+            raise unknown_name("camera mount", str(self.camera_mount), ("scene", "straight"))
         for name, most in (("patches", MOST_PATCHES), ("parked_cars", MOST_CARS), ("slow_cars", MOST_SLOW)):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:

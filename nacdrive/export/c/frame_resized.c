@@ -6,7 +6,7 @@ static inline float added(float sum, float w, float value) { return (float)((dou
 static void preprocess(const uint8_t *restrict frame, float *restrict x, float *restrict narrow)
 {
     for (int row = 0; row < KEPT_ROWS; row++) {
-        const uint8_t *in = frame + (FIRST_ROW + row) * POLICY_WIDTH * 3;
+        $row
         for (int column = 0; column < COLUMNS; column++) {
             for (int c = 0; c < 3; c++) {
                 float sum = 0.0f;

@@ -67,6 +67,27 @@ class Preprocessing {
     this.offset = p.offset && numbers(p.offset);
   }
 
+  // A row of the picture as a straight camera would have seen it: places rounded to 32nds of a pixel, and between
+  // pixels linear in whole numbers, so that the bytes are those of nacdrive.
+  upright(frame, row) {
+    const { turn, width, height } = this;
+    const out = new Uint8Array(width * 3);
+    const within = (value, most) => Math.min(Math.max(Math.floor(value * 32 + 0.5), 0), (most - 1) * 32);
+    for (let column = 0; column < width; column++) {
+      const [across, down, depth] = turn.map((r) => r[0] * column + r[1] * row + r[2]);
+      const u = within(across / depth, width), v = within(down / depth, height);
+      const x = Math.min(Math.floor(u / 32), width - 2), y = Math.min(Math.floor(v / 32), height - 2);
+      const right = u - 32 * x, below = v - 32 * y;
+      for (let c = 0; c < 3; c++) {
+        const above = (y * width + x) * 3 + c, under = above + width * 3;
+        const first = (32 - right) * frame[above] + right * frame[above + 3];
+        const second = (32 - right) * frame[under] + right * frame[under + 3];
+        out[column * 3 + c] = ((32 - below) * first + below * second + 512) >> 10;
+      }
+    }
+    return out;
+  }
+
   // What the network sees, as bytes [rows][columns][3]. Rounded where float32 in torch is:
   // a pixel that is rounded the other way would be another level of grey.
   seen(frame) {
@@ -76,12 +97,13 @@ class Preprocessing {
     const kept = Math.max(...down.first) + down.taps;
     const narrow = new Float32Array(kept * columns * 3);
     for (let row = 0; row < kept; row++) {
-      const line = (this.first_row + row) * this.width * 3;
+      const at = (this.first_row + row) * this.width * 3;
+      const line = this.turn ? this.upright(frame, this.first_row + row) : frame.subarray(at, at + this.width * 3);
       for (let x = 0; x < columns; x++) {
         for (let c = 0; c < 3; c++) {
           let sum = 0;
           for (let k = 0; k < across.taps; k++) {
-            sum = round(sum + across.weight[x * across.taps + k] * frame[line + (across.first[x] + k) * 3 + c]);
+            sum = round(sum + across.weight[x * across.taps + k] * line[(across.first[x] + k) * 3 + c]);
           }
           narrow[(row * columns + x) * 3 + c] = sum;
         }

@@ -9,6 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from nacdrive.common.action import Action
+from nacdrive.common.camera_mount import upright
 from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
@@ -70,8 +71,8 @@ def test_without_randomness_only_the_start_differs() -> None:
 
 
 def road_middle(frame: np.ndarray, row: int = 95) -> float:
-    """Column of the middle between the two inner yellow lines in one row of pixels."""
-    red, _, blue = frame[row].astype(float).T
+    """Column of the middle between the two inner yellow lines in one row of pixels, once the picture is upright."""
+    red, _, blue = upright(frame)[row].astype(float).T
     yellow = np.flatnonzero(red - blue > 60)
     return float((yellow[yellow < 160].max() + yellow[yellow >= 160].min()) / 2)
 
@@ -105,9 +106,9 @@ def test_heading_to_the_right_turns_the_road_to_the_left(env: UdacityTrackEnv) -
 def test_wheels_beyond_the_edge_are_counted(env: UdacityTrackEnv) -> None:
     env.reset(seed=0)
     half = env.track.half_width
-    shares = [env.place(60.0, offset)[1]["wheels_off"] for offset in (0.0, half - 0.9, half, -half, half + 1)]
+    shares = [env.place(60.0, offset)[1]["wheels_off"] for offset in (0.0, half - 1.1, half, -half, half + 1.2)]
     assert shares == [0, 0, 0.5, 0.5, 1]
-    assert env.place(60.0, half)[1]["off_road"] and not env.place(60.0, half - 0.9)[1]["off_road"]
+    assert env.place(60.0, half)[1]["off_road"] and not env.place(60.0, half - 1.1)[1]["off_road"]
 
 
 def test_leaving_the_road_costs_and_ends_or_is_mended() -> None:
@@ -151,7 +152,7 @@ def test_a_car_with_all_wheels_off_the_road_is_put_back_and_pays_for_it() -> Non
     metrics = made.metrics()
     assert metrics["interventions"] == metrics["off_road_events"] == 1
     assert metrics["autonomy"] == pytest.approx(100 * max(0, 1 - 6 / metrics["seconds"]))
-    assert made.episode_meta() == {"track": "lake"}
+    assert made.episode_meta() == {"track": "lake", "camera_mount": "scene"}
     made.close()
 
 
