@@ -44,6 +44,7 @@ COLUMNS = (
     "budget_ms",
     "missed",
     "held",
+    "risk",
     "done",
 )
 HISTORY_ROWS = 2000
@@ -225,6 +226,7 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         finite(tick.budget_ms),
         missed,
         int(tick.held),
+        finite(tick.risk),
         int(tick.done),
     )
 
