@@ -33,6 +33,8 @@ from nacdrive.rollout.what_if import Simulation, WhatIf
 from nacdrive.viz import GradCam
 from nacdrive.web import LiveServer, WhatIfSource
 from nacdrive.web.arena_server import ArenaServer
+from nacdrive.web.protocol import message, pack
+from nacdrive.web.stream import row as stream_row
 
 PERIOD_S = 0.08
 """CarRacing's decisions: every fourth of 50 frames a second."""
@@ -216,6 +218,29 @@ def measure(
     return row
 
 
+def message_bytes(policy: Policy, decisions: int = 160) -> float:
+    """Mean size of a live message in bytes, with neurons at every 2nd decision and saliency at every 8th."""
+    world, cam, sizes = make_carracing(), GradCam(policy), []
+    frame, info = world.reset(seed=4_000_000)
+    policy.reset()
+    for step in range(decisions):
+        action = policy.step(frame, info["t_s"])
+        seen = Tick(
+            0,
+            0,
+            step,
+            info["t_s"],
+            frame,
+            action,
+            neurons=policy.neurons() if step % 2 == 0 else {},
+            saliency=cam() if step % 8 == 0 else None,
+        )
+        numbers = stream_row(seen, step + 1, info["t_s"], 0)
+        sizes.append(len(message({"rows": [numbers], "events": []}, pack(seen, step + 1, numbers))))
+        frame, _, _, _, info = world.step(int(action.choice or 0))
+    return float(np.mean(sizes))
+
+
 def measure_arena(seconds: float) -> list[tuple[str, float, float]]:
     """CPU milliseconds that the arena's main process spends per decision of a contestant: on telling them how far they
     may drive, hearing them, and showing them; and the share of that in one core while all decide every 80 ms.
@@ -266,6 +291,7 @@ def report(
     seconds: float,
     asked: dict[str, list[float]],
     arena: list[tuple[str, float, float]],
+    size: float,
 ) -> str:
     """The page of results."""
     lines = [
@@ -304,6 +330,9 @@ def report(
         )
         + ". A ghost drives the past once more and then twice ten seconds (once for a moment).",
         "",
+        f"A message is {size / 1e3:.1f} kB on average, {size / PERIOD_S / 1e3:.0f} kB a second: five minutes of *Hold* "
+        f"are {300 * size / PERIOD_S / 1e6:.0f} MB in the browser, outside of its JavaScript heap (96 at most).",
+        "",
         "*Arena*: three contestants (nac_steady twice, ppo), a process each, one decision every 80 ms. CPU time of the "
         "main process (clock, pipes, page) per decision of a contestant, and in a simulated second for all: "
         + ", ".join(f"{name}: {each:.2f} ms, {1e3 * second:.0f} ms" for name, each, second in arena)
@@ -334,7 +363,7 @@ def main() -> None:
         print(name, {key: round(value, 3) for key, value in rows[-1][1].items()}, flush=True)
     rows.append(("1 viewer, who asks what if", measure(1, 2 * options.seconds, 2, 8, policy, asked)))
     found = measure_arena(options.seconds)
-    written = report(rows, publish_microseconds(policy), policy, options.seconds, asked, found)
+    written = report(rows, publish_microseconds(policy), policy, options.seconds, asked, found, message_bytes(policy))
     if options.out is None:
         print(written)
         return

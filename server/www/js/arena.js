@@ -143,11 +143,16 @@ async function message({ header, parts }) {
     about.endings.forEach((ending, k) => { race.lanes[k].ending = ending; });
     ranking.show(about.result, race.lanes.map((lane) => lane.name));
     put($("episode"), about.place ? fixed(about.place.episode + 1, 0) : "–");
-    put($("seed"), about.place ? `${about.place.seed}${about.place.track ? ` (${about.place.track})` : ""}` : "–");
+    put($("seed"), about.place ? trackName(about.place) : "–");
   }
   draw();
   // The next message is wanted when this one is on the screen.
   await new Promise((drawn) => (document.hidden ? setTimeout(drawn, 100) : requestAnimationFrame(drawn)));
+}
+
+// A random road has the seed in its name.
+function trackName({ seed, track }) {
+  return !track ? String(seed) : track.includes(":") ? track : `${seed} ${track}`;
 }
 
 function closed(ended) {

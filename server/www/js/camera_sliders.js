@@ -42,6 +42,8 @@ export class CameraSliders {
     });
     // Keys drag without an end: what was sent last holds anyway.
     for (const end of ["change", "blur", "pointerup"]) input.addEventListener(end, () => { row.mine = false; });
+    // Who has let go of a slider steers with the arrow keys again.
+    input.addEventListener("pointerup", () => input.blur());
     return row;
   }
 

@@ -6,8 +6,8 @@ import { known } from "./dom.js";
 const MOST_ROWS = 12_000;
 // Of pictures, of one contestant; the oldest go first.
 const MOST_BYTES = 24 << 20;
-// So many rows back a picture may be looked for: a browser that is too slow is not sent all.
-const LOOK_BACK = 40;
+// So many rows back a picture may be looked for, a quarter of a second: a browser that is too slow is not sent all.
+const LOOK_BACK = 3;
 
 export class Lane {
   constructor(index, name, columns, person) {

@@ -39,14 +39,15 @@ class LaneCard {
     this.canvas = document.createElement("canvas");
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", `What ${lane.name} sees`);
-    frame.append(this.canvas);
+    this.blank = element("p", "");
+    frame.append(this.canvas, this.blank);
     this.verb = element("p", "verb", "–");
     this.sure = document.createElement("small");
     this.steering = meter("steering", true, "own");
     this.pedal = meter("gas", false, "go");
     this.line = element("p", "numbers-line");
     this.root.append(heading, frame, this.verb, this.steering.root, this.pedal.root, this.line);
-    this.drawn = null;
+    this.drawn = undefined;
   }
 
   // i: row; -1 where it has not been so far.
@@ -78,9 +79,12 @@ class LaneCard {
     this.picture(lane.frameAt(at));
   }
 
+  // A moment of which this browser has no picture, for it came later or was too slow, gets none.
   async picture(frame) {
-    if (!frame || frame === this.drawn) return;
+    put(this.blank, frame || !this.lane.length ? "" : "no picture of this moment was sent to this browser");
+    if (frame === this.drawn) return;
     this.drawn = frame;
+    if (!frame) return this.canvas.getContext("2d").clearRect(0, 0, this.canvas.width, this.canvas.height);
     const image = await createImageBitmap(new Blob([frame.data], { type: `image/${frame.kind}` }));
     // A newer one may have been asked for meanwhile.
     if (this.drawn !== frame) return image.close();
@@ -97,6 +101,7 @@ export class LaneCards {
   constructor(root, race) {
     this.cards = race.lanes.map((lane) => new LaneCard(lane));
     root.replaceChildren(...this.cards.map((card) => card.root));
+    root.dataset.count = this.cards.length;
   }
 
   // rows: of each contestant the row to show, ranks: its place in the race, in words.

@@ -60,9 +60,10 @@ function table(heads, rows) {
     for (const value of row) {
       const cell = line.insertCell();
       if (typeof value === "string") cell.textContent = value;
-      else if (value.name !== undefined) cell.append(badge(value.index), value.name);
-      else Object.assign(cell, { textContent: value.text, className: "text" });
-      if (value.name !== undefined) cell.style.textAlign = "left";
+      else if (value.name !== undefined) {
+        cell.append(badge(value.index), value.name);
+        Object.assign(cell, { className: "name", title: value.name });
+      } else Object.assign(cell, { textContent: value.text, className: "text" });
     }
   }
   const scroll = document.createElement("div");

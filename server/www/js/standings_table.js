@@ -36,6 +36,8 @@ export class StandingsTable {
     const row = document.createElement("tr");
     const name = row.insertCell();
     name.append(badge(lane.index), lane.name);
+    name.className = "name";
+    name.title = lane.name;
     const cell = (text, bad = false) => {
       const made = row.insertCell();
       made.textContent = text;
