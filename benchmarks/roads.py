@@ -1,9 +1,9 @@
 """Random roads: how long one takes to come, and whether the geometric driver keeps to all of them.
 
-    python benchmarks/roads.py [--resets 40] [--laps 60]
+    python benchmarks/roads.py [--resets 40] [--laps 60] [--slow-cars 6]
 
 Processor time and the wall clock of resets, each on a new road; the laps are driven without drawing, at 12.5 decisions
-a second and as fast as the car goes, and no wheel may leave the asphalt.
+a second and as fast as the car goes, and no wheel may leave the asphalt, nor another car be touched.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Config:
     """Roads that the geometric driver laps once, for each difficulty."""
     first: int = POLICY_TEST.start
     """Seed of the first road."""
+    slow_cars: int | None = None
+    """How many of them are to be passed on each lap."""
 
 
 def resets(difficulty: float, config: Config) -> str:
@@ -69,7 +71,7 @@ def frame_ms(env: UdacityTrackEnv, count: int = 12) -> float:
 
 def laps(difficulty: float, config: Config) -> str:
     """A row of the table of laps."""
-    env = make_udacity_track("random", road_difficulty=difficulty, randomize=False)
+    env = make_udacity_track("random", road_difficulty=difficulty, randomize=False, slow_cars=config.slow_cars)
     clean, farthest, room, speeds, tightest = 0, [], [], [], []
     for seed in range(config.first, config.first + config.laps):
         env.reset(seed=seed)
@@ -79,7 +81,7 @@ def laps(difficulty: float, config: Config) -> str:
             action = driver.act()
             for _ in range(4):
                 env.advance(action.steering, action.throttle - action.brake)
-                kept = kept and env.wheels_off() == 0 and not env.is_lost()
+                kept = kept and env.wheels_off() == 0 and not env.is_lost() and not env.car.touches()
             most = max(most, abs(env.track_position.offset))
         clean += kept
         farthest.append(most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -60,18 +61,23 @@ def test_the_adapter_tells_ends_as_stable_baselines_wants_them() -> None:
 
 
 def test_processes_with_shared_memory_give_the_same() -> None:
-    rewards = []
-    for mode in ("sync", "async"):
-        envs = GymVecEnv(four(mode, SAME, max_frames=40))
-        envs.seed(3)
-        frames = [envs.reset()]
-        for _ in range(12):
-            frame, reward, *_ = envs.step(np.array([3, 1, 2, 3]))
-            frames.append(frame)
-        rewards.append((reward, np.stack(frames)))
-        envs.close()
-    np.testing.assert_array_equal(rewards[0][1], rewards[1][1])
-    np.testing.assert_array_equal(rewards[0][0], rewards[1][0])
+    made = partial(gymnasium.make_vec, "nacdrive/UdacityTrack-v0", num_envs=2, vector_kwargs=SAME, track="random")
+    for make, action, steps in (
+        (lambda mode: four(mode, SAME, max_frames=40), np.array([3, 1, 2, 3]), 12),
+        (lambda mode: made(vectorization_mode=mode, slow_cars=3), np.full((2, 2), 0.6, dtype=np.float32), 3),
+    ):
+        rewards = []
+        for mode in ("sync", "async"):
+            envs = GymVecEnv(make(mode))
+            envs.seed(3)
+            frames = [envs.reset()]
+            for _ in range(steps):
+                frame, reward, *_ = envs.step(action)
+                frames.append(frame)
+            rewards.append((reward, np.stack(frames)))
+            envs.close()
+        np.testing.assert_array_equal(rewards[0][1], rewards[1][1])
+        np.testing.assert_array_equal(rewards[0][0], rewards[1][0])
 
 
 def test_another_autoreset_is_refused_in_one_sentence() -> None:
