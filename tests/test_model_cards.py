@@ -40,8 +40,9 @@ def test_its_numbers_are_those_of_the_cards_own_tables(path: Path) -> None:
 
 
 def test_every_shipped_model_has_a_card() -> None:
-    models = {path for path in AGENTS.rglob("*.pt") if path.parent.name != "ppo"}
-    assert all(path.with_suffix(".md") in CARDS for path in models) and AGENTS / "carracing/ppo/README.md" in CARDS
+    for path in AGENTS.rglob("*.pt"):
+        expert = path.parent.name in hub_metadata.EXPERTS
+        assert (path.parent / "README.md" if expert else path.with_suffix(".md")) in CARDS
 
 
 def test_results_are_read_and_not_remembered() -> None:

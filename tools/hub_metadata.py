@@ -18,6 +18,8 @@ import yaml
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import shipped
 
+EXPERTS = ("ppo", "continuous")
+"""Folders of trained experts, each with one card."""
 PAPER = "arxiv:2512.10282"
 FRONT = re.compile(r"\A---\n.*?\n---\n\n?", re.DOTALL)
 NUMBER = r"(-?\d+(?:\.\d+)?)"
@@ -36,9 +38,9 @@ def metadata(path: Path, body: str) -> dict[str, Any]:
         ValueError: if the card lacks a number that belongs into it.
     """
     folder = path.relative_to(shipped("agents")).parts[0]
-    expert = "ppo" in path.parts
-    layer = "ppo" if expert else path.stem.replace("_", "-")
-    kind, pipeline, tags, datasets, results = CARDS["expert" if expert else folder]
+    expert = path.parent.name if path.parent.name in EXPERTS else None
+    layer = expert or path.stem.replace("_", "-")
+    kind, pipeline, tags, datasets, results = CARDS[expert or folder]
     return {
         "license": "mit",
         "library_name": "nacdrive",
@@ -133,7 +135,8 @@ def pronostia(body: str) -> list[Result]:
 Card = tuple[str, str | None, list[str], list[str], Callable[[str], list[Result]]]
 DRIVING = ["autonomous-driving", "imitation-learning"]
 CARDS: dict[str, Card] = {
-    "expert": ("reinforcement-learning", "reinforcement-learning", ["CarRacing-v3", "ppo"], [], expert),
+    "ppo": ("reinforcement-learning", "reinforcement-learning", ["CarRacing-v3", "ppo"], [], expert),
+    "continuous": ("reinforcement-learning", "reinforcement-learning", ["CarRacing-v3", *DRIVING], [], expert),
     "carracing": ("reinforcement-learning", "reinforcement-learning", ["CarRacing-v3", *DRIVING], [], carracing),
     "udacity": ("reinforcement-learning", "reinforcement-learning", ["udacity", *DRIVING], [], udacity),
     "emnist": ("sequence-classification", None, ["event-based", "irregular-time-series"], ["ylecun/mnist"], emnist),

@@ -359,8 +359,7 @@ def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, s
     if spec.honours("laps"):
         options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
     options |= {"repeat": config.repeat} | environment.step_options(spec, pace_of(config, driver, policy))
-    if getattr(driver, "continuous", False):
-        options |= environment.option_if_known(spec, "continuous")
+    options |= environment.driver_options(spec, driver)
     return environment.make_env(spec, options, config.noise)
 
 

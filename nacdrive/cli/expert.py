@@ -1,4 +1,4 @@
-"""``nacdrive expert train|eval|export``: the PPO expert."""
+"""``nacdrive expert train|imitate|eval|export``: trained experts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.rl.config import ExpertTrainConfig
+from nacdrive.rl.imitate_config import ExpertImitateConfig
 from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class EvalConfig:
     """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos."""
 
     expert: str = "ppo"
-    """Name (ppo, geometric, racing-line), file of an exported policy, or module:MyExpert."""
+    """Name (ppo, continuous, geometric, racing-line), file of an exported policy, or module:MyExpert."""
     env: str = "carracing"
     """What is driven."""
     episodes: int = 100
@@ -127,8 +128,46 @@ def run_train(config: ExpertTrainConfig) -> int:
     return 0
 
 
+def run_imitate(config: ExpertImitateConfig) -> int:
+    """Teach, with a line for each round."""
+    from nacdrive.rl.imitate import imitate
+
+    def show(progress: RoundProgress) -> None:
+        print(round_text(progress), flush=True)
+
+    try:
+        best = imitate(config.settings, config.folder, resume=config.resume, overwrite=config.overwrite, show=show)
+    except KeyboardInterrupt:
+        print(
+            f"\nnacdrive: stopped; whole rounds are kept in {config.folder}: the same command with --resume goes on.",
+            file=sys.stderr,
+        )
+        return 130
+    print(f"best agent: {best}\nnext: nacdrive expert eval --expert {best} --episodes 100")
+    return 0
+
+
 if TYPE_CHECKING:
+    from nacdrive.rl.imitate import Progress as RoundProgress
+
     Progress_ = Progress
+
+
+def round_text(progress: RoundProgress) -> str:
+    """One round of imitation, in one line."""
+    drives = "" if math.isnan(progress.mean_return) else f", return of the drives {progress.mean_return:.0f}"
+    text = (
+        f"round {progress.round} of {progress.rounds}: {progress.decisions:,} decisions labelled{drives}, "
+        f"loss {progress.loss:.4f}, {progress.seconds / 60:.0f} min"
+    )
+    found = progress.evaluation
+    if found is None:
+        return text
+    spread = "" if found["std"] is None else f" ± {found['std']:.1f}"
+    return (
+        f"{text}\n  unseen tracks, fast renderer: {found['mean']:.1f}{spread}, worst {found['min']:.0f}, "
+        f"{found['finished']} of {found['episodes']} laps finished"
+    )
 
 
 def progress_text(progress: Progress) -> str:
@@ -221,6 +260,7 @@ def run_export(config: ExportConfig) -> None:
 
 VERBS = {
     "train": (ExpertTrainConfig, run_train),
+    "imitate": (ExpertImitateConfig, run_imitate),
     "eval": (EvalConfig, run_eval),
     "export": (ExportConfig, run_export),
 }

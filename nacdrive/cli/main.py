@@ -40,7 +40,7 @@ VERBS = {
     "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge, import, export, card: look after recorded episodes",
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
-    "expert": "train, eval, export: the PPO expert",
+    "expert": "train, imitate, eval, export: trained experts",
     "bench": "table, plan, run, report, robustness, runtime: every sequence layer on the same tasks",
     "predict": "remaining life of bearings from their vibration",
     "classify": "digits in pictures, activities in recordings of worn tags",

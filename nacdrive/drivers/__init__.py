@@ -23,7 +23,9 @@ __all__ = [
     "load_expert",
 ]
 
-NAMES = ("ppo", "geometric", "racing-line")
+SHIPPED = {"ppo": "carracing/ppo/ppo.pt", "continuous": "carracing/continuous/continuous.pt"}
+"""Trained experts of CarRacing by name: one that chooses among five actions, and one with steering and pedal."""
+NAMES = (*SHIPPED, "geometric", "racing-line")
 DRIVERS: Registry[Any] = Registry(
     "driver",
     "nacdrive.drivers",
@@ -81,17 +83,17 @@ def _in_a_sentence(name: str, method: Callable[..., Any], gives: type[Any] | Non
 
 
 def expert_file(path_or_name: str | Path) -> Path:
-    """File of a trained expert: the shipped one of CarRacing for ``ppo``, if no file has that name."""
+    """File of a trained expert: the shipped one for its name (``SHIPPED``), if no file has that name."""
     path = Path(path_or_name).expanduser()
-    if str(path_or_name) == "ppo" and not path.is_file():
-        return shipped("agents") / "carracing" / "ppo" / "ppo.pt"
+    if str(path_or_name) in SHIPPED and not path.is_file():
+        return shipped("agents") / SHIPPED[str(path_or_name)]
     return path
 
 
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:
-    """An expert: ``ppo`` (the shipped one of CarRacing), ``geometric`` (pure pursuit on the known track),
-    ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or any
-    driver that ``load_driver`` knows.
+    """An expert: ``ppo`` or ``continuous`` (the shipped ones of CarRacing), ``geometric`` (pure pursuit on the known
+    track), ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or
+    any driver that ``load_driver`` knows.
 
     With ``discrete_only`` a driver of CarRacing with continuous actions is refused: pupils choose among five.
 
@@ -103,7 +105,7 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
         from nacdrive.drivers.pure_pursuit import PurePursuit
 
         return PurePursuit()
-    if name != "ppo" and not path.is_file():
+    if name not in SHIPPED and not path.is_file():
         if ":" in name or name in DRIVERS:
             driver = load_driver(name)
             if discrete_only and getattr(driver, "continuous", False):

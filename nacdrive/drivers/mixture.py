@@ -17,19 +17,27 @@ SWITCH = 0.1
 class Mixture(DriverWrapper):
     """Lets the expert that rides along drive for a share ``beta`` of the time, in stretches of 10 decisions on average.
 
-    A driver that steers alone gets the expert's pedals.
+    A driver that steers alone gets the expert's pedals; one with ``pedals`` keeps its own.
 
     Args:
         driver: The learner; it is asked at every decision, so that it keeps its memory.
         beta: Share of the decisions that the expert drives, 0 .. 1.
         rng: Random numbers.
         expert_first: Whether the expert drives first; None draws that too.
+        pedals: Whether a learner that steers continuously has the pedals too.
     """
 
     def __init__(
-        self, driver: Driver, beta: float, rng: np.random.Generator, *, expert_first: bool | None = None
+        self,
+        driver: Driver,
+        beta: float,
+        rng: np.random.Generator,
+        *,
+        expert_first: bool | None = None,
+        pedals: bool = False,
     ) -> None:
         super().__init__(driver)
+        self.pedals = pedals
         self.beta, self.rng, self._expert_first = beta, rng, expert_first
         self.decisions = self.by_expert = 0
 
@@ -49,7 +57,8 @@ class Mixture(DriverWrapper):
         self.by_expert += self._expert_drives
         if self._expert_drives:
             return expert
-        return own if own.choice is not None else replace(own, throttle=expert.throttle, brake=expert.brake)
+        alone = own.choice is None and not self.pedals
+        return replace(own, throttle=expert.throttle, brake=expert.brake) if alone else own
 
     @property
     def expert_share(self) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.drivers.ppo_cockpit import CockpitNet
 from nacdrive.drivers.ppo_nature import NatureNet
 from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, load_policy
 from nacdrive.drivers.ppo_view import ROWS, FrameStack, View
@@ -38,7 +39,7 @@ class PpoExpert:
 
     def __init__(
         self,
-        net: PolicyNet | NatureNet,
+        net: PolicyNet | NatureNet | CockpitNet,
         *,
         repeat: int = 4,
         name: str = "ppo",
@@ -50,8 +51,9 @@ class PpoExpert:
         self.name, self.repeat, self.device, self.trained_on = name, repeat, device, env
         self.continuous = net.head.out_features == 2 if continuous is None else continuous
         self._action_of: Callable[..., Action] = to_action
-        own = net.view if isinstance(net, NatureNet) else View(rows=ROWS if self._carracing else None)
+        own = net.view if isinstance(net, (NatureNet, CockpitNet)) else View(rows=ROWS if self._carracing else None)
         self._stack = FrameStack(own)
+        self.instruments = isinstance(net, CockpitNet)
         self._state: Any = None
         self._t_s = 0.0
 

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
+from nacdrive.drivers import ppo_cockpit
+from nacdrive.drivers.ppo_cockpit import CockpitNet
 from nacdrive.drivers.ppo_memory import Memory, MemorySpec
 from nacdrive.drivers.ppo_nature import NatureNet, from_about
 from nacdrive.drivers.ppo_view import ROWS, SIDE, STACK, FrameStack, View
@@ -122,7 +124,7 @@ def sb3_name(name: str) -> str:
     return theirs + name.removeprefix(ours)
 
 
-def save_policy(path: Path, net: PolicyNet | NatureNet, about: dict[str, Any]) -> None:
+def save_policy(path: Path, net: PolicyNet | NatureNet | CockpitNet, about: dict[str, Any]) -> None:
     """Write the policy and what is known about it (JSON), atomically."""
     write_tensor_file(path, KIND, VERSION, {"about": json.dumps(about)}, net.state_dict())
 
@@ -142,9 +144,10 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
             raise UserError(f"{path} was trained on {env}, not on {CARRACING} or what else this nacdrive knows.")
         memory = MemorySpec(**about["memory"]) if about.get("memory") else None
         outputs = int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5))
-        net: PolicyNet | NatureNet = PolicyNet(outputs, memory)
+        net: PolicyNet | NatureNet | CockpitNet = PolicyNet(outputs, memory)
         if "network" in about:
-            net = from_about(about["network"], View(**about["view"]), outputs)
+            build = ppo_cockpit.from_about if about["network"]["kind"] == ppo_cockpit.KIND else from_about
+            net = build(about["network"], View(**about["view"]), outputs)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

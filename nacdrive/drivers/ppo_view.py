@@ -13,6 +13,9 @@ ROWS = 84
 """Rows of CarRacing's frame above the instruments."""
 SIDE = 48
 STACK = 4
+SCORE_COLUMNS = 12
+"""The score stands in the first columns of the instruments and tells nothing of how to drive."""
+INSTRUMENT_PIXELS = 12 * (96 - SCORE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,15 @@ class View:
     """Of the frame that are seen, from above; None for all."""
     zeros: bool = False
     """At the start of an episode the frames before it are black (``VecFrameStack``) instead of the first one again."""
+    instruments: bool = False
+    """The instruments of CarRacing, of which a small picture would lose too much, follow pixel by pixel below the road:
+    rows 84 to 95 of the frame without the score, cut into rows of the small one's width (48)."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """[channels, height, width] of an observation."""
-        return self.frames * (3 if self.colour else 1), self.height, self.width
+        below = INSTRUMENT_PIXELS // self.width if self.instruments else 0
+        return self.frames * (3 if self.colour else 1), self.height + below, self.width
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that ``View(**...)`` takes."""
@@ -50,6 +57,10 @@ class View:
             seen = cv2.cvtColor(seen, cv2.COLOR_GRAY2RGB)
         if seen.shape[:2] != (self.height, self.width):
             seen = np.asarray(cv2.resize(seen, (self.width, self.height), interpolation=cv2.INTER_AREA))
+        if self.instruments:
+            panel = frame[ROWS:, SCORE_COLUMNS:]
+            grey = cv2.cvtColor(np.ascontiguousarray(panel), cv2.COLOR_RGB2GRAY) if panel.ndim == 3 else panel
+            seen = np.concatenate([seen, np.reshape(grey, (-1, self.width))])
         return np.asarray(np.moveaxis(seen, 2, 0) if self.colour else seen[None], dtype=np.uint8)
 
 

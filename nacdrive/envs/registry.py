@@ -73,6 +73,12 @@ class EnvSpec:
     """Names of the options that it honours, of those that not all environments do."""
     recording_folder: Path = Path("recordings/expert")
     """Where recordings of its expert go, if nobody says otherwise."""
+    agent_actions: tuple[str, ...] = ()
+    """Kinds of actions that an agent of reinforcement learning may be given (``--actions``); () where the environment
+    says itself what it takes."""
+    shaped_training: bool = False
+    """Whether agents learn on episodes of their own making: with a shaped reward, early ends and a driver's quick
+    pictures (``rl/training_env.py``). If not, on the environment as it is."""
     realtime: bool = False
     """Whether time passes by itself and episodes begin when the simulator wants: no seeds, no evaluation."""
 
@@ -194,10 +200,18 @@ def _make_carracing(
     max_frames: int = 1000,
     continuous: bool = False,
     rule: LapRule = LAP_RULES[0],
+    instruments: bool | None = None,
 ) -> DrivingEnv:
     from nacdrive.envs.carracing.env import CarRacingEnv
 
-    return CarRacingEnv(renderer=renderer, repeat=repeat, max_frames=max_frames, continuous=continuous, rule=rule)
+    return CarRacingEnv(
+        renderer=renderer,
+        repeat=repeat,
+        max_frames=max_frames,
+        continuous=continuous,
+        rule=rule,
+        instruments=instruments,
+    )
 
 
 def _make_udacity_track(
@@ -272,10 +286,12 @@ CARRACING = EnvSpec(
     actions=("nothing", "right", "left", "gas", "brake"),
     action_of=_carracing_action,
     expert="ppo",
-    experts=("ppo", "geometric", "racing-line"),
+    experts=("ppo", "continuous", "geometric", "racing-line"),
     frames_per_second=50.0,
     repeat=4,
     own_pace=True,
+    agent_actions=("discrete", "continuous"),
+    shaped_training=True,
     options=SEEDED | {"renderer", "every_frame", "min_return", "rule", "repeat"},
     recording_folder=Path("recordings/carracing-expert"),
 )

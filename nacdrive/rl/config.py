@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.registry import CARRACING, EnvSpec, env_spec
+from nacdrive.envs.registry import EnvSpec, env_spec
 
 NO_MEMORY = "none"
 OLD_NAMES = {
@@ -124,7 +124,7 @@ class PpoConfig:
         object.__setattr__(self, "repeat", self.repeat if self.repeat is not None else spec.repeat)
         if spec.frames_per_second is None and self.repeat != spec.repeat:
             raise UserError(f"--repeat is not for {spec.name}, which has no frames of its own: leave it out.")
-        if spec is not CARRACING and self.actions != "discrete":
+        if not spec.agent_actions and self.actions != "discrete":
             raise UserError(f"--actions is for carracing; {spec.name} says itself what it takes: leave it out.")
         if self.memory == NO_MEMORY and (self.memory_options != "{}"):
             raise UserError("--memory-options are for a memory: give --memory, such as nac-steady.")
@@ -161,9 +161,9 @@ class PpoConfig:
         return env_spec(self.env)
 
     @property
-    def is_carracing(self) -> bool:
-        """Whether it is CarRacing, whose reward is shaped."""
-        return self.spec is CARRACING
+    def shaped(self) -> bool:
+        """Whether it learns on the shaped episodes that ``rl`` has for its environment."""
+        return self.spec.shaped_training
 
     @property
     def layer_options(self) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def train(
         min(config.workers, config.n_envs),
         config.seed,
         repeat=agent.repeat,
-        continuous=config.is_carracing and agent.continuous,
-        env=None if config.is_carracing else config.env,
+        continuous=config.shaped and agent.continuous,
+        env=None if config.shaped else config.env,
         actions=agent.actions,
         reward_scale=config.reward_scale,
         ray=ray,
@@ -145,7 +145,7 @@ class Agent:
         """
         assert config.repeat is not None
         spec = config.spec
-        if config.is_carracing:
+        if config.shaped:
             assert spec.frames_per_second is not None
             actions: spaces.Space[Any] = CONTINUOUS if config.actions == "continuous" else DISCRETE
             name, step_s = CARRACING, config.repeat / spec.frames_per_second
@@ -404,7 +404,7 @@ class TrainingCallback(BaseCallback):
         seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
         policy = self.policy()
-        env = None if self.config.is_carracing else make_driving_env(self.config.spec, self.agent.repeat)
+        env = None if self.config.shaped else make_driving_env(self.config.spec, self.agent.repeat)
         returns = list(map(lap_return(self.agent.driver(policy), env), seeds))
         if env is not None:
             env.close()

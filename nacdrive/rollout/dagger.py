@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.steering_noise import SteeringNoise
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
@@ -171,21 +173,32 @@ class MixtureWorker:
             mixture = Mixture(PolicyDriver(self.policy), round_.beta, rng, expert_first=True if disturbed else None)
             driver: Driver = SteeringNoise(mixture, STEERING_NOISE, env.step_s, rng) if disturbed else mixture
             buffer = EpisodeBuffer(expert_action, spec.image_format)
-            furthest, last_gain = 0.0, 0
-            for tick in rollout(env, driver, track, options=start.options, expert=self.expert):
+            for tick in supervised(env, driver, self.expert, track, start.options):
                 buffer(tick)
-                progress = float(tick.next_info.get("progress", tick.step + 1))
-                if progress > furthest:
-                    furthest, last_gain = progress, tick.step + 1
-                if not tick.done and tick.step + 1 - last_gain >= LOST_AFTER:
-                    buffer.ended = "time is up"
-                    break
+            if not tick.done:
+                buffer.ended = "time is up"
             # What these recordings have always said of themselves, so that they stay the same byte for byte.
             meta = dict(start.meta) if disturbed else {"expert_share": mixture.expert_share}
             meta |= {name: value for name, value in env.episode_meta().items() if name != "finished_lap"}
             return buffer.episode(source=spec.source, driver=self.policy.name, meta=meta)
         finally:
             env.close()
+
+
+def supervised(
+    env: DrivingEnv, driver: Driver, expert: Driver, track: int, options: dict[str, Any] | None = None
+) -> Iterator[Tick]:
+    """A drive whose every decision bears the expert's label; it ends early, after a Tick that is not ``done``, where
+    it gets nowhere for ``LOST_AFTER`` decisions.
+    """
+    furthest, last_gain = 0.0, 0
+    for tick in rollout(env, driver, track, options=options, expert=expert):
+        progress = float(tick.next_info.get("progress", tick.step + 1))
+        if progress > furthest:
+            furthest, last_gain = progress, tick.step + 1
+        yield tick
+        if not tick.done and tick.step + 1 - last_gain >= LOST_AFTER:
+            return
 
 
 _worker: MixtureWorker

@@ -63,6 +63,12 @@ def option_if_known(spec: EnvSpec, name: str) -> dict[str, Any]:
     return {name: True} if name in inspect.signature(spec.build).parameters else {}
 
 
+def driver_options(spec: EnvSpec, driver: object) -> dict[str, Any]:
+    """What ``driver`` needs of its environment: to steer by degrees, to see the instruments."""
+    needed = (name for name in ("continuous", "instruments") if getattr(driver, name, False))
+    return {option: True for name in needed for option in option_if_known(spec, name)}
+
+
 def recorded_fps(spec: EnvSpec, repeat: int, options: Mapping[str, Any] | None = None) -> float:
     """Decisions per simulated second; a whole number where it is one."""
     if spec.frames_per_second is not None:

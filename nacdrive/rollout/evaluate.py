@@ -36,6 +36,7 @@ from nacdrive.rollout.environment import (
     action_repeat,
     check_repeat,
     checksum,
+    driver_options,
     file_checksum,
     make_env,
     option_if_known,
@@ -172,7 +173,7 @@ class RolloutWorker:
             if beside is not None and self.spec.repeat(beside) != repeat:
                 beside = None
         with ExitStack() as stack:
-            env = self._env(job, repeat, bool(getattr(driver, "continuous", False)))
+            env = self._env(job, repeat, driver)
             stack.callback(env.close)
             listeners: list[Listener] = []
             probes = None
@@ -199,11 +200,11 @@ class RolloutWorker:
             _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta=meta))
         return row
 
-    def _env(self, job: EvalJob, repeat: int, continuous: bool) -> DrivingEnv:
+    def _env(self, job: EvalJob, repeat: int, driver: Driver) -> DrivingEnv:
         spec, options = self.spec.env_spec, dict(self.spec.options)
         options |= {**step_options(spec, repeat), "track": job.track or None}
         # A car that has left the road is put back on it and pays for that, so that every drive is whole.
-        options |= option_if_known(spec, "recover") | (option_if_known(spec, "continuous") if continuous else {})
+        options |= option_if_known(spec, "recover") | driver_options(spec, driver)
         noise = self.spec.noise if job.who == "policy" else CameraNoise()
         return make_env(spec, options, noise)
 

@@ -76,6 +76,14 @@ def test_an_expert_is_evaluated_under_the_rule_that_is_asked_for(capsys: pytest.
     assert "rule all-tiles-95" in told and "1 laps finished" in told
 
 
+def test_the_shipped_continuous_expert_sees_its_instruments_whoever_draws() -> None:
+    """Without its instruments, which the quick pictures have for it alone, it would take the car for a standing one."""
+    given: dict[str, Any] = {"driver": "continuous", "headless": True, "max_frames": 120, "seed": 1_000_002}
+    fast, official = (drive(DriveConfig(**given, renderer=renderer))[0] for renderer in ("fast", "official"))
+    assert fast.decisions == official.decisions == 60 and fast.grass_share == 0
+    assert fast.mean_speed_mps == pytest.approx(official.mean_speed_mps, rel=0.01) and fast.mean_speed_mps > 25
+
+
 def test_a_drive_takes_pace_and_rule(capsys: pytest.CaptureFixture[str]) -> None:
     config = DriveConfig(
         driver="racing-line", repeat=2, rule="all-tiles-95", headless=True, max_frames=40, episodes=1, **FAST

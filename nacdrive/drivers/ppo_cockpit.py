@@ -1,0 +1,88 @@
+"""What a continuous agent of CarRacing sees with: the road by convolutions, the instruments below it as numbers.
+
+The bars below the picture show speed, the turning of each wheel, the steering and the yaw rate to a fraction of a per
+cent: how far a bar reaches is the sum of its pixels, which a linear layer can read and convolutions with strides blur.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacdrive.drivers.ppo_view import INSTRUMENT_PIXELS, View
+
+KIND = "cockpit"
+INSTRUMENT_ROWS = 12
+BRIGHT = 4 * 255.0
+"""Sums of a column's pixels are divided by this."""
+
+
+class CockpitNet(nn.Module):
+    """uint8 grey frames with the instruments -> (steering, pedal).
+
+    Args:
+        view: What it sees: frames in grey with their instruments, several at once.
+        outputs: Numbers that it gives.
+        channels: Of the three convolutions.
+        hidden: Widths of the dense layers in which road and instruments meet.
+        panel: Width of what the instruments are turned into.
+
+    Raises:
+        ValueError: for a view without instruments or in colour.
+    """
+
+    memory = None
+
+    def __init__(
+        self,
+        view: View,
+        outputs: int = 2,
+        channels: tuple[int, int, int] = (32, 64, 64),
+        hidden: tuple[int, int] = (256, 128),
+        panel: int = 64,
+    ) -> None:
+        super().__init__()
+        if view.colour or not view.instruments:
+            raise ValueError(f"{KIND} sees grey frames with instruments")
+        self.view = view
+        self.about = {"kind": KIND, "channels": list(channels), "hidden": list(hidden), "panel": panel}
+        first, second, third = channels
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(view.frames, first, 5, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(first, second, 3, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(second, third, 3, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            seen = self.convolutions(torch.zeros(1, view.frames, view.height, view.width)).shape[1]
+        self.panel = nn.Sequential(nn.Linear(view.frames * INSTRUMENT_PIXELS // INSTRUMENT_ROWS, panel), nn.ReLU())
+        self.dense = nn.Sequential(
+            nn.Linear(seen + panel, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU()
+        )
+        self.head = nn.Linear(hidden[1], outputs)
+
+    def forward(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, *view.shape] -> float32 [N, outputs]."""
+        scores: Tensor = self.head(self.features(stacks))
+        return scores
+
+    def features(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, *view.shape] -> float32 [N, hidden]: what the last layer decides on."""
+        count, frames, height = *stacks.shape[:2], self.view.height
+        road = stacks[:, :, :height].contiguous(memory_format=torch.channels_last).float() / 255.0
+        panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
+        bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
+        met: Tensor = self.dense(torch.cat([self.convolutions(road), self.panel(bars)], dim=1))
+        return met
+
+
+def from_about(about: dict[str, Any], view: View, outputs: int) -> CockpitNet:
+    """The network that a file describes; see ``CockpitNet.about``."""
+    first, second, third = (int(width) for width in about["channels"])
+    wide, narrow = (int(width) for width in about["hidden"])
+    return CockpitNet(view, outputs, (first, second, third), (wide, narrow), int(about["panel"]))

@@ -1,0 +1,133 @@
+"""Many drives at once in one process, whose drivers share one network: it decides for all of them together.
+
+A network takes hardly longer for sixteen frames than for one. Each drive runs in a thread of its own, so that nothing
+of the closed loop is written twice; whoever asks last decides for everybody.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+J = TypeVar("J")
+R = TypeVar("R")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Table(Generic[Q, A]):
+    """Where the drives ask; an answer comes when all who sit there have asked.
+
+    Args:
+        decide: Questions, in the order of the drives' numbers -> as many answers.
+        seats: How many sit there at first.
+    """
+
+    def __init__(self, decide: Callable[[Sequence[Q]], Sequence[A]], seats: int) -> None:
+        self.decide = decide
+        self._sitting = seats
+        self._asked: dict[int, Q] = {}
+        self._answers: dict[int, A] = {}
+        self._round = 0
+        self._failed: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def ask(self, number: int, question: Q) -> A:
+        """The answer to ``question``; waits for the others to ask.
+
+        Raises:
+            RuntimeError: if another drive or the deciding has failed.
+        """
+        with self._changed:
+            self._asked[number] = question
+            now = self._round
+            self._decide_if_complete()
+            while self._round == now and self._failed is None:
+                self._changed.wait()
+            if self._failed is not None:
+                raise RuntimeError("a drive beside this one has failed") from self._failed
+            return self._answers[number]
+
+    def leave(self) -> None:
+        """One who sat there asks no more."""
+        with self._changed:
+            self._sitting -= 1
+            self._decide_if_complete()
+
+    def fail(self, error: BaseException) -> None:
+        """End everybody's waiting."""
+        with self._changed:
+            self._failed = self._failed or error
+            self._changed.notify_all()
+
+    def _decide_if_complete(self) -> None:
+        if not self._asked or len(self._asked) < self._sitting:
+            return
+        # In one order whatever thread was first, so that the same drives give the same numbers to the last bit.
+        numbers = sorted(self._asked)
+        try:
+            self._answers = dict(zip(numbers, self.decide([self._asked[number] for number in numbers]), strict=True))
+        except Exception as error:
+            self._failed = error
+        self._asked = {}
+        self._round += 1
+        self._changed.notify_all()
+
+
+def side_by_side(
+    drive: Callable[[J, Callable[[Q], A]], R],
+    jobs: Iterable[J],
+    decide: Callable[[Sequence[Q]], Sequence[A]],
+    at_once: int = 16,
+) -> Generator[tuple[J, R], None, None]:
+    """Yield each job with ``drive(job, ask)`` as soon as it is done, in the order in which they end.
+
+    Leaving the iterator early ends the drives at their next question.
+
+    Args:
+        drive: Does a job in a thread of its own; asks ``ask(question)`` for what ``decide`` says.
+        jobs: What there is to do.
+        decide: Answers many questions at once.
+        at_once: Most drives at the same time.
+
+    Raises:
+        Exception: what a drive or ``decide`` raised first.
+    """
+    waiting: queue.SimpleQueue[tuple[int, J]] = queue.SimpleQueue()
+    count = 0
+    for count, job in enumerate(jobs, 1):
+        waiting.put((count, job))
+    seats = min(at_once, count)
+    table: Table[Q, A] = Table(decide, seats)
+    done: queue.SimpleQueue[tuple[J, R] | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            while True:
+                try:
+                    number, job = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                done.put((job, drive(job, partial(table.ask, number))))
+        except BaseException as error:
+            table.fail(error)
+            done.put(error)
+        finally:
+            table.leave()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(seats)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(count):
+            found = done.get()
+            if isinstance(found, BaseException):
+                raise table._failed or found
+            yield found
+    finally:
+        table.fail(RuntimeError("nobody waits for the drives any more"))
+        for thread in threads:
+            thread.join()
