@@ -330,6 +330,17 @@ def test_who_only_watches_cannot_stop_the_person_who_drives(
         assert not page.is_disabled("#controls >> text=Pause")
 
 
+def test_the_bars_of_hold_and_of_control_do_not_lie_over_each_other(
+    steered: LiveServer, open_page: Callable[..., Any]
+) -> None:
+    page = open_page(steered.url)
+    steered.publish(make_tick(0, circuit=False, saliency=False))
+    until(page, READY)
+    until(page, "!document.getElementById('history').hidden")
+    hold, bar = page.locator("#history .hold").bounding_box(), page.locator("#controls").bounding_box()
+    assert hold["y"] + hold["height"] <= bar["y"] and bar["y"] + bar["height"] <= 800
+
+
 STICK = """() => {
   const pad = {connected: true, mapping: 'standard', axes: [0, 0, 0, 0], buttons: []};
   for (let i = 0; i < 17; i++) pad.buttons.push({pressed: false, value: 0});
