@@ -65,7 +65,7 @@ class DriveConfig:
     model: str = "nac_steady.pt"
     """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
     driver: str | None = None
-    """Who drives instead of a policy: ppo (the shipped expert of CarRacing), geometric, racing-line, an exported PPO
+    """Who drives instead of a policy: ppo or continuous (shipped, CarRacing), geometric, racing-line, an exported PPO
     policy, or my_module:MyDriver."""
     episodes: int | None = None
     """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a

@@ -33,7 +33,7 @@ class RecordConfig:
     """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
     gym:ID, or module:make_env for an environment of your own."""
     expert: str | None = None
-    """Who gives the labels, and drives: ppo (the one in agents/), geometric, racing-line, the path of an exported PPO
+    """Who gives the labels, and drives: ppo or continuous (shipped), geometric, racing-line, the path of an exported
     policy, module:MyExpert, or keyboard: a person at the page, in real time. If not given, the environment's usual
     one."""
     driver: str | None = None
