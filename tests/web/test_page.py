@@ -233,6 +233,9 @@ def test_five_viewers_all_keep_up_with_twenty_frames_a_second(open_page: Callabl
 
 
 def test_ten_viewers_see_the_newest_while_an_eleventh_is_frozen_and_catches_up(open_page: Callable[..., Any]) -> None:
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    if busy > 4:
+        pytest.skip(f"this machine has {busy:.1f} times the work it can do: eleven browser pages would take minutes")
     with serve(circuit=None) as server:
         pages = [open_page(server.url, viewport={"width": 320, "height": 240}) for _ in range(11)]
         plain = {"circuit": False, "saliency": False}
