@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 NOTHING, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 
-PASS_BESIDE_M = 2.3
+PASS_BESIDE_M = 3.0
 """Metres between the middles of two cars, side by side, at which it passes slow ones."""
-PASS_M, PASS_RAMP_M = 9.0, 14.0
+PASS_EDGE_M = 2.2
+"""Metres from its middle to the left edge of the asphalt, at least: cars may stand there."""
+PASS_M, PASS_RAMP_M = 12.0, 14.0
 """Metres along the road, before and behind a slow car, within which it keeps that, and before which it swings out."""
 TOP_SPEEDS_MPS = 5.0, 13.4
 """Slowest and fastest of the drivers that recordings of the built-in tracks are made with."""
@@ -224,7 +226,8 @@ class _Continuous:
         length, cars = self.env.track.length, traffic.cars
         apart = np.abs((cars.s - s + length / 2) % length - length / 2)
         near = float(np.clip((PASS_M + PASS_RAMP_M - apart.min()) / PASS_RAMP_M, 0.0, 1.0))
-        return near * max(0.0, PASS_BESIDE_M - cars.offset)
+        room = max(0.0, self.env.track.half_width - PASS_EDGE_M)
+        return near * min(room, max(0.0, PASS_BESIDE_M - cars.offset))
 
     def _speed_limits(self) -> NDArray[np.float64]:
         """The speed at every point from which all bends ahead can still be reached at theirs, m/s."""

@@ -103,8 +103,8 @@ def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[Geom]:
     kept = corners[first].tobytes()
     indices = which.reshape(-1, 4)[:, [0, 1, 2, 0, 2, 3]].astype(np.uint32)
     count = int(parts[-1]) + 1 if len(parts) else 0
-    rows = np.searchsorted(found, np.arange(count + 1, dtype=np.uint64) << np.uint64(HASH_BITS)).tolist()
-    cuts = np.searchsorted(parts, np.arange(count + 1)).tolist()
+    rows: list[int] = np.searchsorted(found, np.arange(count + 1, dtype=np.uint64) << np.uint64(HASH_BITS)).tolist()
+    cuts: list[int] = np.searchsorted(parts, np.arange(count + 1)).tolist()
     made = []
     for (begin, end), (low, high) in zip(pairwise(rows), pairwise(cuts), strict=True):
         piece = kept[begin * VERTEX.itemsize : end * VERTEX.itemsize]

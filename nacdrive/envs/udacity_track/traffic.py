@@ -30,6 +30,8 @@ BEHIND = 15.0
 """Metres behind the car that was put back at which a slow car goes on that stood in its way."""
 NEAR = 40.0
 """Metres along the road within which a slow car can be touched."""
+AWAY = -1000.0
+"""Height in metres of what cannot be touched."""
 ROOM = 2.2
 """Metres from the edge of the asphalt to the middle of a slow car, at least: it passes parked ones."""
 ORDER = 900
@@ -89,8 +91,9 @@ class Traffic:
             body.set_kinematic(True)
             self.bodies.append(body)
         self._handles = [NodePath(body) for body in self.bodies]
+        self._near = list(range(len(self.bodies)))
         self.show()
-        self._move_bodies(range(len(self.bodies)))
+        self._move_bodies(self._near)
 
     def advance(self, seconds: float, s: float, offset: float) -> None:
         """Drive on for ``seconds``; the camera's car is at ``s`` and ``offset`` metres (right is positive)."""
@@ -101,7 +104,12 @@ class Traffic:
         if abs(offset - cars.offset) < BESIDE:
             free = np.minimum(free, (s - cars.s) % length)
         cars.s = (cars.s + np.clip(free - KEEP, 0.0, cars.speed * seconds)) % length
-        self._move_bodies(np.flatnonzero(np.abs(apart(self.track, cars.s, s)) < NEAR).tolist())
+        near = np.flatnonzero(np.abs(apart(self.track, cars.s, s)) < NEAR).tolist()
+        for index in set(self._near).difference(near):
+            # Left where it was, it would be met there after the car has long driven on.
+            self._handles[index].set_z(AWAY)
+        self._near = near
+        self._move_bodies(near)
 
     def make_room(self, s: float) -> None:
         """A car is put back at ``s``, in the middle of the road: as if its driver had passed who was in the way."""
@@ -109,6 +117,7 @@ class Traffic:
         blocking = [int(k) for k in np.argsort(-ahead) if abs(ahead[k]) < BEHIND]
         for number, index in enumerate(blocking):
             self.cars.s[index] = (s - BEHIND - number * KEEP) % self.track.length
+        self._near = sorted({*self._near, *blocking})
         self._move_bodies(blocking)
 
     def show(self) -> None:
@@ -116,7 +125,7 @@ class Traffic:
         for path, s in zip(self.paths, self.cars.s, strict=True):
             self._set(path, float(s), 0.0)
 
-    def _move_bodies(self, which: range | list[int]) -> None:
+    def _move_bodies(self, which: list[int]) -> None:
         for index in which:
             self._set(self._handles[index], float(self.cars.s[index]), CAR[2] / 2)
 

@@ -170,6 +170,10 @@ def test_slow_cars_keep_to_their_lane_and_never_run_into_each_other_or_into_the_
     gaps = (cars.s[:, None] - cars.s) % road.length
     assert gaps[~np.eye(len(gaps), dtype=bool)].min() >= KEEP - 1e-6
     assert not env.car.touches()
+    env.look()
+    for path, body in zip(env.traffic.paths, env.traffic.bodies, strict=True):
+        seen, touched = path.get_pos(), body.get_transform().get_pos()
+        assert touched.z < -100 or (seen - touched).length() < 1.0  # never where it was before
     env.close()
 
 
