@@ -105,8 +105,8 @@ class DriveConfig:
     speed: float | None = None
     """Speed to keep (20), in miles per hour as the Udacity simulator shows it; slower in bends."""
     monitor: MonitorUse | None = None
-    """Udacity: whether a monitor says that the policy may leave the road soon: show (as if not given, where the policy
-    has one), off, or slow, which also takes speed away as the risk grows."""
+    """Udacity: whether a monitor says that the policy may leave the road soon: off (as if not given), show, or slow,
+    which also takes speed away as the risk grows."""
     pace: float | None = None
     """udacity: least seconds between two decisions; if not given as in training, or 0 without a memory."""
     limit_s: float | None = None

@@ -91,8 +91,8 @@ class EvalConfig:
     speed: float | None = None
     """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
     monitor: MonitorUse | None = None
-    """udacity-track: whether a monitor says that the policy may leave the road soon: show (as if not given, where the
-    policy has one), off, or slow, which also takes speed away as the risk grows."""
+    """udacity-track: whether a monitor says that the policy may leave the road soon: off (as if not given), show, or
+    slow, which also takes speed away as the risk grows."""
     repeat: int | None = None
     """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
     usual number if not given (udacity-track: 4, of 0.02 s)."""
@@ -187,7 +187,7 @@ class EvalConfig:
             options=usual | env_options(env, given | self.road.given),
             noise=self.disturbance,
             speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
-            monitor=self.monitor if env.honours("monitor") else "off",
+            monitor=self.monitor or "off",
             device=self.device,
         )
 

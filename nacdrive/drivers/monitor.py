@@ -40,21 +40,25 @@ class Monitor(DriverWrapper):
         super().__init__(driver)
         self._policy: Policy = driver.policy  # type: ignore[assignment]
         self._meter = RiskMeter(predictor)
-        self._forget()
+        self._risk: float | None = None
+        self._risky_s: float | None = None
+        self._events: list[str] = []
 
     def reset(self, env: DrivingEnv) -> None:
         """Forget the episode before."""
         super().reset(env)
         self._meter.reset()
-        self._forget()
+        self._risk = self._risky_s = None
+        self._events.clear()
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The policy's decision; its risk is in ``risk``. A decision that is held keeps the risk that it had."""
         action = self.driver.act(frame, info)
         if not self.held:
             t_s, taken_s = float(info["t_s"]), float(info.get("frame_t_s", info["t_s"]))
-            self._risk = self._meter(self._policy, action.steering, t_s, info.get("speed_mps") or 0.0, t_s - taken_s)
-            self._warn(t_s)
+            risk = self._meter(self._policy, action.steering, t_s, info.get("speed_mps") or 0.0, t_s - taken_s)
+            self._risk = risk
+            self._warn(risk, t_s)
         return action
 
     @property
@@ -68,17 +72,11 @@ class Monitor(DriverWrapper):
         self._events.clear()
         return events
 
-    def _forget(self) -> None:
-        self._risk: float | None = None
-        self._risky_s: float | None = None
-        self._events: list[str] = []
-
-    def _warn(self, t_s: float) -> None:
-        assert self._risk is not None
-        if self._risk < WARN:
+    def _warn(self, risk: float, t_s: float) -> None:
+        if risk < WARN:
             return
         if self._risky_s is None or t_s - self._risky_s > QUIET_S:
-            self._events.append(f"{WARNING} (risk {self._risk:.2f})")
+            self._events.append(f"{WARNING} (risk {risk:.2f})")
         self._risky_s = t_s
 
 
@@ -98,34 +96,24 @@ def with_monitor(driver: PolicyDriver, model: Path, use: MonitorUse | None) -> P
     Args:
         driver: The policy at work.
         model: Its file.
-        use: What is asked for; None takes a monitor where there is one for this very policy.
+        use: What is asked for; None is off.
 
     Raises:
         UserError: if a monitor is asked for and there is none for this policy.
     """
-    if use == "off":
+    if use in (None, "off"):
         return driver
     from nacdrive.drivers.exported import ExportedPolicy
 
     policy = driver.policy
     if isinstance(policy, ExportedPolicy):
-        if use is None:
-            return driver
-        raise UserError(f"{model} is an exported policy, whose inside no monitor sees: give the .pt, or --monitor off.")
+        raise UserError(f"{model} is an exported policy, whose inside no monitor sees: give the .pt.")
     from nacdrive.models.failure import load_monitor
 
     path = monitor_file(model)
-    if use is None and not path.is_file():
-        return driver
     if not path.is_file():
         raise UserError(
             f"{model.name} has no monitor ({path.name} beside it): fit one with 'nacdrive monitor', or leave "
             "--monitor out."
         )
-    try:
-        return Monitor(driver, load_monitor(path, policy))
-    except UserError:
-        if use is None:
-            # Nobody asked: one of another policy, such as the one before a training, is as good as none.
-            return driver
-        raise
+    return Monitor(driver, load_monitor(path, policy))

@@ -81,7 +81,7 @@ class FailurePredictor(nn.Module):
         )
 
     def components(self, seen: Tensor) -> Tensor:
-        """[..., features + d_model] of ``Policy.seen`` -> [..., components]; outliers count as at the edge."""
+        """[..., features + d_model] of ``Policy.inside`` -> [..., components]; outliers count as at the edge."""
         return ((seen - self.mean) * self.scale).clamp(-6, 6) @ self.directions
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class RiskMeter:
     @torch.inference_mode()
     def __call__(self, policy: Policy, steering: float, t_s: float, speed_mps: float, age_s: float) -> float:
         """Risk in 0 .. 1 of the decision that ``policy`` has just made, at ``t_s`` seconds."""
-        components = self.predictor.components(torch.cat(policy.seen()).float().cpu())
+        components = self.predictor.components(torch.cat(policy.inside()).float().cpu())
         logit = float(self.predictor(self._past(components, steering, t_s, speed_mps, age_s)))
         share = share_of_new(t_s - self._t_s, self.predictor.config.smoothing_s)
         self._logit = logit if self._logit is None else self._logit + share * (logit - self._logit)

@@ -111,7 +111,7 @@ class Policy:
         past = [x.clone() for x in features[:-1]]
         return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
 
-    def seen(self) -> tuple[Tensor, Tensor]:
+    def inside(self) -> tuple[Tensor, Tensor]:
         """What the last decision was made from: features of its frame [features], output of the sequence layer
         [d_model].
         """

@@ -86,8 +86,8 @@ class EvalSpec:
     """What is wrong with the driver's camera; the expert sees the true frames."""
     speed_mph: float | None = None
     """Speed that a controller keeps, for policies that steer alone and the expert beside them."""
-    monitor: MonitorUse | None = "off"
-    """Whether a monitor watches the policy, and may slow it; None: watches where the policy has one."""
+    monitor: MonitorUse = "off"
+    """Whether a monitor watches the policy, and may slow it."""
     device: str = "cpu"
     """Where the policy runs."""
 
@@ -472,8 +472,8 @@ def identify(spec: EvalSpec) -> dict[str, Any]:
     if spec.speed_mph is not None:
         options["speed_mph"] = spec.speed_mph
     monitor = {}
-    if spec.model is not None and spec.monitor != "off" and (beside := monitor_file(spec.model)).is_file():
-        monitor = {"monitor": spec.monitor or "show", "monitor_sha256": file_checksum(beside)}
+    if spec.model is not None and spec.monitor != "off":
+        monitor = {"monitor": spec.monitor, "monitor_sha256": file_checksum(monitor_file(spec.model))}
     expert_key = "none"
     if spec.expert:
         key = (load_expert(spec.expert).name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))

@@ -187,7 +187,7 @@ class Witness(DriverWrapper):
         action = self.driver.act(frame, info)
         taken_s = float(info.get("frame_t_s", info["t_s"]))
         assert isinstance(self.policy, Policy)
-        features, summary = self.policy.seen()
+        features, summary = self.policy.inside()
         row = {"features": features.numpy(), "summary": summary.numpy(), "steering": action.steering}
         row["age_s"] = float(info["t_s"]) - taken_s
         row["candidates"] = {} if self.candidates is None else self.candidates(frame, taken_s, action.steering)
@@ -224,7 +224,7 @@ class Candidates:
         x = network.features(torch.from_numpy(variants))
         y, self.state = network.sequence.step(x, torch.full((3,), t_s), self.state)
         mirrored, shifted, lit = network.head(y)[:, 0].clamp(-1, 1).tolist()
-        self.past = [*self.past, (self.policy.seen()[0], t_s)][-self.policy.config.window :]
+        self.past = [*self.past, (self.policy.inside()[0], t_s)][-self.policy.config.window :]
         window = torch.stack([features for features, _ in self.past])
         t = torch.tensor([[taken_s for _, taken_s in self.past]]).expand(self.SAMPLES, -1)
         keep = 1 - self.policy.config.dropout

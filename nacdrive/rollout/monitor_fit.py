@@ -50,7 +50,7 @@ class Judged:
 
 
 def seen_by(trace: Trace) -> Tensor:
-    """[T, features + d_model]: what ``Policy.seen`` gave at each decision."""
+    """[T, features + d_model]: what ``Policy.inside`` gave at each decision."""
     return torch.cat([torch.from_numpy(trace.features), torch.from_numpy(trace.summary)], dim=1)
 
 
@@ -94,12 +94,12 @@ def standardize(predictor: FailurePredictor, training: Sequence[Trace]) -> None:
 def counted(trace: Trace) -> NDArray[np.bool_]:
     """[T]: decisions on the road of which it is known whether it was left within ``HORIZON_S``."""
     known = np.isfinite(trace.to_departure_s()) | (trace.t_s[-1] - trace.t_s >= HORIZON_S)
-    return ~trace.off_road & known
+    return np.asarray(~trace.off_road & known)
 
 
 def labels_of(trace: Trace) -> NDArray[np.bool_]:
     """[T]: whether the road is left within ``HORIZON_S``."""
-    return trace.to_departure_s() <= HORIZON_S
+    return np.asarray(trace.to_departure_s() <= HORIZON_S)
 
 
 def judged(traces: Sequence[Trace], signals: Sequence[NDArray[Any]]) -> Judged:
@@ -174,7 +174,7 @@ def fit(
     best, weights = -1.0, predictor.state_dict()
     for _ in range(epochs):
         predictor.train()
-        for rows in torch.randperm(len(inputs)).split(BATCH):
+        for rows in torch.split(torch.randperm(len(inputs)), BATCH):
             optimizer.zero_grad()
             loss(predictor(inputs[rows]), targets[rows]).backward()
             optimizer.step()
@@ -231,7 +231,7 @@ def choose_warning(
     best: tuple[float, float, float] = (-1.0, 0.0, 0.0)
     for smoothing_s in SMOOTHINGS_S:
         signals = [smoothed(one, trace.t_s, smoothing_s) for one, trace in zip(logits, validation, strict=True)]
-        for threshold in np.quantile(np.concatenate(signals), np.linspace(0.5, 0.999, 40)):
+        for threshold in np.quantile(np.concatenate(signals), np.linspace(0.5, 0.999, 60)):
             calm = warnings_at([validation[i] for i in usual], [signals[i] for i in usual], threshold)
             if (calm["false_alarms_per_5_min"] or 0.0) > ALLOWED_PER_5_MIN:
                 continue

@@ -81,7 +81,7 @@ def test_the_meter_sees_live_what_the_fit_saw() -> None:
     rows, live = [], []
     for frame, t_s in zip(frames, times, strict=True):
         action = policy.step(frame, float(t_s))
-        rows.append((*[part.numpy() for part in policy.seen()], action.steering))
+        rows.append((*[part.numpy() for part in policy.inside()], action.steering))
     trace = Trace(
         kind="noise",
         seed=0,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nacdrive.rollout.warning_score import WarningScore, total
+from nacdrive.rollout.warning_score import DriveWarnings, WarningScore, total
+from tests.helpers.ticks import make_tick
 
 STEP_S = 0.1
 
@@ -54,3 +55,15 @@ def test_rows_of_several_drives_are_added_up() -> None:
     assert told["lead_median_s"] == pytest.approx(1.0)
     assert told["false_alarms_per_5_min"] == pytest.approx(300 / told["watched_s"])
     assert total([])["warned_share"] is None
+
+
+def test_ticks_of_a_drive_are_scored_and_those_without_a_monitor_are_not() -> None:
+    watched, alone = DriveWarnings(), DriveWarnings()
+    for step in range(200):
+        more = {"info": {"off_road": 100 <= step < 110}, "next_info": {}}
+        watched.add(make_tick(step, risk=0.9 if 70 <= step < 100 else 0.1, circuit=False, saliency=False, **more))
+        alone.add(make_tick(step, circuit=False, saliency=False, **more))
+    told = watched.result()
+    assert told is not None and (told["departures"], told["warned"], told["false_alarms"]) == (1, 1, 0)
+    assert told["lead_s"] == pytest.approx(1.5)
+    assert alone.result() is None
