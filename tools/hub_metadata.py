@@ -41,11 +41,12 @@ def metadata(path: Path, body: str) -> dict[str, Any]:
     expert = path.parent.name if path.parent.name in EXPERTS else None
     layer = expert or path.stem.replace("_", "-")
     kind, pipeline, tags, datasets, results = CARDS[expert or folder]
+    by_paper = [layer, "neuronal-attention-circuit", "continuous-time", PAPER] if layer.startswith("nac") else [layer]
     return {
         "license": "mit",
         "library_name": "nacdrive",
         **({"pipeline_tag": pipeline} if pipeline else {}),
-        "tags": [*tags, *([] if expert else [layer, "neuronal-attention-circuit", "continuous-time", PAPER])],
+        "tags": [*tags, *([] if expert else by_paper)],
         **({"datasets": datasets} if datasets else {}),
         "model-index": [
             {
@@ -100,21 +101,23 @@ def expert(body: str) -> list[Result]:
 
 
 def udacity(body: str) -> list[Result]:
-    """Drives without leaving the road, and autonomy, on both tracks."""
-    flawless = find(r"drives that never left the road \| \*\*(\d+) of (\d+)\*\*.*?\| \*\*(\d+) of (\d+)\*\*", body)
-    autonomy = find(rf"autonomy [^|]*\| {NUMBER} [^|]*\| {NUMBER} ", body)
-    offset = find(rf"from the middle, mean, m \| {NUMBER} [^|]*\| {NUMBER} ", body)
+    """Drives without leaving the road, and autonomy, of each column: unseen roads at a speed, or a fixed track."""
+    (header,) = find(r"\| \| ([^\n]*) \|\n\|---\|", body)
+    columns = header.split(" | ")
+    cell = r"([^|]*) \|"
+    flawless = find(r"drives that never left the road \| " + cell * len(columns), body)
+    autonomy = find(r"autonomy [^|]*\| " + cell * len(columns), body)
+    offset = find(r"from the middle, mean, m \| " + cell * len(columns), body)
     results: list[Result] = []
-    for i, track in enumerate(("lake", "mountain")):
-        good, drives = map(int, flawless[2 * i : 2 * i + 2])
+    for i, column in enumerate(columns):
+        good, drives = map(int, find(r"(\d+) of (\d+)", flawless[i]))
         metrics: list[tuple[str, str, Any]] = [
-            ("flawless_drives", "drives that never left the road, %", 100 * good / drives),
-            ("autonomy", "autonomy, %", float(autonomy[i])),
-            ("lane_offset", "mean distance from the middle, m", float(offset[i])),
+            ("flawless_drives", "drives that never left the road, %", round(100 * good / drives, 1)),
+            ("autonomy", "autonomy, %", float(find(NUMBER, autonomy[i])[0])),
+            ("lane_offset", "mean distance from the middle, m", float(find(NUMBER, offset[i])[0])),
         ]
-        results.append(
-            ((f"nacdrive/UdacityTrack-v0 {track}", f"built-in {track} track, {drives} unseen skies"), metrics)
-        )
+        kind = "random" if "road" in column else column.partition(",")[0]
+        results.append(((f"nacdrive/UdacityTrack-v0 {kind}", f"built in, {column}: {drives} drives"), metrics))
     return results
 
 

@@ -639,6 +639,9 @@ def recorders(
         found.append(("drives", whole))
     seed = None if spec.realtime else config.first_seed
     for what, recorder in found:
+        if config.road.camera_mount is not None:
+            # Whoever learns from it has to know whether to turn the pictures.
+            recorder.meta = {"camera_mount": config.road.camera_mount}
         stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
         stack.enter_context(recorder)
     return [recorder for _, recorder in found]

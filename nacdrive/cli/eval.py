@@ -164,7 +164,10 @@ class EvalConfig:
         # Policies of the same name drive several environments.
         env = [] if self.env == EvalConfig.env else [self.env_spec.source]
         env += [str(self.track)] if is_random(self.track) else []
-        named += [f"{option}-{value}" for option, value in self.road.given.items()]
+        named += [
+            f"{option}-{value if isinstance(value, str) else format(value, 'g')}"
+            for option, value in self.road.given.items()
+        ]
         who = Path(self.model).stem if self.driver is None else self.driver
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)

@@ -192,6 +192,8 @@ class EpisodeRecorder:
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
         """Episodes written so far."""
+        self.meta: dict[str, Any] = {}
+        """What every episode shall say of itself."""
         self._fps, self._teacher = fps, teacher
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None
@@ -221,7 +223,7 @@ class EpisodeRecorder:
         if not len(self._buffer):
             return
         self._writer = self._writer or self._open()
-        self._writer.add(self._buffer.episode(source=self.source, driver=self.driver, meta={}))
+        self._writer.add(self._buffer.episode(source=self.source, driver=self.driver, meta=dict(self.meta)))
         self._buffer = self._new_buffer()
         self.kept += 1
 
