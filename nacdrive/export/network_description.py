@@ -79,7 +79,7 @@ class Preprocessing:
     masked_rows: tuple[int, int] | None
     """Rows [from, to) of what they see that are set to 0; None for none."""
     turn: tuple[tuple[float, ...], ...] | None = None
-    """[3][3]: pixel (column, row, 1) of the upright picture -> pixel of the frame, up to a factor; None where a frame
+    """[3, 3]: pixel (column, row, 1) of the upright picture -> pixel of the frame, up to a factor; None where a frame
     is not turned upright. Numbers of double precision: ``common.camera_mount`` says how places are rounded."""
     down: Taps | None = None
     """New rows from old ones; None where a frame is neither turned, cropped, resized nor made YUV."""

@@ -13,7 +13,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.rollout.results import drive_name
 
-SHIPPED = {"ppo": "carracing/ppo/eval.json"}
+SHIPPED = {"ppo": "carracing/ppo/eval.json", "continuous": "carracing/continuous/eval.json"}
 """Shipped experts and where their own evaluation lies, lap by lap."""
 SHIPPED_ENV = "carracing"
 SHIPPED_OPTIONS = {"renderer": "official", "max_frames": 1000, "rule": LAP_RULES[0]}
