@@ -33,8 +33,6 @@ class PolicyConfig:
     """Columns of a frame."""
     masked_rows: tuple[int, int] | None = None
     """Rows [from, to) that the network does not get to see, such as the instruments of CarRacing; None for none."""
-    upright: bool = False
-    """Turn each picture upright first, as that of the Udacity simulator's camera (``common.camera_mount``)."""
     crop: tuple[int, int] | None = None
     """Rows [from, to) that are kept of a frame; None for all."""
     resize: tuple[int, int] | None = None
@@ -61,6 +59,8 @@ class PolicyConfig:
     """Options of the sequence layer, such as ``topk``, ``sparsity`` or ``seed``."""
     pedal: bool = False
     """Whether a policy without ``actions`` also gives throttle minus brake; if not, its speed is held by others."""
+    upright: bool = False
+    """Turn each picture upright first, as that of the Udacity simulator's camera (``common.camera_mount``)."""
 
     @property
     def continuous(self) -> bool:
