@@ -7,6 +7,7 @@ from pathlib import Path
 from nacdrive.common.errors import UserError
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.models import load_policy
+from nacdrive.rollout.environment import usual_expert
 from nacdrive.rollout.evaluate import EvalSpec, evaluate
 from nacdrive.rollout.record_config import env_of_task
 
@@ -19,7 +20,7 @@ def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[s
     """Drive ``drives`` tracks that no training touched.
 
     Returns:
-        CarRacing: ``return`` and ``expert_fraction`` (of the PPO expert's return on the same tracks). Udacity, on the
+        CarRacing: ``return`` and ``expert_fraction`` (of its expert's return on the same tracks). Udacity, on the
         built-in lake track: ``autonomy`` in percent, ``off_road_per_lap``, ``offset_mean_m`` and ``offset_max_m`` from
         the lane's middle, ``jitter_per_s`` of the steering.
     """
@@ -35,7 +36,8 @@ def drive(task: str, model: Path, drives: int, out: Path, device: str) -> dict[s
         numbers = found["tracks"][env.tracks[0]]
         return {name: float(numbers[name]["mean"]) for name in KEPT}
     renderer = {"renderer": "official"} if env.honours("renderer") else {}
-    spec = EvalSpec(env.name, model, expert=env.expert, options=renderer, device=device)
+    expert = usual_expert(env, load_policy(model))
+    spec = EvalSpec(env.name, model, expert=expert, options=renderer, device=device)
     seeds = range(POLICY_TEST.start, POLICY_TEST.start + drives)
     found = evaluate(spec, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
     share = found["expert_fraction"]

@@ -45,7 +45,8 @@ class ArenaConfig:
     """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
     against the environment's expert."""
     drivers: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--driver"])] = ()
-    """Experts and drivers of your own: ppo, geometric, racing-line, an exported PPO policy, my_module:MyDriver."""
+    """Experts and drivers of your own: ppo, continuous, geometric, racing-line, an exported PPO policy,
+    my_module:MyDriver."""
     person: bool = False
     """Somebody at the page drives too; needs --allow-control."""
     episodes: int | None = None
@@ -61,7 +62,8 @@ class ArenaConfig:
     speed: float | None = None
     """udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
     renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator: the official ones, or the quicker grey ones."""
+    """carracing: pixels of the simulator: the official ones, or quicker ones that differ from them by less than a
+    level of 255 on average."""
     rule: LapRule | None = None
     """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     repeat: int | None = None

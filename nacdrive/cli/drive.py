@@ -120,9 +120,10 @@ class DriveConfig:
     at the terminal."""
     expert: str | None = None
     """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, my_module:MyDriver, or none.
-    If not given, the environment's own expert."""
+    If not given, who taught the policy, or the environment's usual one."""
     renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator: the official ones, or the quicker grey ones."""
+    """carracing: pixels of the simulator: the official ones, or quicker ones that differ from them by less than a
+    level of 255 on average."""
     rule: LapRule | None = None
     """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     repeat: int | None = None
@@ -211,7 +212,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
     from nacdrive.rollout import environment
-    from nacdrive.rollout.environment import action_names, warn_of_pixels
+    from nacdrive.rollout.environment import action_names, driver_options, warn_of_pixels
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
@@ -237,7 +238,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
-            what["choices"] = spec.actions if spec.realtime else action_names(spec)
+            what["choices"] = spec.actions if spec.realtime else action_names(spec, driver_options(spec, driver))
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
                 what["what_if"] = what_if_of(config, policy, expert is not None)
@@ -324,12 +325,19 @@ def load_what_if(config: DriveConfig) -> WhatIf:
 
 
 def pace_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> int:
-    """Frames for which an action is held."""
+    """Frames for which an action is held, as in ``nacdrive eval``."""
     from nacdrive.rollout.environment import action_repeat
 
-    if policy is not None and (config.spec.drivers_pace or config.repeat is None):
-        return policy.policy.repeat
-    return action_repeat(config.spec, driver, config.repeat)
+    return action_repeat(config.spec, policy.policy if policy is not None else driver, config.repeat)
+
+
+def expert_name(config: DriveConfig, policy: PolicyDriver | None) -> str | None:
+    """Who is to ride along; None for nobody."""
+    from nacdrive.rollout.environment import usual_expert
+
+    usual = config.spec.expert if policy is None else usual_expert(config.spec, policy.policy)
+    name = usual if config.expert is None else config.expert
+    return None if name == "none" else name
 
 
 def expert_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> Driver | None:
@@ -337,10 +345,10 @@ def expert_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) 
     from nacdrive.drivers import load_expert
     from nacdrive.rollout import environment
 
-    name = config.expert if config.expert is not None else config.spec.expert
-    if name in (None, "none"):
+    if (name := expert_name(config, policy)) is None:
         return None
-    expert: Driver = load_expert(str(name))
+    steers = policy is not None and policy.continuous
+    expert: Driver = load_expert(name, discrete_only=not steers)
     pace = pace_of(config, driver, policy)
     if (repeat := environment.action_repeat(config.spec, expert, pace)) != pace:
         print(f"the expert decides every {repeat} frames, {driver.name} every {pace}: it does not ride along.")
@@ -406,7 +414,8 @@ def drive_episodes(
                 results.append(result)
                 if page is not None:
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
-                    page.result(end_card(result, tick.events[-1], following, known_score(config, expert, seed)))
+                    known = known_score(config, expert_name(config, policy) if expert else None, seed)
+                    page.result(end_card(result, tick.events[-1], following, known))
             except KeyboardInterrupt:
                 if not endless:
                     raise
@@ -431,15 +440,14 @@ def pause(seconds: float) -> bool:
     return True
 
 
-def known_score(config: DriveConfig, expert: Driver | None, seed: int) -> float | None:
-    """What the expert that rides along is known to have scored on the track of ``seed``, under the same options."""
+def known_score(config: DriveConfig, expert: str | None, seed: int) -> float | None:
+    """What ``expert``, who rides along, is known to have scored on the track of ``seed``, under the same options."""
     from nacdrive.rollout.expert_scores import shipped_score
 
-    if expert is None or config.steering_noise:
+    if config.steering_noise:
         return None
-    name = config.expert if config.expert is not None else config.spec.expert
     given = {option: getattr(config, option) for option in ("renderer", "max_frames", "rule")}
-    return shipped_score(name, config.spec.name, seed, **given)
+    return shipped_score(expert, config.spec.name, seed, **given)
 
 
 def end_card(

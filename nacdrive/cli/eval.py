@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,9 +66,10 @@ class EvalConfig:
     """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
     expert: str | None = None
     """Who drives the same tracks and rides along: ppo, geometric, an exported PPO policy, module:MyExpert, or none.
-    If not given, the environment's usual one."""
+    If not given, who taught the policy, or the environment's usual one."""
     renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator, the official ones (as if not given) or the quicker grey ones."""
+    """carracing: pixels of the simulator: the official ones (as if not given), or quicker ones that differ from them
+    by less than a level of 255 on average."""
     rule: LapRule | None = None
     """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
     max_frames: int | None = None
@@ -158,6 +159,7 @@ class EvalConfig:
         d = self.disturbance
         parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
         parts |= {"dropped": d.dropped, "late": d.late}
+        parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += ["monitor-slow"] if self.monitor == "slow" else []
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
@@ -211,7 +213,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.rollout import evaluate as evaluation
-    from nacdrive.rollout.environment import action_names, warn_of_pixels
+    from nacdrive.rollout.environment import action_names, driver_options, usual_expert, warn_of_pixels
 
     env = config.env_spec
     spec = config.spec(find_model(config.model, env.task) if config.driver is None else None)
@@ -219,6 +221,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     check_ray(config.ray)
     worker = evaluation.RolloutWorker(spec)
     subject = worker.subject
+    if spec.model is not None and config.expert is None:
+        spec = worker.spec = replace(spec, expert=usual_expert(env, worker.policy))
     if spec.model is not None:
         warn_of_pixels(worker.policy, config.renderer)
     _ = worker.expert
@@ -237,7 +241,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         show = stack.enter_context(Show(len(tracks) * len(seeds), spec.expert is not None))
         progress: Callable[[EvalJob, Row], None] = show
         if config.watch:
-            what: dict[str, Any] = {"choices": action_names(env, spec.options)}
+            what: dict[str, Any] = {"choices": action_names(env, {**spec.options, **driver_options(env, subject)})}
             what |= {"circuit": worker.policy.circuit()} if spec.model is not None else {}
             title = f"{subject.name} on {env.title}"
             page = open_page(stack, config.host, config.page_port, title, **what)

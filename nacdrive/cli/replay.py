@@ -181,9 +181,11 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     from nacdrive.common.paths import find_model
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers import load_expert
+    from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.speed_control import at_speed
     from nacdrive.envs.registry import spec_of_source
     from nacdrive.models import load_policy
+    from nacdrive.rollout.environment import driver_options
     from nacdrive.rollout.what_if import JPEG_LEVELS, Simulation, WhatIf
 
     recording = Recording.open(kept_in(folder))
@@ -201,7 +203,7 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
             options["repeat"] = round(spec.frames_per_second / recording.meta["fps"])
         if spec.honours("track"):
             options["track"] = recording.load(places[seed]).meta.get("track") or spec.track_of(None, seed)
-        return spec.make(options)
+        return spec.make(options | driver_options(spec, PolicyDriver(policy)))
 
     def wrap(driver: Driver, env: DrivingEnv) -> Driver:
         return at_speed(driver, spec.speed_mph)
@@ -209,4 +211,6 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     expert = str(recording.meta.get("expert") or spec.expert)
     known = expert in spec.experts
     apart = JPEG_LEVELS if spec.image_format == "jpeg" else 0.0
-    return WhatIf(policy, Simulation(make_env, wrap, (lambda: load_expert(expert)) if known else None, apart))
+    discrete = not policy.config.continuous
+    beside = (lambda: load_expert(expert, discrete_only=discrete)) if known else None
+    return WhatIf(policy, Simulation(make_env, wrap, beside, apart))

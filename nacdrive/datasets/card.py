@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import find_recording
-from nacdrive.datasets.episode import PLACES, Episode
+from nacdrive.datasets.episode import LABELS, PLACES, Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
 from nacdrive.datasets.exchange.limits import image_header
 from nacdrive.datasets.manifest import (
@@ -91,7 +91,7 @@ class Summary:
                 self.sizes[f"{width} x {height} {'JPEG' if data[:2] == JPEG else 'PNG'}"] += 1
         self.columns |= dict.fromkeys(episode.side_frames)
         self.columns |= {
-            name: None for name in ("expert_steering", "expert_logits", *PLACES) if getattr(episode, name) is not None
+            name: None for name in (*LABELS, "expert_logits", *PLACES) if getattr(episode, name) is not None
         }
         self.choices.update(int(choice) for choice in episode.choice)
         known = episode.expert_choice >= 0 if episode.expert_steering is None else np.ones(len(episode), bool)

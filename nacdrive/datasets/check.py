@@ -111,6 +111,8 @@ def content_problem(episode: Episode) -> str | None:
         values = getattr(episode, name)
         if not ((values >= 0) & (values <= 1)).all():
             return f"has a {name} outside 0 .. 1"
+    if not (np.abs(episode.pedal_label) <= 1).all():
+        return "has an expert's pedal outside -1 .. 1"
     if not np.isfinite(episode.reward).all():
         return "has rewards that are no numbers"
     for name, values in episode.places.items():

@@ -24,6 +24,8 @@ COLUMNS: dict[str, type[np.generic]] = {
 """Columns of one number a frame, and their types. ``expert_logits`` [frames, choices] comes beside them."""
 PLACES = ("x_m", "y_m", "heading_rad", "progress")
 """Columns of where the car was, which an episode has if its environment said so: float32, NaN where unknown."""
+LABELS = ("expert_steering", "expert_pedal")
+"""Columns of what a continuous expert would do, which an episode has where that is not what was driven: float32."""
 SIDES = ("left", "right")
 """Cameras beside the one that ``frames`` are from."""
 
@@ -64,6 +66,8 @@ class Episode:
     """What else is known: plain JSON."""
     expert_steering: NDArray[np.float32] | None = None
     """[N] the steering that the expert would take: the label of a continuous driver; None where it is ``steering``."""
+    expert_pedal: NDArray[np.float32] | None = None
+    """[N] the throttle minus brake that the expert would take; None where it is ``throttle - brake``."""
     side_frames: dict[str, list[bytes]] = field(default_factory=dict)
     """``left`` and ``right``: N encoded images each of the cameras beside, at the same instants; empty without."""
     x_m: NDArray[np.float32] | None = None
@@ -78,7 +82,7 @@ class Episode:
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
-        optional = ("expert_logits", "expert_steering", *PLACES)
+        optional = ("expert_logits", *LABELS, *PLACES)
         for name in optional:
             if (values := getattr(self, name)) is not None:
                 object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float32))
@@ -90,7 +94,7 @@ class Episode:
         logits = self.expert_logits
         if logits is not None and (logits.ndim != 2 or len(logits) != steps):
             wrong["expert_logits"] = logits.shape
-        for name in ("expert_steering", *PLACES):
+        for name in (*LABELS, *PLACES):
             if (values := getattr(self, name)) is not None and values.shape != (steps,):
                 wrong[name] = values.shape
         wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
@@ -130,3 +134,8 @@ class Episode:
     def label(self) -> NDArray[np.float32]:
         """[N] the steering to learn: the expert's where it is known, or else that which was driven."""
         return self.steering if self.expert_steering is None else self.expert_steering
+
+    @property
+    def pedal_label(self) -> NDArray[np.float32]:
+        """[N] the throttle minus brake to learn, -1 .. 1: the expert's where it is known, or else what was driven."""
+        return self.throttle - self.brake if self.expert_pedal is None else self.expert_pedal

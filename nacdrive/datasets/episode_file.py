@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"nacdrive"
@@ -29,6 +29,7 @@ UNITS = {
 }
 OPTIONAL_UNITS = {
     "expert_steering": "-1 full left .. 1 full right, what the expert would do",
+    "expert_pedal": "throttle minus brake, what the expert would do",
     "x_m": "metres to the east, NaN where unknown",
     "y_m": "metres to the north, NaN where unknown",
     "heading_rad": "radians counter-clockwise from east, NaN where unknown",
@@ -52,7 +53,7 @@ def to_parquet(episode: Episode) -> bytes:
     for side, encoded in episode.side_frames.items():
         columns[side] = image_column(encoded, f"{episode.seed}-{side}")
         features[side] = {"_type": "Image"}
-    label = {} if episode.expert_steering is None else {"expert_steering": episode.expert_steering}
+    label = {name: values for name in LABELS if (values := getattr(episode, name)) is not None}
     for name, values in (label | episode.places).items():
         columns[name] = pa.array(values)
         features[name] = {"dtype": "float32", "_type": "Value"}
@@ -115,7 +116,7 @@ def from_parquet(data: bytes) -> Episode:
         columns = {name: table.column(name).to_numpy() for name in COLUMNS}
         frames, sides = read_images(table, "frame"), [side for side in SIDES if side in table.column_names]
         side_frames = {side: read_images(table, side) for side in sides}
-        optional = [name for name in ("expert_steering", *PLACES) if name in table.column_names]
+        optional = [name for name in (*LABELS, *PLACES) if name in table.column_names]
         columns |= {name: table.column(name).to_numpy() for name in optional}
         logits = None
         if "expert_logits" in table.column_names:

@@ -34,6 +34,9 @@ class PolicyDriver:
             frames is used to the pace of its training, and simulators send up to 60 pictures a second.
     """
 
+    colours = True
+    """It sees colours, as in the recordings that it learnt from."""
+
     def __init__(self, policy: Policy | ExportedPolicy, pace_s: float = 0.0) -> None:
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
@@ -41,6 +44,16 @@ class PolicyDriver:
         self.held = False
         """Whether the decision before was repeated."""
         self._held, self._held_s = IDLE, -math.inf
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it steers by degrees instead of choosing."""
+        return self.policy.config.continuous
+
+    @property
+    def instruments(self) -> bool:
+        """Whether it sees all rows of a frame, as it did when it learnt from recordings, which show instruments."""
+        return self.policy.config.masked_rows is None
 
     def reset(self, env: DrivingEnv) -> None:
         """Forget the episode before."""

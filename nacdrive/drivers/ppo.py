@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.ppo_cockpit import CockpitNet
+from nacdrive.drivers.ppo_memory import Actor
 from nacdrive.drivers.ppo_nature import NatureNet
 from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, load_policy
 from nacdrive.drivers.ppo_view import ROWS, FrameStack, View
@@ -53,9 +54,12 @@ class PpoExpert:
         self._action_of: Callable[..., Action] = to_action
         own = net.view if isinstance(net, (NatureNet, CockpitNet)) else View(rows=ROWS if self._carracing else None)
         self._stack = FrameStack(own)
-        self.instruments = isinstance(net, CockpitNet)
+        self.instruments = own.instruments
         self._state: Any = None
         self._t_s = 0.0
+        self.held = False
+        """Whether the decision before was repeated."""
+        self._last: Action | None = None
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> PpoExpert:
@@ -80,7 +84,7 @@ class PpoExpert:
                 it can see come later).
         """
         self._stack.reset()
-        self._state = None
+        self._state, self._last, self.held = None, None, False
         if env is None or self._carracing:
             return
         if env.name != self.trained_on:
@@ -93,7 +97,8 @@ class PpoExpert:
 
     def act(self, frame: Frame, info: Info | None = None) -> Action:
         """Decide on a frame uint8 [height, width, 3] (of CarRacing [96, 96, 3]); the three before it are remembered,
-        and with a memory the features of as many as its window holds.
+        and with a memory the features of as many as its window holds. Where it is told when a frame was taken
+        (``frame_t_s``), the decision is for that time, and while no newer one has come it is the last one again.
 
         Raises:
             UserError: for a frame of another shape.
@@ -101,17 +106,21 @@ class PpoExpert:
         if frame.dtype != np.uint8 or frame.ndim != 3 or (self._carracing and frame.shape != (96, 96, 3)):
             size = "96, 96" if self._carracing else "height, width"
             raise UserError(f"the expert sees frames uint8 [{size}, 3], not {frame.dtype} {list(frame.shape)}.")
-        stack = self._stack.push(frame)[None]
-        return self._action((self.logits(stack) if self.net.memory is None else self._remembered(stack, info))[0])
+        told = info or {}
+        usual = 0.0 if self._last is None or self.net.memory is None else self._t_s + self.net.memory.spec.gap_s
+        t_s = float(told.get("frame_t_s", told.get("t_s", usual)))
+        self.held = self._last is not None and "frame_t_s" in told and t_s <= self._t_s
+        if self._last is None or not self.held:
+            self._t_s = t_s
+            stack = self._stack.push(frame)[None]
+            self._last = self._action((self.logits(stack) if self.net.memory is None else self.remembered(stack))[0])
+        return self._last
 
     @torch.inference_mode()
-    def _remembered(self, stack: NDArray[np.uint8], info: Info | None) -> NDArray[np.float32]:
-        """Scores [1, outputs] of the next decision of the episode."""
-        assert isinstance(self.net, PolicyNet) and self.net.memory is not None
-        first = self._state is None
-        usual = 0.0 if first else self._t_s + self.net.memory.spec.gap_s
-        self._t_s = float((info or {}).get("t_s", usual))
-        state = self.net.init_state() if first else self._state
+    def remembered(self, stack: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Scores [1, outputs] of the next decision of the episode, of an agent with a memory."""
+        assert isinstance(self.net, Actor)
+        state = self.net.init_state() if self._state is None else self._state
         now = torch.tensor([self._t_s], dtype=torch.float64, device=self.device)
         scores, self._state = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
         found: NDArray[np.float32] = scores.cpu().numpy()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.drivers.ppo_memory import Actor, Memory, MemorySpec
 from nacdrive.drivers.ppo_view import INSTRUMENT_PIXELS, View
 
 KIND = "cockpit"
@@ -19,21 +20,21 @@ BRIGHT = 4 * 255.0
 """Sums of a column's pixels are divided by this."""
 
 
-class CockpitNet(nn.Module):
-    """uint8 grey frames with the instruments -> (steering, pedal).
+class CockpitNet(Actor):
+    """uint8 grey frames -> (steering, pedal).
 
     Args:
-        view: What it sees: frames in grey with their instruments, several at once.
+        view: What it sees: frames in grey, several at once or one; with their instruments or, for an agent from which
+            its speed is hidden, without.
         outputs: Numbers that it gives.
         channels: Of the three convolutions.
         hidden: Widths of the dense layers in which road and instruments meet.
         panel: Width of what the instruments are turned into.
+        memory: What it remembers with; None for nothing.
 
     Raises:
-        ValueError: for a view without instruments or in colour.
+        ValueError: for a view in colour.
     """
-
-    memory = None
 
     def __init__(
         self,
@@ -42,10 +43,11 @@ class CockpitNet(nn.Module):
         channels: tuple[int, int, int] = (32, 64, 64),
         hidden: tuple[int, int] = (256, 128),
         panel: int = 64,
+        memory: MemorySpec | None = None,
     ) -> None:
         super().__init__()
-        if view.colour or not view.instruments:
-            raise ValueError(f"{KIND} sees grey frames with instruments")
+        if view.colour:
+            raise ValueError(f"{KIND} sees grey frames")
         self.view = view
         self.about = {"kind": KIND, "channels": list(channels), "hidden": list(hidden), "panel": panel}
         first, second, third = channels
@@ -60,29 +62,30 @@ class CockpitNet(nn.Module):
         )
         with torch.no_grad():
             seen = self.convolutions(torch.zeros(1, view.frames, view.height, view.width)).shape[1]
-        self.panel = nn.Sequential(nn.Linear(view.frames * INSTRUMENT_PIXELS // INSTRUMENT_ROWS, panel), nn.ReLU())
-        self.dense = nn.Sequential(
-            nn.Linear(seen + panel, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU()
-        )
-        self.head = nn.Linear(hidden[1], outputs)
-
-    def forward(self, stacks: Tensor) -> Tensor:
-        """Uint8 [N, *view.shape] -> float32 [N, outputs]."""
-        scores: Tensor = self.head(self.features(stacks))
-        return scores
+        if view.instruments:
+            bars = view.frames * INSTRUMENT_PIXELS // INSTRUMENT_ROWS
+            self.panel = nn.Sequential(nn.Linear(bars, panel), nn.ReLU())
+            seen += panel
+        self.dense = nn.Sequential(nn.Linear(seen, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU())
+        self.memory = Memory(memory, hidden[1]) if memory is not None else None
+        self.head = nn.Linear(hidden[1] if self.memory is None else self.memory.out_features, outputs)
 
     def features(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, *view.shape] -> float32 [N, hidden]: what the last layer decides on."""
         count, frames, height = *stacks.shape[:2], self.view.height
         road = stacks[:, :, :height].contiguous(memory_format=torch.channels_last).float() / 255.0
+        seen = self.convolutions(road)
+        if not self.view.instruments:
+            hidden: Tensor = self.dense(seen)
+            return hidden
         panels = stacks[:, :, height:].reshape(count, frames, INSTRUMENT_ROWS, -1)
         bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
-        met: Tensor = self.dense(torch.cat([self.convolutions(road), self.panel(bars)], dim=1))
+        met: Tensor = self.dense(torch.cat([seen, self.panel(bars)], dim=1))
         return met
 
 
-def from_about(about: dict[str, Any], view: View, outputs: int) -> CockpitNet:
+def from_about(about: dict[str, Any], view: View, outputs: int, memory: MemorySpec | None = None) -> CockpitNet:
     """The network that a file describes; see ``CockpitNet.about``."""
     first, second, third = (int(width) for width in about["channels"])
     wide, narrow = (int(width) for width in about["hidden"])
-    return CockpitNet(view, outputs, (first, second, third), (wide, narrow), int(about["panel"]))
+    return CockpitNet(view, outputs, (first, second, third), (wide, narrow), int(about["panel"]), memory)

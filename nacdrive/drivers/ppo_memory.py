@@ -1,4 +1,4 @@
-"""What a PPO agent remembers with: any sequence layer that streams, between its features and its heads."""
+"""What an agent remembers with: any sequence layer that streams, between its features and its heads."""
 
 from __future__ import annotations
 
@@ -106,6 +106,27 @@ class Memory(nn.Module):
         remembered = self.layer(self.into(features), t, padding if padding.any() else None)
         return torch.cat([features, remembered], dim=-1)
 
+    def at(self, features: Tensor, t: Tensor, chosen: Tensor) -> Tensor:
+        """Some decisions of sequences, each with the window before it: cheaper than ``forward`` where they are few.
+
+        Args:
+            features: [B, T, features], from the beginnings of episodes, or long enough before the first chosen ones.
+            t: seconds, [B, T].
+            chosen: [B, T], True at the N decisions that are wanted.
+
+        Returns:
+            [N, out_features], sequence by sequence.
+        """
+        row, at = chosen.nonzero(as_tuple=True)
+        position = at[:, None] + torch.arange(1 - self.spec.window, 1, device=at.device)
+        padding = position < 0
+        flat = (row[:, None] * chosen.shape[1] + position.clamp(min=0)).flatten()
+        # Not by two indices: the gradient of index_select is far quicker.
+        inputs = self.into(features).flatten(0, 1).index_select(0, flat).view(*position.shape, -1)
+        times = t.flatten()[flat].view(position.shape)
+        remembered = self.layer.last(inputs, times, padding if padding.any() else None)
+        return torch.cat([features[row, at], remembered], dim=-1)
+
     def init_state(self, batch_size: int) -> MemoryState:
         """Nothing remembered."""
         like = self.into.weight
@@ -153,6 +174,46 @@ class Memory(nn.Module):
         """One decision of one episode by the layer's own streaming, with its ``layer.init_state``; as ``advance``."""
         remembered, state = self.layer.step(self.into(features), t, state)
         return torch.cat([features, remembered], dim=-1), state
+
+
+class Actor(nn.Module):
+    """An agent's network: what it sees of stacks of frames, a memory if it has one, and a head.
+
+    Without a memory each stack is judged by itself; with one, a stack after those before it in its episode.
+    A subclass has ``features``, and sets ``memory`` and ``head`` when it is made.
+    """
+
+    memory: Memory | None
+    head: nn.Linear
+
+    def features(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, *view.shape] -> float32 [N, features]."""
+        raise NotImplementedError
+
+    def forward(self, stacks: Tensor) -> Tensor:
+        """Uint8 [N, *view.shape] -> float32 [N, outputs], without a memory."""
+        if self.memory is not None:
+            raise TypeError("a policy with a memory takes decisions in their order: call step or sequence")
+        scores: Tensor = self.head(self.features(stacks))
+        return scores
+
+    def sequence(self, stacks: Tensor, t: Tensor) -> Tensor:
+        """Uint8 [B, T, *view.shape] of whole episodes at ``t`` [B, T] seconds -> float32 [B, T, outputs]."""
+        assert self.memory is not None
+        features = self.features(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1)
+        scores: Tensor = self.head(self.memory(features, t, torch.zeros_like(t, dtype=torch.bool)))
+        return scores
+
+    def init_state(self, batch_size: int = 1) -> Any:
+        """The memory at the start of an episode."""
+        assert self.memory is not None
+        return self.memory.layer.init_state(batch_size)
+
+    def step(self, stacks: Tensor, t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One decision: uint8 [B, *view.shape] at ``t`` [B] seconds -> float32 [B, outputs] and the next state."""
+        assert self.memory is not None
+        joint, state = self.memory.step(self.features(stacks), t, state)
+        return self.head(joint), state
 
 
 def check_streams(layer: SequenceLayer, name: str) -> None:

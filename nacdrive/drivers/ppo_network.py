@@ -16,7 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.drivers import ppo_cockpit
 from nacdrive.drivers.ppo_cockpit import CockpitNet
-from nacdrive.drivers.ppo_memory import Memory, MemorySpec
+from nacdrive.drivers.ppo_memory import Actor, Memory, MemorySpec
 from nacdrive.drivers.ppo_nature import NatureNet, from_about
 from nacdrive.drivers.ppo_view import ROWS, SIDE, STACK, FrameStack, View
 from nacdrive.envs.registry import ENVIRONMENTS
@@ -60,11 +60,8 @@ class Vision(nn.Module):
         return features
 
 
-class PolicyNet(nn.Module):
-    """The actor alone: uint8 stacks -> scores of the actions, or (steering, pedal) of a continuous agent.
-
-    Without a memory each stack is judged by itself; with one, a stack after those before it in its episode.
-    """
+class PolicyNet(Actor):
+    """The actor alone: uint8 stacks -> scores of the actions, or (steering, pedal) of a continuous agent."""
 
     def __init__(self, outputs: int = 5, memory: MemorySpec | None = None) -> None:
         super().__init__()
@@ -72,35 +69,10 @@ class PolicyNet(nn.Module):
         self.memory = Memory(memory, FEATURES) if memory is not None else None
         self.head = nn.Linear(FEATURES if self.memory is None else self.memory.out_features, outputs)
 
-    def forward(self, stacks: Tensor) -> Tensor:
-        """Uint8 [N, 4, 48, 48] -> float32 [N, outputs], without a memory."""
-        if self.memory is not None:
-            raise TypeError("a policy with a memory takes decisions in their order: call step or sequence")
-        scores: Tensor = self.head(self.features(stacks))
-        return scores
-
     def features(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, 4, 48, 48] -> float32 [N, 256]."""
         found: Tensor = self.vision(stacks.float() / 255.0)
         return found
-
-    def sequence(self, stacks: Tensor, t: Tensor) -> Tensor:
-        """Uint8 [B, T, 4, 48, 48] of whole episodes at ``t`` [B, T] seconds -> float32 [B, T, outputs]."""
-        assert self.memory is not None
-        features = self.features(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1)
-        scores: Tensor = self.head(self.memory(features, t, torch.zeros_like(t, dtype=torch.bool)))
-        return scores
-
-    def init_state(self, batch_size: int = 1) -> Any:
-        """The memory at the start of an episode."""
-        assert self.memory is not None
-        return self.memory.layer.init_state(batch_size)
-
-    def step(self, stacks: Tensor, t: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """One decision: uint8 [B, 4, 48, 48] at ``t`` [B] seconds -> float32 [B, outputs] and the next state."""
-        assert self.memory is not None
-        joint, state = self.memory.step(self.features(stacks), t, state)
-        return self.head(joint), state
 
 
 KIND = "nacdrive ppo policy"
@@ -146,8 +118,13 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
         outputs = int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5))
         net: PolicyNet | NatureNet | CockpitNet = PolicyNet(outputs, memory)
         if "network" in about:
-            build = ppo_cockpit.from_about if about["network"]["kind"] == ppo_cockpit.KIND else from_about
-            net = build(about["network"], View(**about["view"]), outputs)
+            network, view = about["network"], View(**about["view"])
+            cockpit = network["kind"] == ppo_cockpit.KIND
+            net = (
+                ppo_cockpit.from_about(network, view, outputs, memory)
+                if cockpit
+                else from_about(network, view, outputs)
+            )
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

@@ -172,6 +172,13 @@ class RacingLine:
         return min(1.0, wanted * GAS_AT_LIMIT * (omega + 5)), 0.0
 
 
+def cautious() -> RacingLine:
+    """A slower driver, for ``--teacher nacdrive.drivers.racing_line:cautious``: it leaves an agent that sees little
+    the time to recover.
+    """
+    return RacingLine(RacingLineParameters(grip=80.0, drive=30.0, braking=70.0, top_speed=45.0))
+
+
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
     """The closed line [N, 2] within the road that bends least, one point a tile.
 

@@ -21,7 +21,7 @@ class CameraNoise:
     """Standard deviation of Gaussian noise added to every pixel and channel, as a share of full scale
     (0.1 is 25.5 of 255 levels)."""
     blackout: float = 0.0
-    """Probability, drawn anew at every decision, that the frame is wholly black."""
+    """Probability, drawn anew at every decision, that the frame is wholly black (or that a longer blackout begins)."""
     delay_steps: int = 0
     """Decisions by which frames come late; until the first has arrived, the first frame of the episode stands."""
     brightness: float = 1.0
@@ -32,8 +32,12 @@ class CameraNoise:
     late: int = 0
     """Most decisions by which a frame comes late, each by another number drawn from 0 to this; frames never overtake
     each other, and the policy is told when the newest was taken."""
+    blackout_steps: int = 1
+    """Decisions that each --blackout lasts; one that begins within another makes it longer."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.blackout_steps <= 1000:
+            raise UserError(f"--blackout-steps is {self.blackout_steps}: give a number of decisions from 1 to 1000.")
         if not 0 <= self.noise < math.inf:
             raise UserError(f"--noise {self.noise} is no strength: give a share of full scale, such as 0.1.")
         if not 0 <= self.blackout <= 1:
@@ -62,8 +66,10 @@ class CameraNoise:
         parts = []
         if self.noise:
             parts.append(f"noise {self.noise:g} of full scale")
-        if self.blackout:
+        if self.blackout and self.blackout_steps == 1:
             parts.append(f"{self.blackout:.0%} of the frames black")
+        elif self.blackout:
+            parts.append(f"a blackout of {self.blackout_steps} decisions begins with probability {self.blackout:g}")
         if self.delay_steps:
             parts.append(f"frames {self.delay_steps} decisions late")
         if self.dropped:
@@ -90,7 +96,7 @@ class Camera:
         self._losses = np.random.default_rng(None if seed is None else (seed, 0xD20))
         self._under_way: deque[tuple[int, float, Frame]] = deque()
         self._arrived: tuple[float, Frame] | None = None
-        self._step = 0
+        self._step = self._black_left = 0
         self.taken_s = 0.0
         """When the frame that is shown was taken, by the clock of the calls."""
 
@@ -108,7 +114,10 @@ class Camera:
         self._late.append(frame)
         seen = self._late[0]
         # Drawn at every decision, so that one setting leaves the random numbers of the other alone.
-        black = self._random.random() < d.blackout
+        if self._random.random() < d.blackout:
+            self._black_left = d.blackout_steps
+        black = self._black_left > 0
+        self._black_left -= black
         if d.brightness == 1 and d.noise == 0 and not black:
             return seen
         if black:

@@ -201,6 +201,7 @@ def _make_carracing(
     continuous: bool = False,
     rule: LapRule = LAP_RULES[0],
     instruments: bool | None = None,
+    colours: bool = False,
 ) -> DrivingEnv:
     from nacdrive.envs.carracing.env import CarRacingEnv
 
@@ -211,6 +212,7 @@ def _make_carracing(
         continuous=continuous,
         rule=rule,
         instruments=instruments,
+        observation="rgb" if colours else None,
     )
 
 

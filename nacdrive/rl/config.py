@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,8 @@ import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.rl.memory_config import NO_MEMORY, MemoryConfig
 
-NO_MEMORY = "none"
 OLD_NAMES = {
     "epochs": "n_epochs",
     "clip": "clip_range",
@@ -42,26 +41,13 @@ class Shaping:
 
 
 @dataclass(frozen=True)
-class PpoConfig:
+class PpoConfig(MemoryConfig):
     """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
 
     env: str = "carracing"
     """What to drive: carracing, udacity-track, gym:ID, or module:make_env for an environment of your own."""
     actions: Literal["discrete", "continuous"] = "discrete"
     """carracing: the five actions, or steering and pedal; other environments say themselves what they take."""
-    memory: str = NO_MEMORY
-    """What the agent remembers with: a sequence layer that streams (lstm, gru, cfc, ltc-ncp, nac-steady, nac-exact,
-    s4, mha, ..., or module:MyLayer); none has the last four frames alone."""
-    memory_window: int = 16
-    """Decisions, the present one included, that the memory holds."""
-    memory_width: int = 64
-    """Width of the memory."""
-    memory_heads: int = 4
-    """Heads of a memory that is an attention."""
-    memory_options: str = "{}"
-    """Options of the layer itself as JSON, such as '{"topk": 8}'."""
-    sequence_length: int = 32
-    """With a memory: most decisions of a training sequence."""
     timesteps: int = 2_400_000
     """Decisions in all; a decision is held for --repeat frames."""
     minutes: float | None = None
@@ -117,6 +103,7 @@ class PpoConfig:
     """Seconds between two checkpoints; the first update writes one in any case."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         spec = self.spec
         if spec.realtime:
             raise UserError(f"nobody can train on {spec.name}, whose episodes begin when it wants: give another --env.")
@@ -126,17 +113,12 @@ class PpoConfig:
             raise UserError(f"--repeat is not for {spec.name}, which has no frames of its own: leave it out.")
         if not spec.agent_actions and self.actions != "discrete":
             raise UserError(f"--actions is for carracing; {spec.name} says itself what it takes: leave it out.")
-        if self.memory == NO_MEMORY and (self.memory_options != "{}"):
-            raise UserError("--memory-options are for a memory: give --memory, such as nac-steady.")
-        if self.memory_window < 2:
-            raise UserError(f"--memory-window is {self.memory_window}: a memory holds at least 2 decisions.")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"--minutes is {self.minutes:g}: give a finite number above 0.")
         if not (math.isfinite(self.reward_scale) and self.reward_scale > 0):
             raise UserError(f"--reward-scale is {self.reward_scale:g}: give a finite number above 0.")
-        _ = self.layer_options
         for name in ("timesteps", "n_envs", "workers", "repeat", "n_steps", "batch_size", "n_epochs", "eval_every",
-                     "eval_episodes", "memory_width", "memory_heads", "sequence_length"):  # fmt: skip
+                     "eval_episodes"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise UserError(f"{_flag(name)} is {getattr(self, name)}: give a number of at least 1.")
         if not 0 <= self.seed < 2**31:
@@ -164,21 +146,6 @@ class PpoConfig:
     def shaped(self) -> bool:
         """Whether it learns on the shaped episodes that ``rl`` has for its environment."""
         return self.spec.shaped_training
-
-    @property
-    def layer_options(self) -> dict[str, Any]:
-        """The memory's own options.
-
-        Raises:
-            UserError: if they are no JSON object.
-        """
-        try:
-            found = json.loads(self.memory_options)
-        except json.JSONDecodeError as error:
-            raise UserError(f"--memory-options is no JSON ({error}): give such as '{{\"topk\": 8}}'.") from error
-        if not isinstance(found, dict):
-            raise UserError("--memory-options is no JSON object: give such as '{\"topk\": 8}'.")
-        return found
 
     def shaping(self, done: float) -> Shaping:
         """The reward's shaping when the share ``done`` of the training lies behind."""

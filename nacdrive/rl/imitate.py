@@ -33,29 +33,34 @@ from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.drivers.ppo_cockpit import CockpitNet
+from nacdrive.drivers.ppo_memory import MemoryState
 from nacdrive.drivers.ppo_network import CARRACING, save_policy
 from nacdrive.drivers.ppo_view import View
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import NoisyCamera
 from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.seeds import EXPERT_TRAINING, EXPERT_VALIDATION
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
+from nacdrive.rl.labelled_drives import Drive, Drives
+from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.rollout import rollout
-from nacdrive.rollout.side_by_side import side_by_side
+from nacdrive.tasks.carracing import HUBER, MOST_STEERING, SHARPNESS
 
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
 KIND, VERSION = "nacdrive imitation checkpoint", 1
-DRIVES, DRIVES_VERSION = "nacdrive labelled drives", 1
-MOST_STEERING = 0.5
-"""Labels are clipped to this: the front wheels stop at 0.4 radians, and asking for more turns them there no faster."""
-SHARP = (5.0, 1.0)
-"""Factors on the errors of steering and pedal before the Huber loss."""
-HUBER = 0.1
+DRIVES, DRIVES_VERSION = "nacdrive labelled drives", 2
 AT_ONCE = 16
 """Drives side by side."""
 TRACKS = 20_000
 """Tracks of a training seed: its share of those for experts."""
+
+Question = tuple[NDArray[np.uint8], float, MemoryState | None]
+"""Stack, seconds, and what the drive remembers."""
+Answer = tuple[NDArray[np.float32], MemoryState | None]
+"""Steering and pedal [2], and what is remembered next."""
 
 
 @dataclass(frozen=True)
@@ -73,56 +78,30 @@ class Progress:
     evaluation: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Drive:
-    """One labelled drive."""
-
-    frames: NDArray[np.uint8]
-    """[N, height, width], small."""
-    labels: NDArray[np.float32]
-    """[N, 2] steering and pedal."""
-    episode_return: float
-    finished: bool
-
-
-class Drives:
-    """All that was labelled so far, in memory: each frame once, whatever number of them the agent sees at once.
+class BatchedExpert(PpoExpert):
+    """An agent whose network decides for many drives at once.
 
     Args:
-        capacity: Most decisions; memory is taken only as they come.
-        view: What the agent sees.
+        net: The network.
+        repeat: Frames for which an action is held.
+        ask: (stack, seconds, memory or None) -> scores [2] and the next memory.
     """
 
-    def __init__(self, capacity: int, view: View) -> None:
-        self.frames = np.empty((capacity, *view.shape[1:]), dtype=np.uint8)
-        self.labels = np.empty((capacity, 2), dtype=np.float32)
-        self.starts = np.empty(capacity, dtype=np.int64)
-        self._back = np.arange(view.frames - 1, -1, -1)
-        self.count = 0
-
-    def add(self, frames: NDArray[np.uint8], labels: NDArray[np.float32]) -> None:
-        """One drive: small frames [N, height, width] and [N, 2]."""
-        begin, end = self.count, self.count + len(labels)
-        self.frames[begin:end], self.labels[begin:end], self.starts[begin:end] = frames, labels, begin
-        self.count = end
-
-    def batch(self, which: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        """uint8 [B, *view.shape], as ``FrameStack`` stacks them, and float32 [B, 2]."""
-        index = np.maximum(which[:, None] - self._back, self.starts[which][:, None])
-        return torch.from_numpy(self.frames[index]), torch.from_numpy(self.labels[which])
-
-
-class Seat(PpoExpert):
-    """An agent whose network decides for many drives at once."""
-
-    def __init__(self, net: CockpitNet, repeat: int, ask: Callable[[Any], Any]) -> None:
+    def __init__(self, net: CockpitNet, repeat: int, ask: Callable[[Question], Answer]) -> None:
         super().__init__(net, repeat=repeat, continuous=True)
         self._ask = ask
 
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """[1, *view.shape] -> [1, 2]."""
-        answer: NDArray[np.float32] = self._ask(stacks[0].copy())
-        return answer[None]
+        scores, _ = self._ask((stacks[0].copy(), self._t_s, None))
+        return scores[None]
+
+    def remembered(self, stack: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """[1, *view.shape] -> [1, 2]; drives of different ages share a batch, so each brings its window along."""
+        assert self.net.memory is not None
+        state = self.net.memory.init_state(1) if self._state is None else self._state
+        scores, self._state = self._ask((stack[0].copy(), self._t_s, state))
+        return scores[None]
 
 
 def label_of(action: Action) -> tuple[float, float]:
@@ -135,9 +114,10 @@ class Imitation:
 
     def __init__(self, config: ImitateConfig, out: Path, show: Callable[[Progress], None]) -> None:
         self.config, self.out, self.show = config, out, show
-        self.view = View(frames=config.frames, height=42, width=48, instruments=True)
-        self.net = CockpitNet(self.view).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.average = CockpitNet(self.view).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        self.view = View(frames=config.frames, height=42, width=48, instruments=config.instruments)
+        self.memory = config.memory_spec(config.repeat / FPS)
+        self.net = self.network()
+        self.average = self.network().eval()
         self.average.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=config.lr[0])
         self.drives = Drives(config.rounds * config.episodes * math.ceil(config.max_frames / config.repeat), self.view)
@@ -145,23 +125,37 @@ class Imitation:
         self.round = self.step = 0
         self.began, self.earlier_s, self.best = time.monotonic(), 0.0, -math.inf
 
+    def network(self) -> CockpitNet:
+        """The agent's network, not trained."""
+        net = CockpitNet(self.view, channels=self.config.channels, memory=self.memory)
+        return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
     # ------------------------------------------------------------------------------------------------ driving
 
     def env(self) -> DrivingEnv:
         """CarRacing as the agent sees it."""
-        return make_carracing(
+        env = make_carracing(
             renderer="fast",
             repeat=self.config.repeat,
             max_frames=self.config.max_frames,
             continuous=True,
-            instruments=True,
+            instruments=self.config.instruments,
             rule=self.config.rule,
         )
+        return NoisyCamera(env, self.config.disturbance) if self.config.disturbance.active else env
 
     @torch.inference_mode()
-    def decide(self, stacks: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
-        """What the averaged network says of many stacks."""
-        return list(self.average(torch.from_numpy(np.stack(stacks))).numpy())
+    def decide(self, questions: Sequence[Question]) -> list[Answer]:
+        """What the averaged network says in many drives."""
+        stacks, seconds, states = zip(*questions, strict=True)
+        features = self.average.features(torch.from_numpy(np.stack(stacks)))
+        if self.average.memory is None:
+            return [(scores, None) for scores in self.average.head(features).numpy()]
+        state = MemoryState(*(torch.cat(parts) for parts in zip(*states, strict=True)))
+        never = torch.zeros(len(stacks), dtype=torch.bool)
+        joint, state = self.average.memory.advance(features, torch.tensor(seconds, dtype=torch.float64), never, state)
+        scores = self.average.head(joint).numpy()
+        return [(row, MemoryState(*(part[k, None] for part in state))) for k, row in enumerate(scores)]
 
     def tracks(self) -> range:
         """Seeds of the round's tracks, which no other round and no other of the first 50 training seeds has."""
@@ -175,38 +169,43 @@ class Imitation:
         rng = np.random.default_rng([config.seed, self.round, track])
         env, teacher = self.env(), load_teacher(config.teacher)
         try:
-            driver: Driver = Mixture(Seat(self.average, config.repeat, ask), beta, rng, pedals=True)
-            if config.noise and track % 2:
-                driver = SteeringNoise(driver, config.noise, env.step_s, rng)
+            driver: Driver = Mixture(BatchedExpert(self.average, config.repeat, ask), beta, rng, pedals=True)
+            if config.steering_noise and track % 2:
+                driver = SteeringNoise(driver, config.steering_noise, env.step_s, rng)
             frames, labels = [], []
+            times: list[float] = []
             for tick in supervised(env, driver, teacher, track):
                 assert tick.expert is not None
+                taken_s = float(tick.info.get("frame_t_s", tick.t_s))
+                if times and taken_s <= times[-1]:
+                    continue  # no newer frame, no decision
+                times.append(taken_s)
                 frames.append(self.view.small(tick.frame)[0])
                 labels.append(label_of(tick.expert))
             finished = tick.next_info["laps"] > 0
-            return Drive(np.stack(frames), np.array(labels, dtype=np.float32), tick.episode_return, finished)
+            return Drive(np.stack(frames), np.array(labels, np.float32), np.array(times), tick.episode_return, finished)
         finally:
             env.close()
 
     def collect(self) -> list[Drive]:
         """The round's labelled drives, in the order of their tracks."""
         tracks = self.tracks()
-        with closing(side_by_side(self.label, tracks, self.decide, AT_ONCE)) as found:
+        with closing(drive_batched(self.label, tracks, self.decide, AT_ONCE)) as found:
             drives = dict(found)
         return [drives[track] for track in tracks]
 
     def evaluate(self, first: int, count: int) -> dict[str, Any]:
-        """Returns of ``count`` tracks that are not learnt from, fast renderer, nothing disturbed."""
+        """Returns of ``count`` tracks that are not learnt from, fast renderer, the wheel not disturbed."""
 
         def drive(track: int, ask: Callable[[Any], Any]) -> tuple[float, bool]:
             env = self.env()
             try:
-                *_, last = rollout(env, Seat(self.average, self.config.repeat, ask), track)
+                *_, last = rollout(env, BatchedExpert(self.average, self.config.repeat, ask), track)
                 return last.episode_return, last.next_info["laps"] > 0
             finally:
                 env.close()
 
-        with closing(side_by_side(drive, range(first, first + count), self.decide, AT_ONCE)) as found:
+        with closing(drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)) as found:
             laps = dict(found)
         told = summary([laps[track][0] for track in sorted(laps)])
         return {**told, "episodes": count, "finished": sum(finished for _, finished in laps.values())}
@@ -216,15 +215,13 @@ class Imitation:
     def fit(self, steps: int) -> float:
         """So many minibatches of all that was labelled; returns the mean loss of the last hundred."""
         config = self.config
-        sharp = torch.tensor(SHARP)
+        sharp = torch.tensor(SHARPNESS)
         losses: list[float] = []
         self.net.train()
         for _ in range(steps):
-            stacks, labels = self.drives.batch(self.rng.integers(self.drives.count, size=config.batch_size))
             for group in self.optimiser.param_groups:
                 group["lr"] = config.lr_at(self.step)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=config.precision == "bfloat16"):
-                found = self.net(stacks)
+            found, labels = self.answers()
             loss = F.huber_loss(found.float() * sharp, labels * sharp, delta=HUBER)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -234,6 +231,22 @@ class Imitation:
             self._average()
             losses.append(float(loss.detach()))
         return float(np.mean(losses[-100:])) if losses else math.nan
+
+    def answers(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the network says at the decisions of a random minibatch, and their labels: [N, 2] each."""
+        config = self.config
+        low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=config.precision == "bfloat16")
+        if self.net.memory is None:
+            stacks, labels = self.drives.batch(self.rng.integers(self.drives.count, size=config.batch_size))
+            with low:
+                return self.net(stacks), labels
+        pieces = max(config.batch_size // config.sequence_length, 1)
+        seen, labels = self.drives.sequences(self.rng, pieces, config.sequence_length, config.memory_window)
+        with low:
+            features = self.net.features(seen.observations.flatten(0, 1))
+        # The memory computes in full precision, as in a drive.
+        joint = self.net.memory.at(features.float().view(*seen.t.shape, -1), seen.t, seen.trained)
+        return self.net.head(joint), labels
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -252,7 +265,7 @@ class Imitation:
             drives = self.read_drives() or self.collect()
             self.write_drives(drives)
             for drive in drives:
-                self.drives.add(drive.frames, drive.labels)
+                self.drives.add(drive)
             loss = self.fit(config.steps)
             self.round += 1
             self.keep(loss, drives, evaluated=self.round % config.eval_every == 0)
@@ -295,7 +308,8 @@ class Imitation:
             "env": CARRACING, "actions": "continuous", "outputs": 2, "repeat": self.config.repeat,
             "view": self.view.to_json(), "network": self.net.about, "teacher": self.config.teacher,
             "rule": self.config.rule, "seed": self.config.seed, "round": self.round, "decisions": self.drives.count,
-            "validation": evaluation,
+            "validation": evaluation, **({} if self.memory is None else {"memory": self.memory.to_json()}),
+            **({"disturbance": plain(self.config.disturbance)} if self.config.disturbance.active else {}),
         }  # fmt: skip
 
     def drives_path(self, round_: int) -> Path:
@@ -311,6 +325,7 @@ class Imitation:
         tensors = {
             "frames": torch.from_numpy(np.concatenate([drive.frames for drive in drives])),
             "labels": torch.from_numpy(np.concatenate([drive.labels for drive in drives])),
+            "t": torch.from_numpy(np.concatenate([drive.t for drive in drives])),
         }
         write_tensor_file(path, DRIVES, DRIVES_VERSION, {"about": json.dumps(about)}, tensors)
 
@@ -320,10 +335,11 @@ class Imitation:
         if not path.exists():
             return []
         content = read_tensor_file(path, DRIVES, DRIVES_VERSION, advice="start anew with --overwrite")
-        frames, labels = (content["tensors"][name].numpy() for name in ("frames", "labels"))
+        frames, labels, t = (content["tensors"][name].numpy() for name in ("frames", "labels", "t"))
         found, at = [], 0
         for count, total, finished in json.loads(content["about"]):
-            found.append(Drive(frames[at : at + count], labels[at : at + count], total, finished))
+            here = slice(at, at + count)
+            found.append(Drive(frames[here], labels[here], t[here], total, finished))
             at += count
         return found
 
@@ -350,7 +366,7 @@ class Imitation:
         self.step, self.earlier_s, self.best = state["step"], state["seconds"], state["best"]
         for self.round in range(state["round"]):
             for drive in self.read_drives():
-                self.drives.add(drive.frames, drive.labels)
+                self.drives.add(drive)
         self.round = state["round"]
         lines = []
         for line in (self.out / LOG).read_text(encoding="utf-8").splitlines():
@@ -393,12 +409,13 @@ def imitate(
     _ = load_teacher(config.teacher)
     if resume and not (out / RUN).is_file():
         raise UserError(f"{out} holds no run to resume: start without --resume.")
-    out = result_folder(out, resume=resume, overwrite=overwrite)
-    check_resumable(out, config, FREE_TO_CHANGE)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     seed_everything(config.seed)
+    # A memory that cannot be is refused before a folder is made.
     training = Imitation(config, out, show)
+    result_folder(out, resume=resume, overwrite=overwrite)
+    check_resumable(out, config, FREE_TO_CHANGE)
     if resume and (out / CHECKPOINT).exists():
         training.restore()
     else:

@@ -30,7 +30,7 @@ from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
-from nacdrive.rl.config import ADDED, NO_MEMORY, PpoConfig, renamed
+from nacdrive.rl.config import ADDED, PpoConfig, renamed
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
@@ -153,17 +153,7 @@ class Agent:
             env = make_driving_env(spec, config.repeat)
             actions, name, step_s = action_space(env), config.env, env.step_s
             env.close()
-        memory = None
-        if config.memory != NO_MEMORY:
-            memory = MemorySpec(
-                config.memory,
-                config.memory_window,
-                config.memory_width,
-                config.memory_heads,
-                step_s,
-                config.layer_options,
-            )
-        return cls(name, actions, config.repeat, memory)
+        return cls(name, actions, config.repeat, config.memory_spec(step_s))
 
     @property
     def continuous(self) -> bool:

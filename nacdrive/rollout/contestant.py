@@ -28,7 +28,14 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec, env_spec
-from nacdrive.rollout.environment import action_repeat, check_repeat, option_if_known, recorded_fps, step_options
+from nacdrive.rollout.environment import (
+    action_repeat,
+    check_repeat,
+    driver_options,
+    option_if_known,
+    recorded_fps,
+    step_options,
+)
 from nacdrive.rollout.rollout import rollout
 
 LARGE = ("clean_frame", "jpeg", "cameras")
@@ -87,9 +94,7 @@ class Contestant:
         """Its environment, seen through a camera that can be made worse on the way."""
         spec = self.env_spec
         options = {**self.options, **step_options(spec, repeat), "track": track or None}
-        options |= option_if_known(spec, "recover")
-        if getattr(undressed(driver), "continuous", False):
-            options |= option_if_known(spec, "continuous")
+        options |= option_if_known(spec, "recover") | driver_options(spec, undressed(driver))
         return NoisyCamera(spec.make(options), noise)
 
 

@@ -25,8 +25,8 @@ from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.models import Policy, load_policy
-from nacdrive.rollout.environment import action_repeat, recorded_fps, step_options
+from nacdrive.models import Policy, PolicyConfig, load_policy
+from nacdrive.rollout.environment import action_repeat, driver_options, recorded_fps, step_options
 from nacdrive.rollout.record import Start
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.rollout import rollout
@@ -141,6 +141,20 @@ def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
     return repeat if spec.drivers_pace else expected
 
 
+def check_kind(spec: EnvSpec, expert: object, policy: PolicyConfig) -> None:
+    """Refuse an expert that steers by degrees for a policy that chooses, and the other way round.
+
+    Raises:
+        UserError: for such a one.
+    """
+    steers = bool(getattr(expert, "continuous", False))
+    if spec.actions and steers != policy.continuous:
+        name = getattr(expert, "name", type(expert).__name__)
+        labels = "has continuous actions" if steers else f"chooses among {len(spec.actions)} actions"
+        recorded = "steering and pedals" if policy.continuous else "choices"
+        raise UserError(f"{name} {labels}, and the recordings hold {recorded}: give the --expert who labelled them.")
+
+
 class MixtureWorker:
     """A policy and its expert in one process.
 
@@ -152,7 +166,8 @@ class MixtureWorker:
     def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
         self.round = round_
         self.policy = policy or load_policy(round_.policy)
-        self.expert: Any = load_expert(round_.expert)
+        self.expert: Any = load_expert(round_.expert, discrete_only=False)
+        check_kind(round_.env_spec, self.expert, self.policy.config)
         self.repeat = check_pace(round_.env_spec, self.expert, self.policy.repeat)
 
     def drive(self, track: int) -> Episode:
@@ -164,13 +179,15 @@ class MixtureWorker:
         round_, spec = self.round, self.round.env_spec
         options = {"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given}
         options["track"] = spec.track_of(round_.track, track, round_.roads) or None
-        env = spec.make({**options, **step_options(spec, self.repeat)})
+        learner = PolicyDriver(self.policy)
+        env = spec.make({**options, **step_options(spec, self.repeat), **driver_options(spec, learner)})
         disturbed = spec.steering_noise is not None
         try:
             start = Start.of(spec, env, self.expert, track)
             # The order of the draws is that of the first version: recordings stay what they were.
             rng = start.rng if disturbed else np.random.default_rng([round_.seed, round_.round, track])
-            mixture = Mixture(PolicyDriver(self.policy), round_.beta, rng, expert_first=True if disturbed else None)
+            first = True if disturbed else None
+            mixture = Mixture(learner, round_.beta, rng, expert_first=first, pedals=self.policy.config.pedal)
             driver: Driver = SteeringNoise(mixture, STEERING_NOISE, env.step_s, rng) if disturbed else mixture
             buffer = EpisodeBuffer(expert_action, spec.image_format)
             for tick in supervised(env, driver, self.expert, track, start.options):

@@ -64,9 +64,17 @@ def option_if_known(spec: EnvSpec, name: str) -> dict[str, Any]:
 
 
 def driver_options(spec: EnvSpec, driver: object) -> dict[str, Any]:
-    """What ``driver`` needs of its environment: to steer by degrees, to see the instruments."""
-    needed = (name for name in ("continuous", "instruments") if getattr(driver, name, False))
+    """What ``driver`` needs of its environment: to steer by degrees, to see the instruments, to see colours."""
+    needed = (name for name in ("continuous", "instruments", "colours") if getattr(driver, name, False))
     return {option: True for name in needed for option in option_if_known(spec, name)}
+
+
+def usual_expert(spec: EnvSpec, policy: Policy | ExportedPolicy) -> str | None:
+    """Who rides along with ``policy`` if nobody says otherwise: who labelled what it learnt, where that is an expert
+    that the environment knows by name, or else the environment's usual one.
+    """
+    taught_by = (policy.meta.get("config") or {}).get("expert")
+    return taught_by if taught_by in spec.experts else spec.expert
 
 
 def recorded_fps(spec: EnvSpec, repeat: int, options: Mapping[str, Any] | None = None) -> float:
@@ -88,11 +96,11 @@ def action_names(spec: EnvSpec, options: Mapping[str, Any] | None = None) -> tup
 
 
 def warn_of_pixels(policy: Policy | ExportedPolicy, renderer: str | None) -> None:
-    """Say that ``policy`` sees pictures of another kind than it learnt from: recordings have the official pixels."""
+    """Say that ``policy`` sees other pictures than those it learnt from: recordings have the official pixels."""
     if renderer == "fast" and policy.meta.get("renderer") != "fast":
         warnings.warn(
-            f"{policy.name} was not trained on the grey pictures of --renderer fast and may drive far worse with them "
-            "than with the official ones: leave --renderer out to see how well it drives.",
+            f"{policy.name} was not trained on the pictures of --renderer fast, which differ from the official ones by "
+            "less than a level of 255 on average: leave --renderer out to see how well it drives.",
             stacklevel=2,
         )
 

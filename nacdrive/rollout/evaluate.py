@@ -159,7 +159,8 @@ class RolloutWorker:
     @cached_property
     def expert(self) -> Driver | None:
         """Who drives the same tracks and rides along."""
-        return load_expert(self.spec.expert) if self.spec.expert else None
+        steers = getattr(self.subject, "continuous", False)
+        return load_expert(self.spec.expert, discrete_only=not steers) if self.spec.expert else None
 
     def drive(self, job: EvalJob) -> Row:
         """Drive one episode; the row depends on the spec and the job alone, times aside."""
@@ -455,7 +456,7 @@ def list_drives(spec: EvalSpec, folder: Path) -> None:
     if not any(folder.glob("*.parquet")):
         return
     about = spec.env_spec
-    expert = load_expert(spec.expert).name if spec.expert else "none"
+    expert = load_expert(spec.expert, discrete_only=False).name if spec.expert else "none"
     subject: object = (
         load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
     )
@@ -476,7 +477,8 @@ def identify(spec: EvalSpec) -> dict[str, Any]:
         monitor = {"monitor": spec.monitor, "monitor_sha256": file_checksum(monitor_file(spec.model))}
     expert_key = "none"
     if spec.expert:
-        key = (load_expert(spec.expert).name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
+        expert = load_expert(spec.expert, discrete_only=False)
+        key = (expert.name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
         # Rows from before there was a choice are of Gymnasium's rule.
         key = (*key, rule) if rule != LAP_RULES[0] else key
         expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)

@@ -29,6 +29,7 @@ from nacdrive.rollout.environment import (
     action_repeat,
     check_repeat,
     checksum,
+    driver_options,
     make_env,
     option_if_known,
     recorded_fps,
@@ -387,7 +388,7 @@ class EpisodeDriver:
     def _env_options(self, seed: int) -> dict[str, Any]:
         config, spec = self.config, self.spec
         options: dict[str, Any] = {"max_frames": config.max_frames, "rule": config.rule, **self._pace}
-        options |= option_if_known(spec, "continuous") if self.continuous else {}
+        options |= driver_options(spec, self.driver or self.expert)
         options["track"] = spec.track_of(config.track, seed, config.roads) or None
         options |= config.road.given
         if spec.honours("sides") and not config.by_hand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -193,6 +194,20 @@ def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), 
         raise UserError(f"{flag} {expert} does not know {spec.name}: give {others}.")
     if not Path(expert).suffix and len(Path(expert).parts) == 1:
         raise unknown_name("expert", expert, (*spec.experts, *also))
+
+
+def labelled_by(folders: Sequence[Path], spec: EnvSpec) -> str | None:
+    """The expert that labelled all of the recordings in ``folders``; None where it is none that ``spec`` knows by name.
+
+    Raises:
+        UserError: if a recording is damaged.
+    """
+    from nacdrive.common.paths import find_recording
+    from nacdrive.datasets.manifest import MANIFEST, read_manifest
+
+    found = [folder for folder in map(find_recording, folders) if (folder / MANIFEST).is_file()]
+    names = {str(read_manifest(folder)[0].get("expert")) for folder in found}
+    return names.pop() if len(names) == 1 and names <= set(spec.experts) else None
 
 
 def check_workers_and_seed(workers: int, seed: int) -> None:

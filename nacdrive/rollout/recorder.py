@@ -99,7 +99,7 @@ class EpisodeBuffer:
             driver=driver,
             episode_return=float(self.total),
             meta={**meta, **self._policy(), "ended": self.ended},
-            expert_steering=self._steering_label(labels),
+            **self._control_labels(actions, labels),
             side_frames={side: self._images[side] for side in SIDES if side in self._images},
             **self._known_places(),
         )
@@ -121,12 +121,16 @@ class EpisodeBuffer:
         names = ("choice", "steering", "throttle", "brake")
         return {"policy": {name: [getattr(action, name, None) for action in beside] for name in names}}
 
-    def _steering_label(self, labels: tuple[Action | None, ...]) -> NDArray[np.float32] | None:
-        """The label of a continuous expert, where it is another than what was driven."""
+    def _control_labels(
+        self, actions: tuple[Action, ...], labels: tuple[Action | None, ...]
+    ) -> dict[str, NDArray[np.float32]]:
+        """The labels of a continuous expert; of the pedals where they are others than those that were driven."""
         known = [label for label in labels if label is not None and label.choice is None]
         if self.label is executed_action or len(known) < len(labels):
-            return None
-        return np.array([label.steering for label in known], dtype=np.float32)
+            return {}
+        found = {"expert_steering": np.array([label.steering for label in known], dtype=np.float32)}
+        driven, pedals = ([a.throttle - a.brake for a in chosen] for chosen in (actions, known))
+        return found | ({"expert_pedal": np.array(pedals, dtype=np.float32)} if pedals != driven else {})
 
     def _flush(self) -> None:
         for camera, picture in self._waiting:

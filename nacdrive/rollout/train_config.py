@@ -20,6 +20,7 @@ from nacdrive.rollout.record_config import (
     check_workers_and_seed,
     drivable,
     env_of_task,
+    labelled_by,
 )
 from nacdrive.tasks.registry import TASKS, task_of
 from nacdrive.training.config import FitConfig
@@ -62,8 +63,8 @@ class TrainConfig(FitConfig):
     beta: float = 0.5
     """Share of the first round in which the expert has the wheel; halved with each further round."""
     expert: str | None = None
-    """Who labels in DAgger: ppo, geometric, the path of an exported PPO policy, or module:MyExpert; the environment's
-    usual one if not given."""
+    """Who labels in DAgger: ppo, continuous, geometric, the path of an exported PPO policy, or module:MyExpert. If not
+    given, who labelled the recordings, where that is an expert known by name, or the environment's usual one."""
     max_frames: int = 1000
     """Simulated frames (50 a second) after which an episode of DAgger ends; 1000 is the official limit."""
     track: str | None = None
@@ -103,7 +104,7 @@ class TrainConfig(FitConfig):
             raise UserError(f"the task '{self.task}' has no usual recordings: name some with --data.")
         if spec is not None:
             object.__setattr__(self, "data", self.data or (spec.recording_folder,))
-            object.__setattr__(self, "expert", self.expert or spec.expert)
+            object.__setattr__(self, "expert", self.expert or labelled_by(self.data, spec) or spec.expert)
         for name in ("window", "dagger_episodes", "dagger_epochs", "max_frames"):
             if not 1 <= getattr(self, name) <= LARGEST_COUNT:
                 flag = name.replace("_", "-")

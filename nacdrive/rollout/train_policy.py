@@ -18,7 +18,7 @@ from nacdrive.drivers import load_expert
 from nacdrive.layers import names
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
-from nacdrive.rollout.dagger import DaggerRound, check_pace, collect
+from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
@@ -52,12 +52,14 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     # What can be refused is refused before hours of work, and before a folder is made or deleted.
     env, expert = config.env_spec, None
     if config.dagger and config.expert is not None:
-        expert = load_expert(config.expert)
+        expert = load_expert(config.expert, discrete_only=False)
     check_ray(config.ray if config.dagger else None)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     more = {"instruments": config.instruments}
     if expert is not None and env is not None:
-        check_pace(env, expert, task.policy_config(config.model, config.window, train, **more).repeat)
+        policy_config = task.policy_config(config.model, config.window, train, **more)
+        check_kind(env, expert, policy_config)
+        check_pace(env, expert, policy_config.repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
     refuse_more_epochs(config, folder)

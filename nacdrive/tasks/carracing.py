@@ -1,4 +1,6 @@
-"""CarRacing: windows of frames with their times -> which of five actions the expert would take."""
+"""CarRacing: windows of frames with their times -> which of five actions the expert would take, or how it would steer
+and hold the pedal.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.manifest import MANIFEST, read_manifest
@@ -20,9 +25,12 @@ from nacdrive.tasks.images import (
     DrivingTask,
     agreement,
     choice_loss,
+    chooses,
+    control_of,
     frames_of,
     inverse_frequency,
     median_gap,
+    refuse_mixed,
     relight,
     truncate,
 )
@@ -33,7 +41,19 @@ INSTRUMENTS = (84, 96)
 """Rows of a frame that show speed, wheel angle and gyro instead of the track."""
 MAX_SHIFT = 3
 """Random shift of the scene in pixels: what half a metre off, or a slightly turned car, would look like."""
-
+MOST_STEERING = 0.5
+"""Labels of steering are clipped to this: the front wheels stop at 0.4 radians, and turn there no faster for more."""
+SHARPNESS = (5.0, 1.0)
+"""Factors on the errors of steering and pedal before the Huber loss: a racing line is steered by small numbers."""
+HUBER = 0.1
+"""Sharpened error from which on the loss grows in proportion."""
+CLOSE = (0.05, 0.1)
+"""Errors of steering and pedal up to which a continuous decision counts as the expert's."""
+NOISY = 0.5
+"""Share of the sequences with continuous labels that are seen through a noisy camera, ..."""
+MOST_NOISE = 0.1
+"""... and its largest standard deviation, as a share of full scale."""
+NOISE_PLACES = 2**16
 
 ACCURACY = Metric("accuracy", "actions as the expert, %", higher=True, paper=True)
 RETURN = Metric("return", "return in closed loop", higher=True, digits=0)
@@ -77,10 +97,12 @@ class CarRacing(DrivingTask):
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per episode: ``frames`` uint8 [N, 96, 96, 3], ``t`` [N] s, ``target`` [N], ``teacher`` [N, 5].
 
-        ``target`` is -1 where the expert's choice is unknown; ``teacher`` holds its scores, NaN where unknown.
+        ``target`` is -1 where the expert's choice is unknown; ``teacher`` holds its scores, NaN where unknown. Of a
+        continuous expert ``target`` is [N, 2], steering and pedal (throttle minus brake), and there is no ``teacher``.
 
         Raises:
-            UserError: if a folder holds no recording of CarRacing, or two were recorded at different rates.
+            UserError: if a folder holds no recording of CarRacing, two were recorded at different rates, or some
+                episodes hold choices and others steering and pedals.
         """
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a recording.")
@@ -91,25 +113,27 @@ class CarRacing(DrivingTask):
         if len(rates) > 1:
             rates_found = ", ".join(f"{path} at {rate:g}/s" for rate, path in rates.items())
             raise UserError(f"the recordings have different frame rates ({rates_found}): train on those of one rate.")
-        return [self.sample(recording, index) for recording, index in unique_episodes(recordings)]
+        samples = [self.sample(recording, index) for recording, index in unique_episodes(recordings)]
+        refuse_mixed((not continuous([sample]) for sample in samples), folders)
+        return samples
 
     def sample(self, recording: Recording, index: int) -> Sample:
         """Episode ``index`` of a recording, in memory."""
         episode = recording.load(index)
         N = len(episode)
+        fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.t_s)}
+        name = recording.episodes[index].path.name
+        if not chooses(episode):
+            target = control_of(episode)
+            target[:, 0].clamp_(-MOST_STEERING, MOST_STEERING)
+            return Sample(name, {**fields, "target": target})
         logits = episode.expert_logits
         teacher = torch.full((N, len(ACTIONS)), torch.nan) if logits is None else torch.tensor(logits)
         if teacher.shape[1] != len(ACTIONS) or int(episode.expert_choice.max()) >= len(ACTIONS):
             raise UserError(
                 f"{recording.episodes[index].path} was driven with other actions than the five of CarRacing."
             )
-        fields = {
-            "frames": torch.from_numpy(episode.decoded()),
-            "t": torch.tensor(episode.t_s),
-            "target": torch.tensor(episode.expert_choice),
-            "teacher": teacher,
-        }
-        return Sample(recording.episodes[index].path.name, fields)
+        return Sample(name, {**fields, "target": torch.tensor(episode.expert_choice), "teacher": teacher})
 
     def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
         """The network of the paper's Table 4 (strides are ours), for the frame rate of ``samples``.
@@ -117,7 +141,8 @@ class CarRacing(DrivingTask):
         ``instruments=False`` hides the rows with speed, wheel and gyro.
         """
         gap_s = median_gap(samples)
-        actions = [to_action(choice) for choice in range(len(ACTIONS))]
+        steers = continuous(samples)
+        actions = [to_action(choice) for choice in range(0 if steers else len(ACTIONS))]
         hidden = None if more.pop("instruments", True) else INSTRUMENTS
         return PolicyConfig(
             task=self.name,
@@ -128,6 +153,7 @@ class CarRacing(DrivingTask):
             gap_s=round(gap_s, 6),
             masked_rows=hidden,
             strides=(3, 2, 2),
+            pedal=steers,
             **more,
         )
 
@@ -135,6 +161,11 @@ class CarRacing(DrivingTask):
         """See ``Task.folds``; sizes count frames."""
         samples = self.load([data_dirs[self.name]])
         if self.protocol == "paper":
+            if continuous(samples):
+                raise UserError(
+                    f"{data_dirs[self.name]} holds steering and pedals, and the paper shuffles choices among five: "
+                    "record them with nacdrive record --env carracing --expert ppo."
+                )
             rows = frames_of(samples, size.max_samples)
             labels = torch.cat([row.fields["target"] for row in rows]).numpy()
             folds = []
@@ -156,12 +187,19 @@ class CarRacing(DrivingTask):
         return found
 
     def class_weights(self, samples: Sequence[Sample], power: float) -> Tensor:
-        """[5] weights, such that their mean over the frames is 1."""
+        """[5] weights, such that their mean over the frames is 1; all alike where control is continuous."""
+        if continuous(samples):
+            return torch.ones(1)
         targets = torch.cat([sample.fields["target"] for sample in samples])
         return inverse_frequency(targets[targets >= 0], len(ACTIONS), power)
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames."""
+        """Each sequence shifted by a few pixels and lit a little differently, the same for all of its frames.
+
+        Steering by degrees would not be the same half a metre away: there, some are seen through a noisy camera.
+        """
+        if "teacher" not in batch:
+            return {**batch, "frames": noisy(relight(batch["frames"], generator), generator)}
         shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (len(batch["frames"]), 2), generator=generator).tolist()
         lit = relight(batch["frames"], generator)
         for new, shift in zip(lit, shifts, strict=True):
@@ -169,25 +207,63 @@ class CarRacing(DrivingTask):
         return {**batch, "frames": lit}
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-        """See ``choice_loss``; scores [B, T, 5]."""
-        return choice_loss(outputs, batch, weights, options)
+        """See ``choice_loss``, scores [B, T, 5]; or Huber's loss of steering and pedal [B, T, 2]."""
+        if "teacher" in batch:
+            return choice_loss(outputs, batch, weights, options)
+        present, sharp = ~batch["padding"], torch.tensor(SHARPNESS, device=outputs.device)
+        found, target = outputs[present].float() * sharp, batch["target"][present] * sharp
+        return F.huber_loss(found, target, delta=HUBER, reduction="sum"), torch.tensor(float(target.numel()))
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See ``agreement``."""
-        return agreement(outputs, batch)
+        """See ``agreement``, or ``close``."""
+        if "teacher" in batch:
+            return agreement(outputs, batch)
+        present = ~batch["padding"]
+        return close(outputs[present], batch["target"][present]).sum(), present.sum()
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """See ``Task.score``; driving is the bench's business."""
-        answer = torch.cat([y.argmax(dim=-1) for y in outputs])
         truth = torch.cat([sample.fields["target"] for sample in samples])
+        if continuous(samples):
+            return {"accuracy": 100 * float(close(torch.cat(list(outputs)), truth).float().mean())}
+        answer = torch.cat([y.argmax(dim=-1) for y in outputs])
         known = truth >= 0
         return {"accuracy": 100 * float((answer == truth)[known].float().mean())}
 
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
-        """The action that the expert takes most often."""
+        """The action that the expert takes most often; of a continuous one the middle of steering and pedal."""
         targets = torch.cat([sample.fields["target"] for sample in train])
+        if continuous(train):
+            middle = targets.median(dim=0).values
+            return {"median action": [middle.expand(len(sample), -1) for sample in samples]}
         scores = torch.bincount(targets[targets >= 0], minlength=len(ACTIONS)).float()
         return {"most frequent action": [scores.expand(len(sample), -1) for sample in samples]}
+
+
+def continuous(samples: Sequence[Sample]) -> bool:
+    """Whether the labels of ``samples``, of one kind, are steering and pedal."""
+    return "teacher" not in samples[0].fields
+
+
+def close(outputs: Tensor, target: Tensor) -> Tensor:
+    """[N] whether steering and pedal [N, 2] are the expert's, within ``CLOSE``."""
+    return ((outputs.float().clamp(-1, 1) - target).abs() <= torch.tensor(CLOSE, device=outputs.device)).all(dim=-1)
+
+
+def noisy(frames: Tensor, generator: torch.Generator) -> Tensor:
+    """Some sequences of uint8 [B, T, H, W, 3] with Gaussian noise on every pixel and channel, in place."""
+    B, T, H, W, C = frames.shape
+    strength = 255 * MOST_NOISE * torch.rand(B, generator=generator) * (torch.rand(B, generator=generator) < NOISY)
+    rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+    size = T * H * W * C
+    # One draw for the whole batch, from another place on for each sequence: a fifth of the time.
+    drawn = rng.standard_normal(size + NOISE_PLACES, dtype=np.float32)
+    for sequence, std in zip(frames.view(B, T * H, W * C).numpy(), strength.tolist(), strict=True):
+        if std:
+            first = int(rng.integers(NOISE_PLACES))
+            noise = drawn[first : first + size].reshape(sequence.shape) * np.float32(std)
+            cv2.add(sequence, noise, dst=sequence, dtype=cv2.CV_8U)
+    return frames
 
 
 def move(frames: Tensor, down: int, right: int) -> None:

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from nacdrive.common.camera_mount import upright
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import Episode
 from nacdrive.models import Policy, PolicyConfig, save_policy
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.series import layer_options
@@ -88,6 +89,30 @@ def frames_of(samples: Sequence[Sample], most: int | None) -> list[Sample]:
 def median_gap(samples: Sequence[Sample]) -> float:
     """Typical time between two frames, in seconds."""
     return float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
+
+
+def chooses(episode: Episode) -> bool:
+    """Whether there is a choice to learn in every frame; if not, there are steering and pedal."""
+    known = (episode.expert_choice >= 0).any() or (episode.choice >= 0).all()
+    return episode.expert_steering is None and bool(known)
+
+
+def control_of(episode: Episode) -> Tensor:
+    """[N, 2] steering and pedal (throttle minus brake) to learn, -1 .. 1."""
+    return torch.tensor(np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1))
+
+
+def refuse_mixed(choosing: Iterable[bool], folders: Sequence[Path]) -> None:
+    """Refuse episodes of which some hold choices and others steering and pedals.
+
+    Raises:
+        UserError: for such episodes.
+    """
+    if len(set(choosing)) > 1:
+        raise UserError(
+            f"some episodes in {', '.join(map(str, folders))} were driven by choices and others continuously: train on "
+            "those of one kind."
+        )
 
 
 def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:

@@ -17,7 +17,17 @@ from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.recording import Recording, unique_episodes
 from nacdrive.models import PolicyConfig
 from nacdrive.tasks.base import LossOptions, Metric, ProtocolName
-from nacdrive.tasks.images import DrivingTask, agreement, choice_loss, inverse_frequency, median_gap, relight
+from nacdrive.tasks.images import (
+    DrivingTask,
+    agreement,
+    choice_loss,
+    chooses,
+    control_of,
+    inverse_frequency,
+    median_gap,
+    refuse_mixed,
+    relight,
+)
 from nacdrive.tasks.sample import Batch, Sample
 
 SIDE = (48, 128)
@@ -61,11 +71,7 @@ class Imitation(DrivingTask):
             raise UserError(f"the recordings are of different environments ({found}): train on those of one.")
         episodes = [(r.episodes[i].path.name, r.load(i)) for r, i in unique_episodes(recordings)]
         discrete = {chooses(episode) for _, episode in episodes}
-        if len(discrete) > 1:
-            raise UserError(
-                f"some episodes in {folders[0]} were driven by choices and others continuously: train on those of one "
-                "kind."
-            )
+        refuse_mixed(discrete, folders)
         actions = actions_of([episode for _, episode in episodes]) if discrete == {True} else None
         samples = [sample_of(name, episode, actions) for name, episode in episodes]
         shapes = {tuple(sample.fields["frames"].shape[1:]) for sample in samples}
@@ -135,11 +141,6 @@ class Imitation(DrivingTask):
         return {"error": float((y.clamp(-1, 1) - target[:, : y.shape[-1]]).abs().mean())}
 
 
-def chooses(episode: Episode) -> bool:
-    """Whether there is a choice to learn in every frame."""
-    return bool((episode.expert_choice >= 0).any() or (episode.choice >= 0).all())
-
-
 def labels_of(episode: Episode) -> NDArray[np.int64]:
     """[N] the expert's choices, or what was driven where no expert is known at all."""
     return episode.expert_choice if (episode.expert_choice >= 0).any() else episode.choice
@@ -162,8 +163,7 @@ def sample_of(name: str, episode: Episode, actions: Tensor | None) -> Sample:
     N = len(episode)
     fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.t_s)}
     if actions is None:
-        pedal = np.clip(episode.throttle - episode.brake, -1.0, 1.0)
-        return Sample(name, {**fields, "target": torch.tensor(np.stack([episode.label, pedal], axis=1))})
+        return Sample(name, {**fields, "target": control_of(episode)})
     logits = episode.expert_logits
     known = logits is not None and logits.shape[1] == len(actions)
     fields["teacher"] = torch.tensor(logits) if known else torch.full((N, len(actions)), torch.nan)

@@ -84,7 +84,10 @@ def driven_actions(episode: Episode) -> list[Action]:
 def expert(episode: Episode, i: int) -> Action | None:
     """What the expert would have done at frame ``i``; None where nobody was asked."""
     if episode.expert_steering is not None:
-        return Action(float(episode.expert_steering[i]), float(episode.throttle[i]), float(episode.brake[i]))
+        if episode.expert_pedal is None:
+            return Action(float(episode.expert_steering[i]), float(episode.throttle[i]), float(episode.brake[i]))
+        pedal = float(episode.expert_pedal[i])
+        return Action(float(episode.expert_steering[i]), max(0.0, pedal), max(0.0, -pedal))
     choice = int(episode.expert_choice[i])
     spec = spec_of_source(episode.source)
     if choice < 0 or spec is None or spec.action_of is None or episode.driver == KEYBOARD:

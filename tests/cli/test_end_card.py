@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from nacdrive.cli.drive import DriveConfig, known_score
+from nacdrive.cli.drive import DriveConfig, driver_of, expert_name, known_score
 from nacdrive.cli.eval import EndCards
 from nacdrive.common.paths import shipped
-from nacdrive.drivers import load_expert
 from nacdrive.rollout.evaluate import EvalJob
 from nacdrive.web.stream import DriveResult
 
@@ -33,9 +32,28 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
     options: dict[str, Any], known: bool
 ) -> None:
     config = DriveConfig(**{"seed": LAP["seed"], **options})
-    expert = load_expert(options.get("expert", "ppo"))
-    assert known_score(config, expert, config.first_seed) == (LAP["total"] if known else None)
+    name = expert_name(config, None)
+    assert known_score(config, name, config.first_seed) == (LAP["total"] if known else None)
     assert known_score(config, None, config.first_seed) is None, "no expert rides along"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "name"),
+    [
+        ("nac_steady.pt", {}, "ppo"),
+        ("nac_steady_continuous.pt", {}, "continuous"),
+        ("nac_steady_continuous.pt", {"expert": "ppo"}, "ppo"),
+        ("nac_steady.pt", {"expert": "none"}, None),
+    ],
+)
+def test_the_score_is_that_of_the_expert_who_rides_along(model: str, options: dict[str, Any], name: str | None) -> None:
+    config = DriveConfig(model=model, seed=LAP["seed"], **options)
+    found = expert_name(config, driver_of(config)[1])
+    assert found == name
+    if name == "continuous":
+        laps = json.loads((shipped("agents") / "carracing" / name / "eval.json").read_text())["laps"]
+        score = {lap["seed"]: lap["total"] for lap in laps}[config.first_seed]
+        assert known_score(config, found, config.first_seed) == score
 
 
 def row(episode_return: float) -> dict[str, Any]:

@@ -47,6 +47,16 @@ def with_places(steps: int = 6) -> Episode:
     return replace(make_episode(steps=steps), **where)
 
 
+def test_an_experts_pedal_comes_back_is_the_label_and_reaches_a_replay() -> None:
+    episode = make_episode(steps=3)
+    np.testing.assert_array_equal(episode.pedal_label, episode.throttle - episode.brake)
+    labels = {"expert_steering": [0.1, -0.2, 0.3], "expert_pedal": [-0.25, 0.0, 0.5]}
+    back = from_parquet(to_parquet(replace(episode, **{k: np.array(v, np.float32) for k, v in labels.items()})))
+    np.testing.assert_array_equal(back.pedal_label, np.float32([-0.25, 0.0, 0.5]))
+    advice = [tick.expert for tick in recorded_ticks(back)]
+    assert [(a.throttle, a.brake) for a in advice if a] == [(0.0, 0.25), (0.0, 0.0), (0.5, 0.0)]
+
+
 def test_places_come_back_and_reach_the_ticks_of_a_replay() -> None:
     episode = with_places()
     back = from_parquet(to_parquet(episode))

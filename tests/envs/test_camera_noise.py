@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,21 @@ def test_blackout_happens_as_often_as_asked_and_is_wholly_black() -> None:
     assert not Camera(CameraNoise(blackout=1))(GREY).any()
 
 
+def test_a_blackout_lasts_as_long_as_asked() -> None:
+    camera = Camera(CameraNoise(blackout=0.05, blackout_steps=6))
+    black = "".join("x" if not camera(GREY).any() else "." for _ in range(4000)).strip("x")
+    lengths = [len(run) for run in black.split(".") if run]
+    assert min(lengths) == 6 and max(lengths) > 6
+    assert black.count("x") / len(black) == pytest.approx(1 - 0.95**6, abs=0.04)
+    camera.reset(0)
+    seen = [camera(GREY).any() for _ in range(40)]
+    camera.reset(0)
+    assert [camera(GREY).any() for _ in range(40)] == seen
+    # As a slider of the arena does.
+    camera.change(replace(camera.disturbance, blackout=0.0))
+    assert all([camera(GREY).any() for _ in range(100)][6:])
+
+
 def test_delay_hands_out_old_frames() -> None:
     camera = Camera(CameraNoise(delay_steps=2))
     frames = [np.full((4, 4, 3), k, np.uint8) for k in range(5)]
@@ -61,6 +77,7 @@ def test_same_seed_same_disturbance_whatever_went_before() -> None:
         *({"blackout": value} for value in (1.1, -1, NAN)),
         *({"brightness": value} for value in (-1, NAN, math.inf)),
         {"delay_steps": -1},
+        {"blackout": 0.1, "blackout_steps": 0},
     ],
 )
 def test_senseless_settings_are_refused(setting: dict[str, float]) -> None:
@@ -71,6 +88,7 @@ def test_senseless_settings_are_refused(setting: dict[str, float]) -> None:
 def test_settings_in_words() -> None:
     said = str(CameraNoise(noise=0.1, blackout=0.25, delay_steps=2, brightness=0.7))
     assert said == "noise 0.1 of full scale, 25% of the frames black, frames 2 decisions late, brightness x 0.7"
+    assert "a blackout of 6 decisions" in str(CameraNoise(blackout=0.04, blackout_steps=6))
 
 
 def test_an_environment_is_seen_through_it_and_the_true_frame_is_told() -> None:

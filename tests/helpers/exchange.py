@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from nacdrive.datasets.episode import COLUMNS, PLACES, Episode
+from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, Episode
 from nacdrive.datasets.images import encode_jpeg, encode_png
 from nacdrive.datasets.recording import Recording, RecordingWriter
 
@@ -28,6 +28,7 @@ def drive(
     choices: int = 0,
     logits: bool = False,
     label: bool = False,
+    pedal: bool = False,
     speed: bool = True,
     places: bool = False,
     ended: str = "time is up",
@@ -59,6 +60,7 @@ def drive(
         episode_return=float(noise.normal() * 900),
         meta={"ended": ended, "Straße": ["lake", None, 1.5], "policy": {"choice": [None] * steps}},
         expert_steering=noise.uniform(-1, 1, steps) if label else None,
+        expert_pedal=noise.uniform(-1, 1, steps) if pedal else None,
         side_frames={"left": frames(), "right": frames()} if sides else {},
         **(
             {name: np.where(noise.random(steps) < 0.2, np.nan, noise.normal(size=steps)) for name in PLACES[:3]}
@@ -94,6 +96,7 @@ def recordings(draw: st.DrawFn, *, alike: bool) -> list[Episode]:
             sides=draw(sides),
             logits=draw(st.booleans()),
             label=draw(st.booleans()),
+            pedal=draw(st.booleans()),
             speed=draw(st.booleans()),
             places=draw(st.booleans()),
             ended=draw(st.sampled_from(["lap finished", "time is up", "interrupted"])),
@@ -124,7 +127,7 @@ def assert_same_episode(a: Episode, b: Episode, *, frames: str) -> None:
         b.episode_return,
         b.meta,
     )
-    for name in (*COLUMNS, "expert_steering", "expert_logits", *PLACES):
+    for name in (*COLUMNS, *LABELS, "expert_logits", *PLACES):
         mine, others = getattr(a, name), getattr(b, name)
         assert (mine is None) == (others is None), name
         if mine is not None:

@@ -16,7 +16,7 @@ from nacdrive.models.series_files import load_series
 
 GOLDEN = Path(__file__).with_name("golden.json")
 POLICIES = [f"{task}/{name}" for task in ("carracing", "udacity") for name in ("nac_steady", "nac_exact", "nac_euler")]
-POLICIES.append("udacity/pilotnet")
+POLICIES += ["udacity/pilotnet", "carracing/nac_steady_continuous"]
 SERIES = ["emnist/nac_exact", "emnist/nac_lag", "pronostia/nac_exact"]
 STEPS = 6
 """Fewer than the keys that Top-K keeps: no selection can turn on the last digit of another processor."""

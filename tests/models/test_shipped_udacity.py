@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from nacdrive.common.camera_mount import SCENE, STRAIGHT
+from nacdrive.common.camera_mount import SCENE
 from nacdrive.common.paths import find_model
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import load_policy
 from nacdrive.rollout.record import EpisodeDriver
 from nacdrive.rollout.record_config import RecordConfig
@@ -14,31 +13,27 @@ from nacdrive.rollout.record_config import RecordConfig
 
 @pytest.fixture(scope="module")
 def drives():
-    """One on each fixed track, for each way in which the cameras may hang."""
-    found = {}
-    for mount in (SCENE, STRAIGHT):
-        road = RoadOptions(camera_mount=mount)
-        expert = EpisodeDriver(RecordConfig(env="udacity-track", max_frames=300, sides=False, road=road))
-        found[mount] = [expert.record(POLICY_TEST.start + 500 + k) for k in range(2)]
-    return found
+    """One on each fixed track."""
+    expert = EpisodeDriver(RecordConfig(env="udacity-track", max_frames=300, sides=False))
+    return [expert.record(POLICY_TEST.start + 500 + k) for k in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "mount"),
+    ("name", "model"),
     [
-        ("nac_steady", "nac-steady", SCENE),
-        ("pilotnet", "dense", SCENE),
-        ("nac_exact", "nac-exact", STRAIGHT),
-        ("nac_euler", "nac-euler", STRAIGHT),
+        ("nac_steady", "nac-steady"),
+        ("pilotnet", "dense"),
+        ("nac_exact", "nac-exact"),
+        ("nac_euler", "nac-euler"),
     ],
 )
-def test_a_shipped_policy_steers_as_the_geometric_driver(name, model, mount, drives):
+def test_a_shipped_policy_steers_as_the_geometric_driver(name, model, drives):
     path = find_model(name, "udacity")
     policy = load_policy(path, expect_task="udacity")
-    assert policy.config.model == model and policy.config.upright == (mount == SCENE)
+    assert policy.config.model == model and policy.config.upright
     assert all(path.with_suffix(ending).exists() for ending in (".md", ".metrics.jsonl"))
-    for drive in drives[mount]:
-        assert drive.meta["camera_mount"] == mount
+    for drive in drives:
+        assert drive.meta["camera_mount"] == SCENE
         policy.reset()
         steered = [policy.step(f, float(t)).steering for f, t in zip(drive.decoded(), drive.t_s, strict=True)]
         error = np.abs(np.array(steered) - drive.label).mean()

@@ -136,6 +136,18 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
     thread.join(5)
 
 
+@pytest.mark.parametrize("renderer", ["official", "fast"])
+def test_a_contestant_sees_the_instruments_that_its_driver_reads(renderer: str) -> None:
+    contestant = Contestant("continuous", "carracing", driver="continuous", options={"renderer": renderer})
+    driver, repeat = contestant.load()
+    env = contestant.make_env(driver, repeat, "", CameraNoise())
+    try:
+        frame, _ = env.reset(seed=0)
+        assert env.actions == () and frame[84:].any()
+    finally:
+        env.close()
+
+
 def test_a_camera_that_changes_keeps_its_newest_frames() -> None:
     frames = [np.full((2, 2, 3), value, np.uint8) for value in range(10)]
     camera = Camera(CameraNoise())

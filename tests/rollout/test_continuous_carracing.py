@@ -17,9 +17,15 @@ from nacdrive.cli.expert import EvalConfig as ExpertEvalConfig
 from nacdrive.cli.expert import run_eval
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
+from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.gym_spec import gym_spec_of
+from nacdrive.envs.registry import CARRACING
+from nacdrive.models import load_policy
+from nacdrive.rollout.environment import driver_options
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import train_policy
 
 FAST: dict[str, Any] = {"renderer": "fast"}
 
@@ -108,3 +114,69 @@ def test_a_pace_that_a_driver_was_not_trained_at_is_refused(tmp_path: Path) -> N
 def test_a_rule_is_refused_where_there_is_none(config: Any) -> None:
     with pytest.raises(UserError, match=r"^--rule is for carracing, and nacdrive .*--env udacity-track"):
         config(env="udacity-track", rule="all-tiles-95")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the shipped continuous expert decided in two short drives."""
+    out = tmp_path_factory.mktemp("continuous") / "recording"
+    record_episodes(RecordConfig(expert="continuous", episodes=2, max_frames=40, workers=1, out=out))
+    return out
+
+
+def config_of(recording: Path, out: Path, **more: Any) -> TrainConfig:
+    short: dict[str, Any] = {"epochs": 1, "dagger": 1, "dagger_episodes": 1, "max_frames": 40, "workers": 1}
+    return TrainConfig(data=(recording,), model="nac-steady", out=out, **(short | more))
+
+
+@pytest.fixture(scope="module")
+def pupil(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy after an epoch, a drive under supervision, and another epoch."""
+    return train_policy(config_of(recording, tmp_path_factory.mktemp("continuous") / "run"))
+
+
+def test_a_pupil_of_a_continuous_expert_steers_at_its_pace_and_is_supervised_by_it(pupil: Path) -> None:
+    policy = load_policy(pupil, expect_task="carracing")
+    assert policy.config.continuous and policy.config.pedal and policy.repeat == 2
+    assert policy.meta["config"]["expert"] == "continuous", "who labelled the recordings labels the drives too"
+    practice = Recording.open(pupil.parent / "dagger-1")
+    assert (practice.meta["fps"], practice.meta["expert"]) == (25, "continuous")
+    episode = practice.load(0)
+    assert episode.expert_steering is not None and episode.expert_pedal is not None
+    assert np.abs(episode.expert_pedal - (episode.throttle - episode.brake)).max() > 0.05, "it has the pedals too"
+    assert (episode.choice == -1).all()
+
+
+def test_a_continuous_pupil_is_evaluated_beside_its_teacher(pupil: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"episodes": 1, "max_frames": 40, "videos": False, "workers": 1, "out": tmp_path / "e"}
+    metrics = evaluate(EvalConfig(model=str(pupil), **given))
+    assert metrics["model"]["expert"] == "continuous"
+    assert metrics["decisions"] == 20 and metrics["expert_return"]["mean"] > 0
+    (result,) = drive(DriveConfig(model=str(pupil), headless=True, max_frames=40, episodes=1, seed=4_000_000))
+    assert result.episode_return == pytest.approx(metrics["return"]["mean"])
+
+
+def test_a_pupil_gets_the_instruments_that_it_learnt_with_whoever_draws(pupil: Path) -> None:
+    asked = driver_options(CARRACING, PolicyDriver(load_policy(pupil)))
+    assert asked == {"continuous": True, "instruments": True, "colours": True}
+    blind = load_policy(pupil)
+    blind.config = type(blind.config).from_json({**blind.config.to_json(), "masked_rows": [84, 96]})
+    assert driver_options(CARRACING, PolicyDriver(blind)) == {"continuous": True, "colours": True}
+    first = {
+        renderer: CARRACING.make({**asked, "renderer": renderer}).reset(seed=1_000_000)[0].astype(float)
+        for renderer in ("official", "fast")
+    }
+    assert np.abs(first["official"] - first["fast"]).mean() < 1
+    assert np.ptp(first["fast"], axis=2).max() > 50, "the grass is green"
+
+
+def test_an_expert_of_another_kind_is_refused_before_any_training(recording: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="ppo chooses among 5 actions, and the recordings hold steering and pedals"):
+        train_policy(config_of(recording, tmp_path / "run", expert="ppo"))
+    choices = tmp_path / "choices"
+    record_episodes(RecordConfig(expert="geometric", episodes=2, max_frames=40, workers=1, out=choices))
+    with pytest.raises(UserError, match="continuous has continuous actions, and the recordings hold choices"):
+        train_policy(config_of(choices, tmp_path / "run", expert="continuous"))
+    assert TrainConfig(data=(choices,)).expert == "geometric"
+    assert TrainConfig(data=(tmp_path / "nothing",)).expert == "ppo"
+    assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
-from nacdrive.models import save_policy
+from nacdrive.models import PolicyConfig, save_policy
 from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
 from tests.helpers.udacity_policy import udacity_policy
 
@@ -39,6 +39,8 @@ class Stubborn:
 
     def __init__(self, action: Action) -> None:
         self.action = action
+        choices = () if action.choice is None else ((0.0, 0.0, 0.0),) * 5
+        self.config = PolicyConfig(task="any", model="none", actions=choices)
 
     def reset(self) -> None:
         self.seen = 0

@@ -131,3 +131,87 @@ def test_a_config_survives_json(tmp_path):
     config = TASK.policy_config("lstm", 2, TASK.load([record(tmp_path / "r")]))
     assert type(config).from_json(config.to_json()) == config
     assert dataclasses.replace(config, window=3) != config
+
+
+def record_continuous(folder, *, steps=20, episodes=2, first=0, pedals=None):
+    """Episodes of a driver that steers: by far too much at times, in both directions."""
+    writer = RecordingWriter(folder, source="carracing", fps=25.0, expert="continuous")
+    rng = np.random.default_rng(1)
+    for seed in range(first, first + episodes):
+        frames = rng.integers(0, 256, (steps, 96, 96, 3), dtype=np.uint8)
+        steering, unknown = np.linspace(-0.9, 0.9, steps, dtype=np.float32), np.full(steps, -1)
+        pedal = rng.uniform(-1, 1, steps).astype(np.float32)
+        writer.add(
+            Episode(
+                frames=[encode_png(frame) for frame in frames], t_s=np.arange(steps) / 25, choice=unknown,
+                steering=np.zeros(steps), throttle=np.maximum(pedal, 0), brake=np.maximum(-pedal, 0),
+                reward=np.zeros(steps), speed_mps=np.zeros(steps), expert_choice=unknown, expert_logits=None,
+                seed=seed, source="carracing", driver="test", episode_return=0.0, expert_steering=steering,
+                expert_pedal=pedals,
+            )
+        )  # fmt: skip
+    return folder
+
+
+def test_continuous_labels_are_steering_within_reach_and_pedal(tmp_path):
+    driven, labelled = (
+        TASK.load([record_continuous(tmp_path / name, pedals=pedals)])[0].fields
+        for name, pedals in (("a", None), ("b", np.full(20, 0.25, np.float32)))
+    )
+    target = driven["target"]
+    assert target.shape == (20, 2)
+    assert "teacher" not in driven
+    assert (float(target[:, 0].min()), float(target[:, 0].max())) == (-0.5, 0.5)
+    assert target[10, 0] == pytest.approx(0.9 / 19)
+    assert (target[:, 1] < 0).any()
+    assert (target[:, 1] > 0).any()
+    assert (labelled["target"][:, 1] == 0.25).all()
+    assert torch.equal(labelled["target"][:, 0], target[:, 0])
+
+
+def test_the_network_of_a_continuous_expert_gives_steering_and_pedal_at_its_pace(tmp_path):
+    config = TASK.policy_config("nac-steady", 4, TASK.load([record_continuous(tmp_path / "r")]))
+    assert (config.actions, config.pedal, config.outputs, config.repeat, config.gap_s) == ((), True, 2, 2, 0.04)
+
+
+def test_choices_and_steering_are_not_mixed(tmp_path):
+    with pytest.raises(UserError, match="driven by choices and others continuously"):
+        TASK.load([record(tmp_path / "a", fps=25.0), record_continuous(tmp_path / "b", first=5)])
+
+
+def test_the_continuous_loss_is_nothing_at_the_labels_and_steering_counts_five_times(tmp_path):
+    batch, even = batch_of(TASK.load([record_continuous(tmp_path / "r")])), torch.ones(1)
+    batch["padding"] = torch.zeros(2, 20, dtype=torch.bool)
+    batch["padding"][0, 10:] = True
+    right = batch["target"].clone()
+    right[0, 10:] = 9.0
+    assert [float(x) for x in TASK.loss(right, batch, even, LossOptions())] == [0.0, 60.0]
+    assert TASK.measure(right, batch) == (30, 30)
+    steered, pressed = (right + 0.01 * torch.tensor(which) for which in ((1.0, 0.0), (0.0, 1.0)))
+    losses = [float(TASK.loss(y, batch, even, LossOptions())[0]) for y in (steered, pressed)]
+    assert losses[0] == pytest.approx(25 * losses[1], rel=1e-3)
+    assert TASK.measure(right + torch.tensor((0.06, 0.0)), batch)[0] == 0
+    assert TASK.class_weights(TASK.load([tmp_path / "r"]), 1.0) == even
+
+
+def test_continuous_frames_stay_where_they_are_and_some_are_noisy(tmp_path):
+    batch = batch_of(TASK.load([record_continuous(tmp_path / "r", episodes=8)]))
+    before = batch["frames"].clone()
+    one, two = (TASK.augment(batch, torch.Generator().manual_seed(3))["frames"] for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(batch["frames"], before)
+    # Light alone gives every level one new level; noise gives it several.
+    levels = [len(torch.unique(new[old == 128])) for new, old in zip(one, before, strict=True)]
+    assert 1 in levels
+    assert max(levels) > 5
+
+
+def test_a_table_of_continuous_recordings_says_how_often_the_decision_is_the_experts(tmp_path):
+    samples = TASK.load([record_continuous(tmp_path / "r", episodes=3)])
+    right = [sample.fields["target"] for sample in samples]
+    assert TASK.score("carracing", right, samples) == {"accuracy": 100.0}
+    (middle,) = TASK.references("carracing", samples, samples).values()
+    assert [y.shape for y in middle] == [(20, 2)] * 3
+    assert 0 <= TASK.score("carracing", middle, samples)["accuracy"] < 50
+    with pytest.raises(UserError, match="--expert ppo"):
+        load_task("carracing", "paper").folds({"carracing": tmp_path / "r"}, 1, 0)

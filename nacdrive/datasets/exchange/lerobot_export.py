@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
-from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import UNITS, image_column
 from nacdrive.datasets.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
 from nacdrive.datasets.exchange.limits import as_rgb, image_header
@@ -53,8 +53,9 @@ PLAIN = {"choice": "choice", "expert_choice": "expert.choice", "reward": "next.r
 what LeRobot's policies put out and take in."""
 LABEL, LOGITS = "expert.steering", "expert.logits"
 INDICES = ("frame_index", "episode_index", "index", "task_index")
-PLACE = {name: f"place.{name}" for name in PLACES}
-OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[side] for side in SIDES}, **PLACE}
+NUMBERS = {"expert_pedal": "expert.pedal", **{name: f"place.{name}" for name in PLACES}}
+"""Columns of numbers that are NaN where an episode has none, and their names there."""
+OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[side] for side in SIDES}, **NUMBERS}
 """Columns that not every episode has, and their names there."""
 
 
@@ -68,8 +69,8 @@ class Layout:
     """Whether any episode has ``expert_steering``."""
     logits: int
     """Width of ``expert_logits``; 0 where no episode has them."""
-    places: tuple[str, ...] = ()
-    """Those of ``PLACES`` that any episode has."""
+    numbers: tuple[str, ...] = ()
+    """Those of ``NUMBERS`` that any episode has."""
 
     @classmethod
     def of(cls, recording: Recording) -> Layout:
@@ -100,8 +101,8 @@ class Layout:
                 f"{recording.folder} holds scores of {' and '.join(map(str, sorted(widths)))} actions, and a LeRobot "
                 "column has one width: export its parts apart."
             )
-        places = tuple(name for name in PLACES if name in columns)
-        return cls(shapes, "expert_steering" in columns, max(widths, default=0), places)
+        found = tuple(name for name in NUMBERS if name in columns)
+        return cls(shapes, "expert_steering" in columns, max(widths, default=0), found)
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:
@@ -119,7 +120,7 @@ class Layout:
         found |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
         found |= {LABEL: numbers("float32")} if self.label else {}
         found |= {LOGITS: numbers("float32", tuple(map(str, range(self.logits))), self.logits)} if self.logits else {}
-        found |= {PLACE[name]: numbers("float32") for name in self.places}
+        found |= {NUMBERS[name]: numbers("float32") for name in self.numbers}
         found["next.done"] = numbers("bool")
         found["timestamp"] = numbers("float32")
         return found | {name: numbers("int64") for name in INDICES}
@@ -268,8 +269,9 @@ class DataWriter:
         if self.layout.logits:
             unknown = np.full((steps, self.layout.logits), np.nan, np.float32)
             columns[LOGITS] = fixed_list(unknown if episode.expert_logits is None else episode.expert_logits)
-        nowhere = np.full(steps, np.nan, np.float32)
-        columns |= {PLACE[name]: pa.array(episode.places.get(name, nowhere)) for name in self.layout.places}
+        known = {name: values for name in self.layout.numbers if (values := getattr(episode, name)) is not None}
+        unknown_number = np.full(steps, np.nan, np.float32)
+        columns |= {NUMBERS[name]: pa.array(known.get(name, unknown_number)) for name in self.layout.numbers}
         columns["next.done"] = pa.array(np.arange(steps) == steps - 1)
         columns["timestamp"] = pa.array(episode.t_s.astype(np.float32))
         columns["frame_index"] = pa.array(np.arange(steps))
@@ -321,7 +323,7 @@ def decode_frame(frames: list[bytes], index: int) -> NDArray[np.uint8]:
 
 def optional_columns(episode: Episode) -> list[str]:
     """Which of the columns that not every episode has this one has."""
-    own = [name for name in ("expert_steering", "expert_logits", *PLACES) if getattr(episode, name) is not None]
+    own = [name for name in (*LABELS, "expert_logits", *PLACES) if getattr(episode, name) is not None]
     return own + [side for side in SIDES if side in episode.side_frames]
 
 

@@ -26,10 +26,10 @@ from nacdrive.datasets.exchange.lerobot_export import (
     INFO,
     LABEL,
     LOGITS,
+    NUMBERS,
     OPTIONAL,
     OURS,
     OURS_VERSION,
-    PLACE,
     PLAIN,
     STATE,
     STATE_NAMES,
@@ -353,7 +353,7 @@ def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]
     """
     schema = file.schema_arrow
     names = [*found.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
-    optional = [STATE, *PLAIN.values(), LABEL, LOGITS, *PLACE.values()]
+    optional = [STATE, *PLAIN.values(), LABEL, LOGITS, *NUMBERS.values()]
     names += [name for name in optional if name in found.features and (found.header or name in known_elsewhere(found))]
     for name in names:
         kind = schema.field(name).type if name in schema.names else None
@@ -497,5 +497,5 @@ def build_episode(
         meta=own["meta"] if own else {"task": "; ".join(row.tasks)},
         expert_steering=columns[LABEL] if "expert_steering" in present else None,
         side_frames={side: frames[side] for side in CAMERAS if side in frames},
-        **{name: columns[theirs] for name, theirs in PLACE.items() if name in present},
+        **{name: columns[theirs] for name, theirs in NUMBERS.items() if name in present},
     )

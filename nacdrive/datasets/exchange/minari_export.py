@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
-from nacdrive.datasets.episode import PLACES, SIDES, Episode
+from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
 from nacdrive.datasets.exchange.limits import image_header
 from nacdrive.datasets.images import decode_image
@@ -42,7 +42,7 @@ TERMINATED = ("lap finished", "left the field", "terminated")
 """Ends of an episode that are the environment's own; any other one is a truncation."""
 INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_choice")
 """Columns that become ``infos``."""
-OPTIONAL_INFOS = ("expert_steering", "expert_logits", *PLACES)
+OPTIONAL_INFOS = (*LABELS, "expert_logits", *PLACES)
 """Those that not every episode has."""
 
 

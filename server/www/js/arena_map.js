@@ -1,6 +1,6 @@
 // The track from above with the lines of all contestants: their cars at one simulated time, rings where they are compared.
 
-import { Surface, font, rem } from "./canvas.js";
+import { font, rem, Surface, yardstick } from "./canvas.js";
 import { known } from "./dom.js";
 import { colourOf } from "./lane_cards.js";
 import { colours } from "./theme.js";
@@ -34,7 +34,7 @@ export class ArenaMap {
     if (this.rows) race.lanes.forEach((lane, k) => this.rows[k] >= 0 && this.ring(c, lane, this.rows[k], at, u));
     // The leader lies on top.
     for (const lane of race.order(this.t).reverse()) this.car(c, lane, lane.indexOfTime(this.t), at, u);
-    this.yardstick(c, scale, height, u);
+    yardstick(c, scale, height, u);
   }
 
   line(c, lane, at, u) {
@@ -89,16 +89,6 @@ export class ArenaMap {
     c.textAlign = "center";
     c.textBaseline = "middle";
     c.fillText(`${lane.index + 1}`, px, py + 0.03 * u);
-  }
-
-  yardstick(c, scale, height, u) {
-    const metres = [5, 10, 20, 50, 100, 200, 500, 1000].find((m) => m * scale > 2.5 * u) ?? 2000;
-    c.fillStyle = colours.dim;
-    c.fillRect(0, height - 0.3 * u, metres * scale, 0.12 * u);
-    c.font = font(0.78);
-    c.textAlign = "left";
-    c.textBaseline = "alphabetic";
-    c.fillText(`${metres} m`, 0, height - 0.55 * u);
   }
 }
 

@@ -1,5 +1,7 @@
 // A canvas as sharp as the screen, redrawn at most once per frame and only when something has changed.
 
+import { colours } from "./theme.js";
+
 const dirty = new Set();
 let asked = false;
 
@@ -74,4 +76,15 @@ let size = NaN;
 
 export function font(size, weight = 400) {
   return `${weight} ${(size * rem()).toFixed(1)}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
+}
+
+// How long some round number of metres is on a map, in its lower left corner; scale: pixels per metre.
+export function yardstick(c, scale, height, u) {
+  const metres = [5, 10, 20, 50, 100, 200, 500, 1000].find((m) => m * scale > 2.5 * u) ?? 2000;
+  c.fillStyle = colours.dim;
+  c.fillRect(0, height - 0.3 * u, metres * scale, 0.12 * u);
+  c.font = font(0.78);
+  c.textAlign = "left";
+  c.textBaseline = "alphabetic";
+  c.fillText(`${metres} m`, 0, height - 0.55 * u);
 }

@@ -1,6 +1,6 @@
 // Where the car is, from above: the line it has driven on this track, the expert's line, and the ghosts of what if.
 
-import { Surface, font, rem } from "./canvas.js";
+import { font, rem, Surface, yardstick } from "./canvas.js";
 import { $, button, fixed, known, percent, put } from "./dom.js";
 import { SECTORS, lapSeconds, passedSectors } from "./lap_times.js";
 import { colours } from "./theme.js";
@@ -136,7 +136,7 @@ export class TrackMap {
     }
     this.car(c, this.row, at, u, colours.ink);
     if (this.ghosts?.edited.length) this.car(c, this.ghosts.edited.at(-1), at, u, colours.stop);
-    this.yardstick(c, scale, height, u);
+    yardstick(c, scale, height, u);
     this.legend(c, width, height, u);
   }
 
@@ -227,16 +227,6 @@ export class TrackMap {
     c.fill();
     c.stroke();
     c.restore();
-  }
-
-  yardstick(c, scale, height, u) {
-    const metres = [5, 10, 20, 50, 100, 200, 500, 1000].find((m) => m * scale > 2.5 * u) ?? 2000;
-    c.fillStyle = colours.dim;
-    c.fillRect(0, height - 0.3 * u, metres * scale, 0.12 * u);
-    c.font = font(0.78);
-    c.textAlign = "left";
-    c.textBaseline = "alphabetic";
-    c.fillText(`${metres} m`, 0, height - 0.55 * u);
   }
 
   // Names of the lines that are there, in their colours, right below.

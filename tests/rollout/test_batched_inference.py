@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from nacdrive.rollout.side_by_side import side_by_side
+from nacdrive.rollout.batched_inference import drive_batched
 
 
 def count_up(job: int, ask: Callable[[int], int]) -> list[int]:
@@ -23,7 +23,7 @@ def test_each_drive_gets_its_own_answers_and_all_that_drive_are_asked_together()
         return [-question for question in questions]
 
     jobs = [3, 5, 2, 4]
-    found = dict(side_by_side(count_up, jobs, decide, at_once=3))
+    found = dict(drive_batched(count_up, jobs, decide, at_once=3))
     assert found == {job: [-(100 * job + i) for i in range(job)] for job in jobs}
     # Three at once; the fourth begins when the one of two decisions has ended, in the same step.
     assert batches[:3] == [[300, 500, 200], [301, 501, 201], [302, 502, 400]]
@@ -31,7 +31,7 @@ def test_each_drive_gets_its_own_answers_and_all_that_drive_are_asked_together()
 
 
 def test_nothing_to_drive_is_no_drive() -> None:
-    assert list(side_by_side(count_up, [], lambda questions: questions)) == []
+    assert list(drive_batched(count_up, [], lambda questions: questions)) == []
 
 
 @pytest.mark.parametrize("where", ["drive", "decide"])
@@ -48,13 +48,13 @@ def test_the_first_error_ends_all_drives(where: str) -> None:
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="wheel"):
-        list(side_by_side(drive, [5, 6, 7], decide))
+        list(drive_batched(drive, [5, 6, 7], decide))
     assert threading.active_count() == before
 
 
 def test_leaving_early_ends_the_drives() -> None:
     before = threading.active_count()
-    drives = side_by_side(count_up, [1, 10**9], lambda questions: questions)
+    drives = drive_batched(count_up, [1, 10**9], lambda questions: questions)
     assert next(drives)[0] == 1
     drives.close()
     assert threading.active_count() == before

@@ -1,7 +1,7 @@
-"""Many drives at once in one process, whose drivers share one network: it decides for all of them together.
+"""Many drives at once in one process, whose drivers share one network: batched inference.
 
 A network takes hardly longer for sixteen frames than for one. Each drive runs in a thread of its own, so that nothing
-of the closed loop is written twice; whoever asks last decides for everybody.
+of the closed loop is written twice; the thread that asks last has the batch decided.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Table(Generic[Q, A]):
-    """Where the drives ask; an answer comes when all who sit there have asked.
+class Batcher(Generic[Q, A]):
+    """Gathers the questions of the drives into a batch; the answers come when every drive under way has asked.
 
     Args:
         decide: Questions, in the order of the drives' numbers -> as many answers.
-        seats: How many sit there at first.
+        drives: How many are under way at first.
     """
 
-    def __init__(self, decide: Callable[[Sequence[Q]], Sequence[A]], seats: int) -> None:
+    def __init__(self, decide: Callable[[Sequence[Q]], Sequence[A]], drives: int) -> None:
         self.decide = decide
-        self._sitting = seats
+        self._under_way = drives
         self._asked: dict[int, Q] = {}
         self._answers: dict[int, A] = {}
         self._round = 0
@@ -52,9 +52,9 @@ class Table(Generic[Q, A]):
             return self._answers[number]
 
     def leave(self) -> None:
-        """One who sat there asks no more."""
+        """A drive has ended and asks no more."""
         with self._changed:
-            self._sitting -= 1
+            self._under_way -= 1
             self._decide_if_complete()
 
     def fail(self, error: BaseException) -> None:
@@ -64,7 +64,7 @@ class Table(Generic[Q, A]):
             self._changed.notify_all()
 
     def _decide_if_complete(self) -> None:
-        if not self._asked or len(self._asked) < self._sitting:
+        if not self._asked or len(self._asked) < self._under_way:
             return
         # In one order whatever thread was first, so that the same drives give the same numbers to the last bit.
         numbers = sorted(self._asked)
@@ -77,7 +77,7 @@ class Table(Generic[Q, A]):
         self._changed.notify_all()
 
 
-def side_by_side(
+def drive_batched(
     drive: Callable[[J, Callable[[Q], A]], R],
     jobs: Iterable[J],
     decide: Callable[[Sequence[Q]], Sequence[A]],
@@ -100,8 +100,8 @@ def side_by_side(
     count = 0
     for count, job in enumerate(jobs, 1):
         waiting.put((count, job))
-    seats = min(at_once, count)
-    table: Table[Q, A] = Table(decide, seats)
+    threads_needed = min(at_once, count)
+    batcher: Batcher[Q, A] = Batcher(decide, threads_needed)
     done: queue.SimpleQueue[tuple[J, R] | BaseException] = queue.SimpleQueue()
 
     def work() -> None:
@@ -111,23 +111,23 @@ def side_by_side(
                     number, job = waiting.get_nowait()
                 except queue.Empty:
                     return
-                done.put((job, drive(job, partial(table.ask, number))))
+                done.put((job, drive(job, partial(batcher.ask, number))))
         except BaseException as error:
-            table.fail(error)
+            batcher.fail(error)
             done.put(error)
         finally:
-            table.leave()
+            batcher.leave()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(seats)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(threads_needed)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(count):
             found = done.get()
             if isinstance(found, BaseException):
-                raise table._failed or found
+                raise batcher._failed or found
             yield found
     finally:
-        table.fail(RuntimeError("nobody waits for the drives any more"))
+        batcher.fail(RuntimeError("nobody waits for the drives any more"))
         for thread in threads:
             thread.join()
