@@ -25,7 +25,7 @@ from nacdrive.drivers.ppo_network import load_policy
 from nacdrive.envs.seeds import EXPERT_TEST
 
 MEMORIES = ("none", "lstm", "nac-steady", "gru", "mha", "cfc")
-BLACKOUTS, LOSSES = "--blackout 0.04 --blackout-steps 8", "--dropped 0.1"
+BLACKOUTS, LOSSES = "--blackout 0.06 --blackout-steps 4", "--dropped 0.1"
 TASKS = {
     "all": f"{BLACKOUTS} {LOSSES}",
     "blackouts": BLACKOUTS,
@@ -35,10 +35,10 @@ TASKS = {
 """What is wrong with the camera beside the hidden speed; agents learn with the first of them."""
 TRAINING = (
     "--teacher nacdrive.drivers.racing_line:cautious --repeat 4 --frames 1 --no-instruments --channels 16 32 32 "
-    "--rounds 4 --episodes 16 --steps 150 --last-steps 300 --batch-size 128 --sequence-length 8 --memory-window 12 "
-    "--beta 0.7 --steering-noise 0.2 --eval-every 2 --eval-episodes 12"
+    "--rounds 8 --episodes 16 --steps 400 --last-steps 800 --batch-size 128 --sequence-length 8 --memory-window 12 "
+    "--beta 0.7 --steering-noise 0.2 --eval-every 4 --eval-episodes 24"
 )
-TRACKS = 25
+TRACKS = 50
 
 
 def main() -> None:

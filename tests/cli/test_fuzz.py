@@ -21,9 +21,10 @@ from nacdrive.common.validation import check_config, check_value
 
 HUGE = "1" + "0" * 40
 NUMBERS = ("0", "1", "-1", "2", "7", "0.5", "-0.5", "1e-4", "1e308", "nan", "inf", "-inf", HUGE, "-" + HUGE)
+WORST = ("0", "-1", "0.5", "1e308", "nan", "-inf", HUGE)
 TEXTS = ("x", "", "3", "-3", "nope.pt", "carracing", "udacity", "a:b", ":", "..", "/proc/none", "ü", "a b", "\udcff")
 NEVER = {"nan", "inf", "-inf", HUGE, "-" + HUGE}
-LINES_EACH = 110
+LINES_EACH = 60
 
 
 def entries() -> dict[str, type]:
@@ -59,11 +60,11 @@ def options(config_class: type) -> dict[str, Any]:
 
 
 def lines(config_class: type) -> Iterator[list[str]]:
-    """Every number with every bad value, then random lines."""
+    """Every number with the worst values, then random lines."""
     known = options(config_class)
     for flag, kind in known.items():
         if numeric(kind):
-            yield from ([flag, value] for value in NUMBERS)
+            yield from ([flag, value] for value in WORST)
     draw = random.Random(config_class.__module__ + config_class.__name__)
     for _ in range(LINES_EACH):
         line: list[str] = []

@@ -346,8 +346,9 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("env", ["carracing", "udacity-track"])
+@pytest.mark.parametrize(
+    ("number", "env"), [(signal.SIGINT, "carracing"), (signal.SIGKILL, "carracing"), (signal.SIGINT, "udacity-track")]
+)
 def test_an_interrupted_evaluation_goes_on(
     number: signal.Signals, env: str, model_file: Path, udacity_file: Path, tmp_path: Path
 ) -> None:
