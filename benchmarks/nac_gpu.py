@@ -6,7 +6,7 @@
 row. ``sdpa`` is torch's scaled_dot_product_attention on ready-made q, k and v. Times are medians between CUDA events,
 the contenders taking turns; memory is the peak that one call adds; error is the largest difference from
 ``nacdrive.nac.reference`` (float64) on 128 steps of the same layer, over the largest entry of the reference. The rows
-are also what ``nacdrive.nac.triton_pairs.LEAST_PAIRS`` should be set from. Without a GPU it says so and exits with 2.
+are also what ``nacdrive.nac.triton_pairs.LEAST_PAIRS`` should be set from. Without a GPU it says so and ends.
 """
 
 from __future__ import annotations
