@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, PolicyConfig, load_policy
-from nacdrive.rollout.environment import action_repeat, driver_options, recorded_fps, step_options
+from nacdrive.rollout.environment import action_repeat, driver_options, make_env, recorded_fps, step_options
 from nacdrive.rollout.record import Start
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.rollout import rollout
@@ -69,6 +71,8 @@ class DaggerRound:
     """How random roads are, and what is wrong with a road."""
     rule: LapRule | None = None
     """When a lap of CarRacing is finished; as Gymnasium has it if not given."""
+    disturbance: CameraNoise = field(default_factory=CameraNoise)
+    """What is wrong with the policy's camera on every second track, so that it learns with a good one too."""
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -101,12 +105,13 @@ def collect(
     here = MixtureWorker(round_)
     asked = {"track": round_.track, "roads": round_.roads, "rule": round_.rule}
     roads = {name: value for name, value in asked.items() if value is not None} | round_.road.given
+    camera = {"camera": str(round_.disturbance)} if round_.disturbance.active else {}
     writer = RecordingWriter(
         out,
         source=round_.env_spec.source,
         fps=recorded_fps(round_.env_spec, here.repeat),
         expert=here.expert.name,
-        recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed, **roads},
+        recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed, **roads, **camera},
         resume=True,
     )
     there = {info.seed for info in writer.episodes}
@@ -180,7 +185,9 @@ class MixtureWorker:
         options = {"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given}
         options["track"] = spec.track_of(round_.track, track, round_.roads) or None
         learner = PolicyDriver(self.policy)
-        env = spec.make({**options, **step_options(spec, self.repeat), **driver_options(spec, learner)})
+        options |= {**step_options(spec, self.repeat), **driver_options(spec, learner)}
+        disturbance = round_.disturbance if track % 2 else CameraNoise()
+        env = make_env(spec, options, disturbance)
         disturbed = spec.steering_noise is not None
         try:
             start = Start.of(spec, env, self.expert, track)
@@ -190,13 +197,17 @@ class MixtureWorker:
             mixture = Mixture(learner, round_.beta, rng, expert_first=first, pedals=self.policy.config.pedal)
             driver: Driver = SteeringNoise(mixture, STEERING_NOISE, env.step_s, rng) if disturbed else mixture
             buffer = EpisodeBuffer(expert_action, spec.image_format)
+            newest_s = -math.inf
             for tick in supervised(env, driver, self.expert, track, start.options):
-                buffer(tick)
-            if not tick.done:
-                buffer.ended = "time is up"
+                # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
+                if (taken_s := float(tick.info.get("frame_t_s", tick.t_s))) > newest_s:
+                    buffer(replace(tick, t_s=taken_s))
+                    newest_s = taken_s
+            buffer.ended = tick.events[-1] if tick.done else "time is up"
             # What these recordings have always said of themselves, so that they stay the same byte for byte.
             meta = dict(start.meta) if disturbed else {"expert_share": mixture.expert_share}
             meta |= {name: value for name, value in env.episode_meta().items() if name != "finished_lap"}
+            meta |= {"camera": str(disturbance)} if disturbance.active else {}
             return buffer.episode(source=spec.source, driver=self.policy.name, meta=meta)
         finally:
             env.close()

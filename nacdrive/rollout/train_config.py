@@ -10,6 +10,7 @@ import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.runs import usable_cores
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.udacity_track.options import RoadOptions
@@ -76,6 +77,8 @@ class TrainConfig(FitConfig):
     """How random roads are, and what is wrong with a road."""
     rule: LapRule | None = None
     """carracing: when a lap is finished in DAgger: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
+    """What is wrong with the policy's camera in every second drive of DAgger; the expert sees the true frames."""
     workers: int = 0
     """Environments driven in parallel in DAgger, each in a process of its own; 0 means one per core."""
     ray: str | None = None
@@ -118,6 +121,8 @@ class TrainConfig(FitConfig):
         if spec is not None:
             spec.refuse({"track": self.track, "roads": self.roads, "rule": self.rule, **self.road.given}, "train")
             spec.tracks_of(self.track)
+        if self.disturbance.active and not self.dagger:
+            raise UserError("the camera's disturbances are of the drives of DAgger: give --dagger a number of rounds.")
         self.road.check(self.track)
         check_roads(self.track, self.roads)
         if not 0 <= self.beta <= 1:

@@ -125,6 +125,7 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         roads=config.roads,
         road=config.road,
         rule=config.rule,
+        disturbance=config.disturbance,
     )
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])

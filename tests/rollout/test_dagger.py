@@ -12,6 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.models import PolicyConfig, save_policy
 from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
@@ -52,7 +53,10 @@ class Stubborn:
 
 def together(beta: float, max_frames: int = 120, env: str = "carracing", **more: Any) -> tuple[Episode, Stubborn]:
     """An episode of a policy that never steers (CarRacing), or always to the right (the tracks)."""
-    round_ = DaggerRound(Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames)
+    round_ = DaggerRound(
+        Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames,
+        disturbance=more.get("disturbance", CameraNoise()),
+    )  # fmt: skip
     policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
     worker = MixtureWorker(round_, policy)
     return worker.drive(more.get("seed", 3_500_000)), policy
@@ -78,6 +82,25 @@ def test_beta_says_who_drives(beta: float, own: bool) -> None:
 def test_a_policy_that_gets_nowhere_is_stopped() -> None:
     episode, _ = together(0.0, max_frames=400)
     assert len(episode) <= LOST_AFTER + 2
+
+
+def test_every_second_drive_is_seen_through_the_worse_camera_and_labelled_by_the_true_one() -> None:
+    black = CameraNoise(blackout=1.0)
+    for seed, dark in ((3_500_000, False), (3_500_001, True)):
+        clear, _ = together(0.0, seed=seed)
+        seen, _ = together(0.0, seed=seed, disturbance=black)
+        assert seen.decoded().any() != dark and ("camera" in seen.meta) == dark
+        np.testing.assert_array_equal(seen.expert_choice, clear.expert_choice)
+        np.testing.assert_array_equal(seen.choice, clear.choice)
+
+
+def test_frames_that_are_lost_are_not_learnt_from_and_the_others_have_their_own_times() -> None:
+    whole, _ = together(0.0, seed=3_500_001)
+    some, _ = together(0.0, seed=3_500_001, disturbance=CameraNoise(dropped=0.5))
+    assert 2 < len(some) < len(whole) and some.meta["ended"] == whole.meta["ended"]
+    kept = np.isin(whole.t_s, some.t_s)
+    np.testing.assert_allclose(whole.t_s[kept], some.t_s)
+    np.testing.assert_array_equal(whole.decoded()[kept], some.decoded())
 
 
 def test_on_the_tracks_the_policy_steers_and_the_expert_labels() -> None:

@@ -17,6 +17,7 @@ import torch
 from nacdrive.cli.train import run
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import load_policy
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
@@ -212,6 +213,7 @@ def test_a_mistyped_model_suggests_the_nearest(recording: Path, tmp_path: Path) 
         ({"epochs": 0}, "--epochs is 0"),
         ({"beta": 1.5}, "--beta"),
         ({"task": "carracng"}, "did you mean"),
+        ({"disturbance": CameraNoise(noise=0.1)}, "give --dagger"),
     ],
 )
 def test_options_out_of_range_are_told(options: dict[str, object], told: str) -> None:
