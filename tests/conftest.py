@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 import signal
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from nacdrive.bench.grid import PRELOADED
+
 # How long an example takes is the machine's business, and no test's.
 settings.register_profile("nacdrive", deadline=None)
 settings.load_profile("nacdrive")
@@ -19,6 +22,10 @@ settings.load_profile("nacdrive")
 # A job that a shell starts in the background ignores SIGINT, and so would every command that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# All workers of a test process are forked from one server, which the first of them starts: what takes seconds to
+# import is imported there once, and not by each of some hundred workers.
+multiprocessing.set_forkserver_preload([*PRELOADED, "gymnasium.envs.box2d.car_racing"])
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
