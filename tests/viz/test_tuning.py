@@ -19,7 +19,8 @@ MODELS = sorted((shipped("agents") / "carracing").glob("nac_*.pt"))
 def test_every_shipped_nac_has_a_table_of_its_own(model: Path) -> None:
     table = read_tuning(model)
     assert [one["head"] for one in table] == list(range(16))
-    assert max(one["strength"] for one in table) > 0.95
+    # The page says "does not tell left from right" below 0.6. One that steers by degrees turns the wheel little.
+    assert max(one["strength"] for one in table) > 0.8
     assert all(one["name"] in ("phi", "omega", "t", "logits") for one in table)
 
 
