@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from statistics import median
 
-from nacdrive.bench.cell import REFERENCES, Cell, Result
+from nacdrive.bench.cell import REFERENCES, Cell, Result, fit_config
 from nacdrive.common.runs import plain
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import ProtocolName
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,24 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
 
 
 def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
-    """Seconds of ``cell`` by ``rows`` of its task and model; None without any."""
+    """Seconds of ``cell`` by ``rows`` of its task and model, of its own protocol if there are any; None without any."""
+    rows = [row for row in rows if row["record"]["config"].get("protocol") == cell.protocol] or rows
     if not rows:
         return None
     same = [row for row in rows if row["record"]["config"]["size"] == plain(cell.size)]
     if same:
         return float(median(row["wall_s"] * busy(row) for row in same))
     row = max(rows, key=lambda row: row["epochs"] * row["train_sequences"])
-    epochs = cell.size.epochs or row["fit"]["epochs"]
-    sequences = cell.size.max_samples or row["train_sequences"]
+    epochs = fit_config(load_task(cell.task, cell.protocol), cell).epochs
+    sequences = cell.size.max_samples or whole_training(cell.task, cell.protocol, *cell.data_dirs.items())
     scale = epochs * sequences / max(row["epochs"] * row["train_sequences"], 1)
     return float((row["train_s"] * scale + row["wall_s"] - row["train_s"]) * busy(row))
+
+
+@cache
+def whole_training(task: str, protocol: ProtocolName, *data_dirs: tuple[str, Path]) -> int:
+    """Sequences that the first fold of all the data learns from."""
+    return len(load_task(task, protocol).folds(dict(data_dirs), 1, 0)[0].train)
 
 
 def busy(row: Result) -> float:

@@ -57,7 +57,8 @@ class DrivingTask(Task):
         given = {**layer_options(model, self.protocol), **options}
         if self.protocol == "paper":
             # A frame alone has no gap to the next; the drive that it came from had.
-            train = [Sample("", {"t": torch.stack([torch.zeros(()), s.labels["gap_s"]])}) for s in train[:1]]
+            one = train[0]
+            train = [Sample("", {**one.fields, "t": torch.stack([torch.zeros(()), one.labels["gap_s"]])})]
         return self.policy_config(model, window, train, options=given)
 
     def save(self, network: DrivingNetwork, path: Path, meta: dict[str, Any]) -> None:

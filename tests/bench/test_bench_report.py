@@ -17,7 +17,9 @@ from nacdrive.bench.grid import compute, plan
 from nacdrive.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_results, sections, write_report
 from nacdrive.cli.bench import one_table
 from nacdrive.common.errors import UserError
+from nacdrive.common.runs import plain
 from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Size
 
 SIZE = {"epochs": 8, "max_samples": 8000, "max_tests": None, "drive": 0}
 ACCURACY = load_task("emnist").metrics_of("emnist")[0]
@@ -156,6 +158,14 @@ def test_a_plan_scales_what_was_measured(config: TableConfig) -> None:
     assert costs(cells, [], [waited])[0].seconds == pytest.approx(41)
     waited["record"] = {"config": waited["record"]["config"] | {"device": "cuda"}}
     assert costs(cells, [], [waited])[0].seconds == pytest.approx(82)
+    # A budget without limits is that of the task: 150 epochs of all that there is.
+    whole = [dataclasses.replace(cells[0], size=Size(), protocol="paper")]
+    sequences = len(load_task("emnist", "paper").folds(cells[0].data_dirs, 1, 0)[0].train)
+    assert costs(whole, [], [row("lstm", 70.0)])[0].seconds == pytest.approx(10 * 150 * sequences / (8 * 7000) + 1)
+    # Rows of the protocol itself tell more than those of another, and only they can be of the same budget.
+    other = row("lstm", 70.0, train_s=99.0)
+    other["record"] = {"config": other["record"]["config"] | {"protocol": "paper", "size": plain(Size())}}
+    assert costs(whole, [], [row("lstm", 70.0), other])[0].seconds == pytest.approx(100)
     said = text([lstm, gru], 2)
     assert "2 cells to compute: 0.0 core-hours" in said and "and 1 cells of layers that no result tells of" in said
     assert costs(cells, [cells[0].key], [])[0].seconds == 0

@@ -1,0 +1,58 @@
+"""Every task of the paper's table trains: one step under each protocol, with the outputs that its labels ask for."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.synthetic import generate
+from nacdrive.tasks import load_task
+from nacdrive.tasks.base import Size
+from nacdrive.tasks.registry import PAPER_TASKS, trained_on
+from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import fit
+from nacdrive.training.predict import outputs
+
+torch.set_num_threads(1)
+CLASSES = {"emnist": 10, "par": 11, "carracing": 5}
+"""Of the tasks that choose; the others answer one number."""
+ELSEWHERE = {("hust", "sequence")}
+"""A task that a protocol cannot have: its data hold no times."""
+
+
+@pytest.fixture(scope="module")
+def data_dirs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in PAPER_TASKS:
+        if name != "carracing":
+            generate(name, folder / name)
+    return {name: folder / name for name in PAPER_TASKS} | {"carracing": shipped("recordings") / "carracing-sample"}
+
+
+@pytest.mark.parametrize("protocol", ["sequence", "paper"])
+@pytest.mark.parametrize("name", PAPER_TASKS)
+def test_one_step(data_dirs, tmp_path, name, protocol):
+    task = load_task(name, protocol)
+    assert bool(task.metrics_of(name)) == ((name, protocol) not in ELSEWHERE)
+    if not task.metrics_of(name):
+        return
+    where = {key: data_dirs[key] for key in {name, trained_on(name)}}
+    fold = task.folds(where, 1, 0, Size(max_samples=64, max_tests=16))[0]
+    torch.manual_seed(0)
+    network = task.network("lstm", fold.train)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    config = FitConfig(**{**task.settings, "epochs": 1})
+    fit(network, task, fold.train[: config.batch], fold.valid[:2], config, tmp_path)
+    loss = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["train_loss"]
+    if name in CLASSES:
+        # That of a guess among so many.
+        assert loss == pytest.approx(math.log(CLASSES[name]), abs=0.3)
+    else:
+        assert 0 < loss < 1
+    assert any(not value.equal(before[key]) for key, value in network.state_dict().items())
+    answers = outputs(network, task, fold.tests[name])
+    assert {answer.shape[-1] for answer in answers} == {CLASSES.get(name, 1)}
+    scores = task.score(name, answers, fold.tests[name])
+    assert scores and all(math.isfinite(value) for value in scores.values())
