@@ -34,7 +34,7 @@ class UdacityConfig:
     plain: bool = False
     """The standard light and colours, whatever the seed."""
     locale: str = "en-US"
-    """NumberFormat whose decimal separators the simulator uses, such as de-DE."""
+    """Language whose decimal separators the simulator uses, such as de-DE."""
     window: bool = False
     """Show the drive in a window; W or S held there, with A and D, drive by hand, Escape ends."""
     seconds: float | None = None

@@ -280,7 +280,7 @@ class Backbone(nn.Module):
 
     def _order(self) -> NeuronOrder:
         masks = [s.mask for s in (self.motor, self.command, self.inter) if s is not None]
-        # AllKeys change in place raises a tensor's version; replacing it changes its address.
+        # A change in place raises a tensor's version; a replacement changes its address.
         stamp = None if any(x.is_inference() for x in masks) else [(x.data_ptr(), x._version) for x in masks]
         if self._pruned is None or stamp is None or self._pruned[0] != stamp:
             # Kept for later calls, and those may want gradients: a live step is in inference mode.

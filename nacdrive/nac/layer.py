@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +94,6 @@ class NAC(nn.Module):
         sqrt_blocks: blocks searched by the square-root partition; at least ceil(K / block) + 1.
         sqrt_block: keys per block of the partition; ceil(sqrt(Tk)) by default.
         seed: of the wiring (22222, as in ncps, by default). Weights come from torch's generator.
-        stamps: old name of ``time_input``.
 
     Raises:
         ValueError: an argument is out of range.
@@ -134,12 +134,8 @@ class NAC(nn.Module):
         sqrt_blocks: int | None = None,
         sqrt_block: int | None = None,
         seed: int | None = None,
-        stamps: str | None = None,
     ) -> None:
-        time_input = stamps or time_input
-        given = {name: value for name, value in locals().items() if name not in ("self", "stamps", "__class__")}
         super().__init__()
-        self.configuration: dict[str, Any] = given
         require(d_model >= 2, "d_model", d_model, "2 or more")
         require(num_heads >= 1, "num_heads", num_heads, "1 or more")
         require(d_model % num_heads == 0, "d_model", d_model, f"a multiple of num_heads ({num_heads})")
@@ -188,25 +184,19 @@ class NAC(nn.Module):
         self.options = PairOptions(as_dynamics(mode), phi, quadrature, delta_t, eps, score_gradient)
         self.dropout = dropout
         seed = DEFAULT_SEED if seed is None else seed
-        self.sensory_wiring = sensory_wiring(self.in_features, d_model, sparsity, gate, seed)
-        timed = self.sensory_wiring
-        if time_features:
-            timed = sensory_wiring(self.in_features + 2 * time_features, d_model, sparsity, gate, seed)
+        self.time_features = time_features
+        self.polarity = polarity
+        self._sensory_wiring = partial(sensory_wiring, d_model=d_model, sparsity=sparsity, gate=gate, seed=seed)
         self.wiring = wiring or backbone_wiring(2 * depth, d_model, sparsity, gate, seed, backbone_units)
         inputs = self.wiring.inputs
         require(inputs == 2 * depth, "wiring.inputs", inputs, f"2 * d_model / num_heads = {2 * depth}")
         require(self.wiring.motors == 2, "wiring.motors", self.wiring.motors, "2 (phi and omega)")
 
         copies = 1 if share_backbone else num_heads
-        self.q_gate, self.k_gate, self.v_gate = (
-            Synapses(torch.from_numpy(w.sensory_adjacency[:, w.neurons("inter")]), 1, 1.0, polarity)
-            for w in (timed, timed, self.sensory_wiring)
-        )
+        self.q_gate, self.k_gate, self.v_gate = self._sensory_gates()
         self.backbone = Backbone(self.wiring, copies, activation, unfolds, polarity)
         self.time_gate = TimeGate(depth, copies)
-        self.out_proj = nn.Linear(d_model, self.out_features)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
+        self.out_proj = self._projection()
         scale = torch.tensor(float(time_scale))
         if learn_time_scale:
             self.time_scale = nn.Parameter(scale)
@@ -287,7 +277,7 @@ class NAC(nn.Module):
         window: int | None = None,
         last_only: bool = False,
     ) -> dict[str, Tensor]:
-        """AllKeys neuron's value: what ``forward`` computes with the same arguments, laid open.
+        """Every neuron's value: what ``forward`` computes with the same arguments.
 
         Returns:
             ``q`` ``[B, H, Tq, D]``, ``k`` and ``v`` ``[B, H, Tk, D]``; per selected pair ``keys`` (index of the key),
@@ -386,8 +376,12 @@ class NAC(nn.Module):
         """
         inputs = sources_of("in_features", in_features, self.in_features)
         outputs = sources_of("out_features", out_features, self.out_features)
-        options = {**self.configuration, "in_features": len(inputs), "out_features": len(outputs)}
-        fresh = type(self)(**options).to(self.out_proj.weight)
+        fresh = copy.deepcopy(self)
+        fresh.in_features, fresh.out_features = len(inputs), len(outputs)
+        fresh.q_gate, fresh.k_gate, fresh.v_gate = fresh._sensory_gates()
+        fresh.out_proj = fresh._projection()
+        fresh.input_norm = None if self.input_norm is None else nn.LayerNorm(len(inputs))
+        fresh.to(self.out_proj.weight)
         state = fresh.state_dict()
         for name, old in self.state_dict().items():
             if name.startswith(("q_gate.", "k_gate.", "v_gate.")) and not name.endswith("bias"):
@@ -404,6 +398,21 @@ class NAC(nn.Module):
         return fresh.train(self.training)
 
     # ------------------------------------------------------------------ inside
+
+    def _sensory_gates(self) -> list[Synapses]:
+        """Fresh ones of q, k and v: values have no time features."""
+        timed = self._sensory_wiring(self.in_features + 2 * self.time_features)
+        plain = self._sensory_wiring(self.in_features) if self.time_features else timed
+        return [
+            Synapses(torch.from_numpy(w.sensory_adjacency[:, w.neurons("inter")]), 1, 1.0, self.polarity)
+            for w in (timed, timed, plain)
+        ]
+
+    def _projection(self) -> nn.Linear:
+        fresh = nn.Linear(self.d_model, self.out_features)
+        nn.init.xavier_uniform_(fresh.weight)
+        nn.init.zeros_(fresh.bias)
+        return fresh
 
     def _split(self, x: Tensor) -> Tensor:
         batch, steps, _ = x.shape

@@ -255,7 +255,7 @@ class Pairs(NamedTuple):
 
 
 def all_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Pairs:
-    """AllKeys pair at once, in plain torch: what autograd, ``torch.compile`` and ONNX export can follow."""
+    """All pairs at once, in plain torch: what autograd, ``torch.compile`` and ONNX export can follow."""
     heads, queries, _ = tokens.zq.shape
     rows, allowed = problem.rows(heads, 0, queries)
     n = rows.shape[-1]

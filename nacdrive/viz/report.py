@@ -79,7 +79,7 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
     rows, experts = metrics["episodes"], metrics["expert_episodes"]
     title = f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"
     disturbance = CameraNoise(**metrics["model"]["disturbance"])
-    through = f" CameraNoise of its camera: {disturbance}." if disturbance.active else ""
+    through = f" Disturbance of its camera: {disturbance}." if disturbance.active else ""
     made = json.dumps(about(metrics), indent=2)
     first, last = rows[0]["seed"], rows[-1]["seed"]
     parts = [

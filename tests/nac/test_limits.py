@@ -99,7 +99,6 @@ def test_what_nobody_asked_for_is_as_documented() -> None:
         "sqrt_blocks": None,
         "sqrt_block": None,
         "seed": None,
-        "stamps": None,
     }
     assert Euler() == Euler(6, None, False, 1e-3, 8)
     assert (as_dynamics("exact"), as_dynamics("euler"), as_dynamics("steady")) == (Exact(), Euler(), Steady())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nacdrive.layers import build
 from nacdrive.nac import NAC, Steady, auto_ncp, pairwise, triton_pairs
 from nacdrive.nac.reference import nac_forward
 
@@ -264,10 +265,10 @@ def test_the_kernel_asks_either_setting_of_torch_for_tf32() -> None:
         matmul.fp32_precision = before
 
 
-def test_the_old_name_of_the_time_input_still_works() -> None:
-    layer = NAC(16, 4, stamps="gap")
-    assert layer.time_input == "gap" and layer.configuration["time_input"] == "gap"
-    assert layer.rewire(in_features=3).time_input == "gap"
+def test_files_that_call_the_time_input_stamps_are_read() -> None:
+    layer = build("nac-steady", 16, 4, 4, stamps="elapsed").nac
+    assert layer.time_input == "elapsed"
+    assert layer.rewire(in_features=3).time_input == "elapsed"
 
 
 def test_rewiring_keeps_time_features_and_the_norm() -> None:
