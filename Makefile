@@ -20,6 +20,8 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/deno lint --quiet
+	$(BIN)/deno check --quiet
 	$(BIN)/python tools/hygiene.py
 
 # The site comes to lie in build/site; warnings are errors.

@@ -71,7 +71,7 @@ def text(page: Any, selector: str) -> str:
     return str(page.text_content(selector))
 
 
-def until(page: Any, condition: str, argument: Any = None, timeout_s: float = 20) -> None:
+def until(page: Any, condition: str, argument: Any = None, timeout_s: float = 120) -> None:
     """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
     deadline = time.monotonic() + timeout_s
     while not page.evaluate(condition, argument):
@@ -194,6 +194,19 @@ def test_nothing_sticks_out_sideways(open_page: Callable[..., Any], size: tuple[
         shows(page, make_tick(30))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.evaluate(STICKING_OUT) == []
+
+
+def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(30))
+        shows(page, make_tick(30))
+        page.click("#log-tabs button:nth-child(3)")
+        page.click(".note-field input")
+        page.keyboard.type("this bend, is wide. ok?")
+        assert page.input_value(".note-field input") == "this bend, is wide. ok?"
+        assert page.evaluate("document.getElementById('dashboard').dataset.held") != "yes"
+        assert not page.evaluate("document.getElementById('words').open")
 
 
 def test_everything_can_be_reached_with_the_keyboard(open_page: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@ import { ArenaMap } from "./arena_map.js";
 import { CameraSliders } from "./camera_sliders.js";
 import { ControlBar } from "./control_bar.js";
 import { DistanceCharts } from "./distance_charts.js";
-import { $, button, fixed, known, put } from "./dom.js";
+import { $, button, dialog, fixed, known, onKeys, put } from "./dom.js";
 import { LaneCards } from "./lane_cards.js";
 import { LiveSource } from "./live_source.js";
 import { savePng } from "./png_export.js";
@@ -168,16 +168,13 @@ function closed(ended) {
 $("theme").addEventListener("click", toggleTheme);
 onTheme(draw);
 $("png").addEventListener("click", () => savePng());
-$("help").addEventListener("click", () => $("words").showModal());
-document.addEventListener("keydown", (press) => {
-  if (press.ctrlKey || press.metaKey || press.altKey || $("words").open) return;
-  if (/^(SELECT|TEXTAREA)$/.test(press.target.tagName)) return;
-  const key = press.key.toLowerCase();
-  if (key === "t") toggleTheme();
-  if (key === "p") savePng();
-  if (key === "v") setView(view === "place" ? "now" : "place");
-  if (key === "escape" && !controls?.mine) setView(view);
-  if (key === "?") $("help").click();
+$("help").addEventListener("click", () => dialog("words").showModal());
+onKeys({
+  t: toggleTheme,
+  p: savePng,
+  v: () => setView(view === "place" ? "now" : "place"),
+  Escape: () => controls?.mine || setView(view),
+  "?": () => $("help").click(),
 });
 new LiveSource({ hello, message, closed });
 setInterval(() => race && draw(), 1000);

@@ -12,6 +12,8 @@ export class ArenaMap {
     this.card = canvas.closest(".card");
     this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), REST_MS);
     this.race = null;
+    this.t = NaN;
+    this.rows = null;
   }
 
   // t: simulated time of the cars; rows: of each contestant the row that is compared.

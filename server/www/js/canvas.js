@@ -26,6 +26,8 @@ export class Surface {
   // restMs: the least time between two paintings, for what the eye need not follow at full rate.
   constructor(canvas, draw, restMs = 0) {
     this.restMs = restMs;
+    // Called when the canvas has another size.
+    this.layout = null;
     this.painted = -Infinity;
     this.canvas = canvas;
     this.draw = draw;

@@ -53,6 +53,7 @@ export class Circuit {
     if (!this.spots) return null;
     const box = this.surface.canvas.getBoundingClientRect();
     const [x, y] = [pointer.clientX - box.left, pointer.clientY - box.top];
+    /** @type {{group: string, neuron: number, far: number} | null} */
     let best = null;
     for (const group of LAYERS) {
       this.spots[group].forEach((spot, neuron) => {

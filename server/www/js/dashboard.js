@@ -139,7 +139,7 @@ export class Dashboard {
       this.frame.show(bitmap, row.t_s, looked && { frame: looked, map: withSaliency.parts.get("saliency"), t_s: withSaliency.row.t_s });
       if (this.shape !== bitmap.width / bitmap.height) {
         this.shape = bitmap.width / bitmap.height;
-        $("frame").parentElement.style.aspectRatio = this.shape;
+        $("frame").parentElement.style.aspectRatio = String(this.shape);
       }
     }
     put($("saliency-note"), this.frame.note(Boolean(withSaliency)));
@@ -178,8 +178,8 @@ export class Dashboard {
 }
 
 // A bitmap of a frame as it travelled, at most so many pixels high.
-async function decodeFrame(part, height = Infinity) {
-  if (!part) return null;
+function decodeFrame(part, height = Infinity) {
+  if (!part) return Promise.resolve(null);
   const blob = new Blob([part.data], { type: `image/${part.kind}` });
   return createImageBitmap(blob, part.shape[0] > height ? { resizeHeight: height } : {});
 }

@@ -10,8 +10,9 @@ const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 
 function meter(id, centred) {
   const element = $(id);
+  /** @type {HTMLElement} */
   const fill = element.querySelector(".fill");
-  const needles = [...element.querySelectorAll(".needle")];
+  const needles = /** @type {HTMLElement[]} */ ([...element.querySelectorAll(".needle")]);
   const output = element.querySelector("output");
   const last = [];
   return (value, ...others) => {
@@ -51,6 +52,7 @@ export class DecisionPanel {
     this.wheel = new Wheel($("wheel"));
     this.meters = { steering: meter("steering", true), throttle: meter("throttle"), brake: meter("brake") };
     this.latency = meter("latency");
+    /** @type {HTMLElement} */
     this.card = $("verb").closest(".card");
     this.names = [];
     this.rows = [];
@@ -62,7 +64,7 @@ export class DecisionPanel {
     this.driver = driver;
     this.expert = expert;
     const whose = driver ? ` of ${driver}` : "";
-    $("speed-name").firstChild.data = `speed${whose} `;
+    $("speed-name").firstChild.textContent = `speed${whose} `;
     this.whose = whose;
   }
 

@@ -171,7 +171,7 @@ export class DistanceCharts {
       c.setLineDash([]);
     }
     lines.forEach((line, k) => this.line(c, line, k, x, y, strip, u));
-    this.values(c, strip, lines, top, bottom, u);
+    this.values(c, strip, top, bottom, u);
   }
 
   line(c, line, index, x, y, strip, u) {
@@ -199,7 +199,7 @@ export class DistanceCharts {
   }
 
   // What each has at the place that is compared, on the right, one below the other.
-  values(c, strip, lines, top, bottom, u) {
+  values(c, strip, top, bottom, u) {
     const { race } = this;
     const count = race.lanes.length;
     const each = Math.min(1.15 * u, (bottom - top) / count);

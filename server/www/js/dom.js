@@ -1,6 +1,10 @@
 // What every part of the page needs: elements, texts, numbers.
 
 export const $ = (id) => document.getElementById(id);
+/** @returns {HTMLDialogElement} */
+export const dialog = (id) => /** @type {HTMLDialogElement} */ ($(id));
+/** @returns {HTMLInputElement} */
+export const input = (id) => /** @type {HTMLInputElement} */ ($(id));
 export const known = Number.isFinite;
 export const fixed = (value, digits) => (known(value) ? value.toFixed(digits) : "–");
 export const percent = (share) => (known(share) ? `${Math.round(share * 100)} %` : "–");
@@ -8,6 +12,25 @@ export const percent = (share) => (known(share) ? `${Math.round(share * 100)} %`
 // Text nodes are touched only when the text changes, so that nothing is laid out without need.
 export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+// Keys of the whole page: {key: act}, letters in lower case. They are not for who types, reads a dialog, or has an element
+// in hand that wants the key itself.
+/** @param {Record<string, () => void>} acts */
+export function onKeys(acts) {
+  document.addEventListener("keydown", (press) => {
+    const act = acts[press.key.length === 1 ? press.key.toLowerCase() : press.key];
+    if (!act || press.ctrlKey || press.metaKey || press.altKey || wantsKey(press) || document.querySelector("dialog[open]")) return;
+    press.preventDefault();
+    act();
+  });
+}
+
+/** Whether the element that a key is pressed in needs it itself. */
+export function wantsKey({ target, key }) {
+  if (target instanceof HTMLButtonElement) return key === " ";
+  if (target instanceof HTMLInputElement) return target.type === "checkbox" ? key === " " : target.type !== "range" || key.length > 1;
+  return target instanceof HTMLSelectElement || target instanceof HTMLTextAreaElement;
 }
 
 export function button(text, act, { title = "", key = "", name = "" } = {}) {

@@ -2,9 +2,30 @@
 
 import { percent } from "./dom.js";
 
+/**
+ * What is changed, as the server takes it: boxes are shares of the picture, heads and neurons count from 0, null is all.
+ * @typedef {object} Edit
+ * @property {"paint" | "dim" | "blur" | "hide" | "shift" | "mute"} kind
+ * @property {number} [left]
+ * @property {number} [top]
+ * @property {number} [right]
+ * @property {number} [bottom]
+ * @property {number | null} [level] grey to paint with; null is the picture's mean colour
+ * @property {number} [factor] of the light
+ * @property {number} [sigma] of the blur, in pixels of the camera
+ * @property {number} [back] decisions since the frame that is hidden
+ * @property {number} [seconds] by which the frame comes later
+ * @property {number | null} [head]
+ * @property {string | null} [group]
+ * @property {number | null} [neuron]
+ */
+
 const GREYS = { 128: "grey", 0: "black", null: "its mean colour" };
 
-// An edit in words, as it stands in the list.
+/**
+ * An edit in words, as it stands in the list.
+ * @param {Edit} edit
+ */
 export function words(edit) {
   switch (edit.kind) {
     case "paint": {
@@ -19,13 +40,17 @@ export function words(edit) {
   }
 }
 
+/** @param {Edit} edit */
 function muted({ head, group, neuron }) {
   const where = head === null || head === undefined ? "all heads" : `head ${head + 1}`;
   if (!group) return `${where} muted`;
   return neuron === null || neuron === undefined ? `${group} neurons of ${where} muted` : `${group} neuron ${neuron + 1} of ${where} muted`;
 }
 
-// All of them in one phrase, as a sentence begins.
+/**
+ * All of them in one phrase, as a sentence begins.
+ * @param {Edit[]} edits
+ */
 export function phrase(edits) {
   if (!edits.length) return "As it is";
   if (edits.length === 1) return `With ${words(edits[0])}`;
@@ -37,11 +62,14 @@ export function phrase(edits) {
 
 const number = (v) => String(Math.round(v * 1000) / 1000);
 
-// "paint:.2,.5,.4,.9,128;mute:h11;mute:inter.5" and back; what is not understood is left out.
+/**
+ * "paint:.2,.5,.4,.9,128;mute:h11;mute:inter.5" and back; what is not understood is left out.
+ * @param {Edit[]} edits
+ */
 export function encode(edits) {
   return edits.map((edit) => {
     const values = {
-      paint: () => [edit.left, edit.top, edit.right, edit.bottom].map(number).concat(edit.level === null ? "mean" : edit.level).join(),
+      paint: () => [edit.left, edit.top, edit.right, edit.bottom].map(number).concat(edit.level === null ? "mean" : String(edit.level)).join(),
       dim: () => number(edit.factor),
       blur: () => number(edit.sigma),
       hide: () => edit.back,
@@ -52,10 +80,12 @@ export function encode(edits) {
   }).join(";");
 }
 
+/** @returns {Edit[]} */
 export function decodeEdits(text) {
   return (text ?? "").split(";").slice(0, 24).map(one).filter(Boolean);
 }
 
+/** @returns {Edit | null} */
 function one(text) {
   const [kind, rest = ""] = text.split(":");
   const values = rest.split(",").map(Number);
@@ -76,7 +106,11 @@ function one(text) {
   return null;
 }
 
-// Whether two edits do the same.
+/**
+ * Whether two edits do the same.
+ * @param {Edit} a
+ * @param {Edit} b
+ */
 export function alike(a, b) {
   return encode([a]) === encode([b]);
 }

@@ -23,8 +23,10 @@ export class FrameView {
     // Whether only what reaches the network is drawn, in its own resolution.
     this.onlyInput = false;
     // Where the picture stands on the canvas: [x, y, width, height].
+    /** @type {[number, number, number, number]} */
     this.box = null;
-    this.look = "none";
+    // Filters of the picture: [name, amount, unit].
+    this.look = [];
     this.describe(null);
   }
 
@@ -111,15 +113,15 @@ export class FrameView {
     const main = this.overlay && this.looked ? this.looked.picture : this.onlyInput ? this.networkView() : this.frame;
     const scale = Math.min(width / main.width, height / main.height);
     const [w, h] = [main.width * scale, main.height * scale];
-    const box = [(width - w) / 2, (height - h) / 2, w, h];
-    this.box = box;
+    this.box = [(width - w) / 2, (height - h) / 2, w, h];
+    const { box } = this;
     c.imageSmoothingEnabled = main !== this.frame ? false : this.frame.width > 320;
     // A blur is so many pixels of the camera, which may be larger or smaller here.
-    if (this.look !== "none" && this.look.length) c.filter = this.look.map(([name, v, unit]) => `${name}(${unit ? v * (w / main.width) : v}${unit})`).join(" ");
+    if (this.look.length) c.filter = this.look.map(([name, v, unit]) => `${name}(${unit ? v * (w / main.width) : v}${unit})`).join(" ");
     c.drawImage(main, ...box);
     c.filter = "none";
     if (main === this.frame) this.dimUnseen(c, ...box);
-    if (this.looked && main === this.looked.picture) this.legend(c, width, height, box);
+    if (this.looked && main === this.looked.picture) this.legend(c, box);
   }
 
   // What the network gets: rows cut off or blackened, resized; blown up again, so that its pixels can be seen.
@@ -148,7 +150,7 @@ export class FrameView {
     }
   }
 
-  legend(c, width, height, [x, y, w, h]) {
+  legend(c, [x, y, w, h]) {
     const u = rem();
     const bar = 4.5 * u;
     for (let i = 0; i < 40; i++) {

@@ -1,6 +1,6 @@
 // The bar of a live drive: hold a moment, go back and forth in the last minutes, return to what happens now.
 
-import { $, button, put } from "./dom.js";
+import { $, button, onKeys, put } from "./dom.js";
 
 export class HistoryBar {
   // acts: hold(t), step(n), live(), and ask: the button of what if
@@ -30,7 +30,8 @@ export class HistoryBar {
       this.clock,
       this.note,
     );
-    document.addEventListener("keydown", (press) => this.key(press));
+    const shown = (act) => () => root.hidden || act();
+    onKeys({ h: shown(() => this.toggle.click()), ",": shown(() => acts.step(-1)), ".": shown(() => acts.step(1)) });
   }
 
   reveal() {
@@ -52,17 +53,5 @@ export class HistoryBar {
     $("dashboard").dataset.held = held ? "yes" : "no";
     put(this.toggle.firstChild, held ? "Back to live" : "Hold");
     put(this.clock, held ? `${(newest - this.held).toFixed(1)} s ago` : "now");
-  }
-
-  key(press) {
-    if (this.root.hidden || press.ctrlKey || press.metaKey || press.altKey || /^(SELECT|TEXTAREA)$/.test(press.target.tagName)) return;
-    const act = {
-      h: () => this.toggle.click(),
-      ",": () => this.acts.step(-1),
-      ".": () => this.acts.step(1),
-    }[press.key.toLowerCase()];
-    if (!act) return;
-    press.preventDefault();
-    act();
   }
 }

@@ -3,9 +3,12 @@
 import { WhatIfSocket } from "./what_if_socket.js";
 
 export class LapLines {
-  // name(): what the server calls the moment that is shown, or nothing.
-  // scored(seed): told when the expert has driven a track to its end.
-  constructor(map, name, scored = () => {}) {
+  /**
+   * @param {import("./track_map.js").TrackMap} map
+   * @param {() => object} name what the server calls the moment that is shown, or nothing
+   * @param {(seed: number) => void} scored called when the expert has driven a track to its end
+   */
+  constructor(map, name, scored) {
     this.map = map;
     this.scored = scored;
     this.name = name;

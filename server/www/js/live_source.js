@@ -6,7 +6,12 @@ const FIRST_RETRY_MS = 400;
 const LAST_RETRY_MS = 3000;
 
 export class LiveSource {
-  // handlers: hello(description), message({header, parts}, data) -> Promise, closed(whether the drive said goodbye)
+  /**
+   * @param {object} handlers
+   * @param {(description: import("./protocol.js").Hello) => void} handlers.hello
+   * @param {(message: import("./protocol.js").Message, data: ArrayBuffer) => Promise<void>} handlers.message
+   * @param {(ended: boolean) => void} handlers.closed whether the drive said goodbye
+   */
   constructor(handlers) {
     this.handlers = handlers;
     this.retry = FIRST_RETRY_MS;

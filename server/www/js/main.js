@@ -1,7 +1,7 @@
 // Puts the page together: asks what is served (a running drive or recordings) and shows it.
 
 import { Dashboard } from "./dashboard.js";
-import { $ } from "./dom.js";
+import { $, dialog, input, onKeys } from "./dom.js";
 import { StatisticsCard } from "./statistics_card.js";
 import { toggleTheme } from "./theme.js";
 import { savePng } from "./png_export.js";
@@ -16,26 +16,24 @@ const statistics = new StatisticsCard(dashboard.statistics, names);
 $("theme").addEventListener("click", toggleTheme);
 $("png").addEventListener("click", () => savePng());
 $("over-run").addEventListener("click", () => statistics.open());
-$("help").addEventListener("click", () => $("words").showModal());
+$("help").addEventListener("click", () => dialog("words").showModal());
 $("tour").addEventListener("click", () => {
-  $("words").close();
+  dialog("words").close();
   tour.start();
 });
-$("saliency").addEventListener("change", (e) => {
-  dashboard.frame.setOverlay(e.target.checked);
+$("saliency").addEventListener("change", () => {
+  dashboard.frame.setOverlay(input("saliency").checked);
   dashboard.again();
 });
-$("only-input").addEventListener("change", (e) => dashboard.frame.setOnlyInput(e.target.checked));
-document.addEventListener("keydown", (press) => {
-  if (press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(INPUT|SELECT|TEXTAREA)$/.test(press.target.tagName) && press.target.type !== "checkbox") return;
-  const key = press.key.toLowerCase();
-  if (key === "t") toggleTheme();
-  if (key === "p") savePng();
-  if (key === "a") statistics.open();
-  if (key === "f") togglePresentation();
-  if (key === "s") $("saliency").click();
-  if (key === "n" && !$("input-switch").hidden) $("only-input").click();
-  if (key === "?") $("help").click();
+$("only-input").addEventListener("change", () => dashboard.frame.setOnlyInput(input("only-input").checked));
+onKeys({
+  t: toggleTheme,
+  p: savePng,
+  a: () => statistics.open(),
+  f: togglePresentation,
+  s: () => $("saliency").click(),
+  n: () => !$("input-switch").hidden && $("only-input").click(),
+  "?": () => $("help").click(),
 });
 
 const answer = await fetch("/what");

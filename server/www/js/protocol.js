@@ -1,7 +1,35 @@
 // One message: uint32 n, n bytes of JSON, then the parts one after another, each padded to four bytes.
 
+/**
+ * An array of a message: png, jpeg, u8 (between lo and hi) or f32.
+ * @typedef {object} Part
+ * @property {string} name
+ * @property {"png" | "jpeg" | "u8" | "f32"} kind
+ * @property {number} bytes
+ * @property {number[]} shape
+ * @property {number} [lo]
+ * @property {number} [hi]
+ * @property {any} data Uint8Array, or Float32Array of f32
+ */
+/** @typedef {{header: any, parts: Map<string, Part>}} Message */
+/**
+ * What a stream says first of all; columns are the names of a row's numbers.
+ * @typedef {object} Hello
+ * @property {string} title
+ * @property {string[]} columns
+ * @property {boolean} control
+ * @property {string[]} [choices]
+ * @property {object | null} [circuit]
+ * @property {object | null} [network_input]
+ * @property {object | null} [what_if]
+ * @property {object[]} [tuning]
+ * @property {string[]} [names]
+ * @property {number[]} [people]
+ */
+
 const pad = (n) => (n + 3) & ~3;
 
+/** @returns {Message & {end: number}} */
 export function decode(buffer, start = 0) {
   const length = new DataView(buffer, start).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, start + 4, length)));
@@ -18,6 +46,7 @@ export function decode(buffer, start = 0) {
 }
 
 // A part's numbers as float32; arrays that travelled as bytes are put back between their bounds.
+/** @param {Part | null} part */
 export function numbers(part) {
   if (!part) return null;
   if (part.kind === "f32") return part.data;

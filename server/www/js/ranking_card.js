@@ -5,7 +5,10 @@ import { badge } from "./lane_cards.js";
 
 export class RankingCard {
   constructor(card, note, body) {
-    Object.assign(this, { card, note, body, shown: null });
+    this.card = card;
+    this.note = note;
+    this.body = body;
+    this.shown = null;
   }
 
   // result: {seed, ranking, totals, following}; null while a track is driven.

@@ -1,6 +1,6 @@
 // Recorded runs on the page: a playhead in this browser, frames fetched around it, a second run on the same axis.
 
-import { $, known, put } from "./dom.js";
+import { $, known, onKeys, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
 import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
@@ -21,12 +21,14 @@ const LOOK_BACK = 16;
 
 export async function startReplay(dashboard, statistics) {
   const { title, columns, runs } = await (await fetch("/replay/runs")).json();
+  /** @type {EpisodeStore} */
   let store = null;
   let other = null;
   let shown = -1;
   let drawing = false;
   let asked = 0;
   let away = false;
+  /** @type {[number, number]} */
   let place = [0, 0];
   let notes = [];
   const wanted = fromAddress();
@@ -280,7 +282,7 @@ export async function startReplay(dashboard, statistics) {
       shown = step;
       standing();
       if (!head.playing) dashboard.network.still();
-      await dashboard.show(moment, (episode, t_s) => frameAt(source, step, t_s));
+      await dashboard.show(moment, (_, t_s) => frameAt(source, step, t_s));
     } finally {
       drawing = false;
     }
@@ -306,21 +308,15 @@ export async function startReplay(dashboard, statistics) {
 
   $("saliency").addEventListener("change", redraw);
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && head.seek(t);
-  document.addEventListener("keydown", (press) => {
-    if (!store || press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(BUTTON|SELECT)$/.test(press.target.tagName) && press.key === " ") return;
-    if (press.target.tagName === "SELECT" || (press.target.type === "range" && press.key.startsWith("Arrow"))) return;
-    const act = {
-      " ": () => head.play(!head.playing),
-      ",": () => stepBy(-1),
-      ".": () => stepBy(1),
-      ArrowLeft: () => head.seek(head.time - 1),
-      ArrowRight: () => head.seek(head.time + 1),
-      Home: () => head.seek(head.start),
-      End: () => head.seek(head.end),
-    }[press.key];
-    if (!act) return;
-    press.preventDefault();
-    act();
+  const opened = (act) => () => store && act();
+  onKeys({
+    " ": opened(() => head.play(!head.playing)),
+    ",": opened(() => stepBy(-1)),
+    ".": opened(() => stepBy(1)),
+    ArrowLeft: opened(() => head.seek(head.time - 1)),
+    ArrowRight: opened(() => head.seek(head.time + 1)),
+    Home: opened(() => head.seek(head.start)),
+    End: opened(() => head.seek(head.end)),
   });
   const there = runs[wanted.run ?? 0]?.episodes[wanted.episode ?? 0];
   await guarded(() => (there ? pick(wanted.run ?? 0, wanted.episode ?? 0) : pick(0, 0)));

@@ -1,6 +1,10 @@
 // The last rows of numbers, one typed array per column: the same memory after an hour as at the start.
 
 export class RingBuffer {
+  /**
+   * @param {string[]} columns
+   * @param {number} capacity
+   */
   constructor(columns, capacity) {
     this.columns = columns;
     this.capacity = capacity;

@@ -1,7 +1,7 @@
 // Over the run: how often the policy steers how, beside the expert or who drove; and whether it is as sure as it is right.
 
 import { Surface, font, rem } from "./canvas.js";
-import { $, button, known, percent, put } from "./dom.js";
+import { $, button, dialog, known, percent, put } from "./dom.js";
 import { STEERING_BINS, SURENESS_BINS } from "./run_statistics.js";
 import { colours } from "./theme.js";
 
@@ -12,7 +12,7 @@ export class StatisticsCard {
   constructor(statistics, names) {
     this.statistics = statistics;
     this.names = names;
-    this.dialog = $("statistics");
+    this.dialog = dialog("statistics");
     this.shares = new Surface($("shares"), (c, w, h) => this.drawShares(c, w, h));
     this.calibration = new Surface($("calibration"), (c, w, h) => this.drawCalibration(c, w, h));
     this.more = button("All episodes of this run", () => this.onMore?.());
@@ -127,10 +127,10 @@ export class StatisticsCard {
       c.textAlign = edge ? (i ? "right" : "left") : "center";
       c.fillText(row.name, edge ? (i ? width : 3 * u) : x + each / 2, height - 0.4 * u);
     });
-    this.legend(c, width, u);
+    this.legend(c, u);
   }
 
-  legend(c, width, u) {
+  legend(c, u) {
     const { own, other } = this.names();
     c.font = font(0.82, 600);
     c.textAlign = "left";

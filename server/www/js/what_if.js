@@ -1,6 +1,6 @@
 // What if? At a held moment: edits, the question to the policy in its own process, the answer everywhere on the page.
 
-import { $, button, percent } from "./dom.js";
+import { $, button, input, onKeys, percent } from "./dom.js";
 import { verb } from "./decision_panel.js";
 import { alike, phrase } from "./edits.js";
 import { PatchLayer } from "./patch_layer.js";
@@ -46,10 +46,7 @@ export class WhatIf {
     const { circuit } = dashboard.network;
     circuit.onPick = ({ group, neuron }) => this.can && this.open && this.toggle({ kind: "mute", head: dashboard.network.head, group, neuron });
     dashboard.network.onHead = () => this.open && this.describe();
-    document.addEventListener("keydown", (press) => {
-      if (!this.can || press.ctrlKey || press.metaKey || press.altKey || $("words").open || $("statistics").open || /^(SELECT|TEXTAREA)$/.test(press.target.tagName)) return;
-      if (press.key.toLowerCase() === "i") this.show(!this.open);
-    });
+    onKeys({ i: () => this.can && this.show(!this.open) });
     this.layer.show(false);
   }
 
@@ -68,8 +65,8 @@ export class WhatIf {
     $("dashboard").dataset.whatIf = on ? "open" : "closed";
     this.layer.show(on);
     if (on) {
-      if ($("saliency").checked) $("saliency").click();
-      if ($("only-input").checked) $("only-input").click();
+      if (input("saliency").checked) input("saliency").click();
+      if (input("only-input").checked) input("only-input").click();
       this.describe();
       if (!this.moment) this.acts.hold();
       this.panel.say("The policy is being asked …");
@@ -159,7 +156,11 @@ export class WhatIf {
 
   hear(ask, answer, body) {
     if (!this.open) return;
-    if (answer.error) return ask === "ghost" ? this.panel.tell(capital(answer.error), false) || (this.ghost = null) : this.panel.say(capital(answer.error));
+    if (answer.error && ask !== "ghost") return this.panel.say(capital(answer.error));
+    if (answer.error) {
+      this.ghost = null;
+      return this.panel.tell(capital(answer.error), false);
+    }
     if (ask === "decide") this.decided(answer, body.edits);
     if (ask === "occlusion") this.mapped(answer);
     if (ask === "ghost" && this.ghost) this.drove(answer);

@@ -3,6 +3,8 @@
 import { $, button, fixed, known, percent, put } from "./dom.js";
 import { words } from "./edits.js";
 
+/** @typedef {import("./edits.js").Edit} Edit */
+
 const GROUPS = ["sensory", "inter", "command", "motor"];
 
 function slider(label, { min, max, step, value, unit }, act) {
@@ -46,6 +48,9 @@ export class WhatIfPanel {
     this.root = root;
     this.acts = acts;
     this.bars = [];
+    // What each switch stands for.
+    /** @type {WeakMap<Element, Edit>} */
+    this.switches = new WeakMap();
     this.sentence = document.createElement("p");
     this.sentence.className = "sentence";
     this.sentence.setAttribute("role", "status");
@@ -115,14 +120,14 @@ export class WhatIfPanel {
 
   switch(text, edit, title) {
     const element = button(text, () => this.acts.toggle(edit), { title });
-    element.edit = edit;
+    this.switches.set(element, edit);
     element.setAttribute("aria-pressed", "false");
     return element;
   }
 
   show(edits, same) {
     for (const element of this.root.querySelectorAll("button[aria-pressed]")) {
-      const on = String(edits.some((edit) => same(edit, element.edit)));
+      const on = String(edits.some((edit) => same(edit, this.switches.get(element))));
       if (element.getAttribute("aria-pressed") !== on) element.setAttribute("aria-pressed", on);
     }
     this.dim.set(edits.findLast((edit) => edit.kind === "dim")?.factor ?? 1);
