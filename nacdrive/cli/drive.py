@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.monitor import MonitorUse
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
@@ -104,9 +103,6 @@ class DriveConfig:
     """Port of the page (8090); 0 takes a free one."""
     speed: float | None = None
     """Speed to keep (20), in miles per hour as the Udacity simulator shows it; slower in bends."""
-    monitor: MonitorUse | None = None
-    """Udacity: whether a monitor says that the policy may leave the road soon: off (as if not given), show, or slow,
-    which also takes speed away as the risk grows."""
     pace: float | None = None
     """udacity: least seconds between two decisions; if not given as in training, or 0 without a memory."""
     limit_s: float | None = None
@@ -148,8 +144,6 @@ class DriveConfig:
         self.road.check(self.track)
         if self.driver is not None:
             check_expert(spec, self.driver, flag="--driver")
-            if self.monitor is not None:
-                raise UserError("--monitor looks into a policy, and --driver drives instead of one: leave one out.")
         if self.episodes is not None and self.episodes < 1:
             raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
         if self.seed is not None and not 0 <= self.seed < 2**31:
@@ -195,7 +189,7 @@ class DriveConfig:
 
 OPTIONS = (
     "episodes", "seed", "track", "laps", "max_frames", "speed", "pace", "limit_s", "server", "seconds", "expert",
-    "renderer", "steering_noise", "rule", "repeat", "monitor",
+    "renderer", "steering_noise", "rule", "repeat",
 )  # fmt: skip
 """Options that not every environment honours."""
 CONFIG = DriveConfig
@@ -263,7 +257,6 @@ def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
     from nacdrive.common.paths import find_model
     from nacdrive.drivers import load_expert
     from nacdrive.drivers.exported import load_any_policy
-    from nacdrive.drivers.monitor import with_monitor
     from nacdrive.drivers.policy import PolicyDriver
 
     spec = config.spec
@@ -273,7 +266,7 @@ def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
     policy = load_any_policy(model, device=config.device, expect_task=spec.task)
     pace_s = policy.config.gap_s * (policy.config.window > 1) if config.pace is None else config.pace
     own = PolicyDriver(policy, pace_s if spec.realtime else 0.0)
-    return with_monitor(own, model, config.monitor) if spec.honours("monitor") else own, own
+    return own, own
 
 
 def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: HumanControl | None) -> Driver:
@@ -288,7 +281,7 @@ def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: Human
     # A driver of one's own has its own pedals.
     if config.driver is None:
         speed_mph = config.spec.speed_mph if config.speed is None else config.speed
-        driver = at_speed(driver, speed_mph, slow_down=config.monitor == "slow")
+        driver = at_speed(driver, speed_mph)
     if config.steering_noise:
         driver = SteeringNoise(driver, config.steering_noise, env.step_s, np.random.default_rng(config.first_seed))
     driver = SafetyStop(driver)
@@ -302,8 +295,7 @@ def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatI
     from nacdrive.web import WhatIfSource
 
     again = replace(config, steering_noise=None, allow_control=False)
-    # A ghost has no monitor, so it cannot repeat a drive that one has slowed.
-    ghost = not config.spec.realtime and config.monitor != "slow"
+    ghost = not config.spec.realtime
     return WhatIfSource(partial(load_what_if, again), policy.policy.config.window, ghost, expert and ghost)
 
 
@@ -380,7 +372,6 @@ def drive_episodes(
     page: LiveServer | None,
 ) -> list[EpisodeResult]:
     """Drive one seed after the other in an environment that waits for decisions."""
-    from nacdrive.drivers.monitor import is_warning
     from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.rollout.rollout import rollout
     from nacdrive.viz.video import video
@@ -407,8 +398,6 @@ def drive_episodes(
                     metrics.add(tick)
                     for listener in listeners:
                         listener(tick)
-                    for event in filter(is_warning, tick.events):
-                        print(f"track {seed}, {tick.t_s:.1f} s: {event}", flush=True)
                 result = metrics.result()
                 print(sentence(result, env.metrics()), flush=True)
                 results.append(result)

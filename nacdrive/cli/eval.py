@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.monitor import MonitorUse
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
@@ -91,9 +90,6 @@ class EvalConfig:
     """udacity-track: laps of a drive; 3 if not given, on random roads 1."""
     speed: float | None = None
     """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
-    monitor: MonitorUse | None = None
-    """udacity-track: whether a monitor says that the policy may leave the road soon: off (as if not given), show, or
-    slow, which also takes speed away as the risk grows."""
     repeat: int | None = None
     """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
     usual number if not given (udacity-track: 4, of 0.02 s)."""
@@ -112,7 +108,7 @@ class EvalConfig:
     def __post_init__(self) -> None:
         spec = drivable(self.env)
         object.__setattr__(self, "env", spec.name)
-        names = ("renderer", "rule", "max_frames", "track", "laps", "speed", "repeat", "monitor")
+        names = ("renderer", "rule", "max_frames", "track", "laps", "speed", "repeat")
         given = {name: getattr(self, name) for name in names} | self.road.given
         spec.refuse({**given, "data": self.data or None}, "eval")
         spec.tracks_of(self.track)
@@ -135,8 +131,6 @@ class EvalConfig:
         for flag, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
             if self.driver is not None and asked:
                 raise UserError(f"{flag} is for a policy that steers alone, and --driver has pedals: leave one out.")
-        if self.driver is not None and self.monitor is not None:
-            raise UserError("--monitor looks into a policy, and --driver drives instead of one: leave one out.")
         if self.watch and self.ray is not None:
             raise UserError("--watch drives in this process: leave --ray out.")
 
@@ -161,7 +155,6 @@ class EvalConfig:
         parts |= {"dropped": d.dropped, "late": d.late}
         parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
-        named += ["monitor-slow"] if self.monitor == "slow" else []
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
         # Policies of the same name drive several environments.
         env = [] if self.env == EvalConfig.env else [self.env_spec.source]
@@ -192,7 +185,6 @@ class EvalConfig:
             options=usual | env_options(env, given | self.road.given),
             noise=self.disturbance,
             speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
-            monitor=self.monitor or "off",
             device=self.device,
         )
 
@@ -363,8 +355,6 @@ class EndCards:
 def in_words(metrics: dict[str, Any], laps: float) -> str:
     """The result in a few lines; ``laps`` is how many each drive was to have."""
     lines = on_tracks(metrics, laps) if "tracks" in metrics else returns(metrics)
-    if (told := metrics.get("warnings")) is not None:
-        lines.append(f"monitor: {in_time(told)}")
     if metrics["safety_stops"]:
         reasons = sorted({row["failure"] for row in metrics["episodes"] if row["failure"]})
         lines.append(f"safety stops: {metrics['safety_stops']} ({'; '.join(reasons)})")
@@ -375,18 +365,6 @@ def in_words(metrics: dict[str, Any], laps: float) -> str:
             f"(predicting zero: {offline['zero_mse']['mean']:.4f}, {offline['zero_mae']['mean']:.4f})"
         )
     return "\n".join(lines)
-
-
-def in_time(told: dict[str, Any]) -> str:
-    """What the monitor's warnings were worth."""
-    false = f"{told['false_alarms']} false alarms in {told['watched_s'] / 60:.1f} min"
-    false += f" ({told['false_alarms_per_5_min']:.2f} in five minutes)" if told["watched_s"] else ""
-    if not told["departures"]:
-        return f"the road was never left; {false}"
-    return (
-        f"warned at least 1 s before {told['warned']} of {told['departures']} times off the road (median "
-        f"{told['lead_median_s']:.1f} s before); {false}"
-    )
 
 
 def returns(metrics: dict[str, Any]) -> list[str]:

@@ -32,7 +32,6 @@ VERBS = {
     "drive": "drive with a policy and watch it in a browser",
     "arena": "several policies, the expert, a person on one track, side by side",
     "eval": "drive many unseen seeds: metrics, report, videos",
-    "monitor": "fit and measure a warning before a policy leaves the road",
     "replay": "watch recorded episodes again, beside a policy or another run",
     "share": "a lap and the network in one page, to send around: what if?",
     "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",

@@ -70,12 +70,6 @@ class DriverWrapper:
         """Whether the driver's decision before was repeated: it was not asked for this frame."""
         return bool(getattr(self.driver, "held", False))
 
-    @property
-    def risk(self) -> float | None:
-        """What a monitor says of the last decision, 0 .. 1; None without one. See ``drivers.monitor``."""
-        risk: float | None = getattr(self.driver, "risk", None)
-        return risk
-
     def take_events(self) -> tuple[str, ...]:
         """What there is to say since the last decision; said once."""
         take = getattr(self.driver, "take_events", None)

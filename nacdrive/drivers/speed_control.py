@@ -20,10 +20,6 @@ MARGIN_MPS = 0.7
 LONGEST_STEP_S = 0.2
 BLIND_M = 4.0
 """Metres that a car may go between two decisions: a policy that takes long is driven slowly."""
-CALM, ALARMED = 0.25, 0.75
-"""Risks of a monitor between which the speed goes down, and up again."""
-LEAST_SHARE = 0.4
-"""Share of the speed that is left at a high risk: slow, and never standing, for a car that stands stays in danger."""
 
 
 class SpeedController:
@@ -62,21 +58,11 @@ class SpeedController:
         return min(1.0, max(0.0, wanted)), min(1.0, max(0.0, BRAKE * excess)) if wanted <= 0 else 0.0
 
 
-def at_speed(driver: Driver, speed_mph: float | None, *, slow_down: bool = False) -> Driver:
-    """``driver`` with a speed kept for it, in miles per hour; None leaves the pedals to it.
-
-    ``slow_down``: see ``SpeedControl``.
-    """
+def at_speed(driver: Driver, speed_mph: float | None) -> Driver:
+    """``driver`` with a speed kept for it, in miles per hour; None leaves the pedals to it."""
     if speed_mph is None:
         return driver
-    return SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH), slow_down=slow_down)
-
-
-def share_of_speed(risk: float | None) -> float:
-    """Share of the speed that is kept at a monitor's ``risk``: all up to ``CALM``, the least from ``ALARMED`` on."""
-    if risk is None:
-        return 1.0
-    return 1 - (1 - LEAST_SHARE) * min(1.0, max(0.0, (risk - CALM) / (ALARMED - CALM)))
+    return SpeedControl(driver, SpeedController(speed_mph * MPS_PER_MPH))
 
 
 class SpeedControl(DriverWrapper):
@@ -85,12 +71,11 @@ class SpeedControl(DriverWrapper):
     Args:
         driver: Who steers.
         controller: Gives throttle and brake.
-        slow_down: Whether the speed goes down as the risk that a monitor in ``driver`` tells of grows.
     """
 
-    def __init__(self, driver: Driver, controller: SpeedController, *, slow_down: bool = False) -> None:
+    def __init__(self, driver: Driver, controller: SpeedController) -> None:
         super().__init__(driver)
-        self.controller, self.slow_down = controller, slow_down
+        self.controller = controller
         self._realtime, self._decision_s, self._last_s = False, 0.0, 0.0
 
     def reset(self, env: DrivingEnv) -> None:
@@ -104,10 +89,8 @@ class SpeedControl(DriverWrapper):
         """The driver's steering with the controller's pedals."""
         action = self.driver.act(frame, info)
         t_s = float(info["t_s"])
-        limit_mps = self._speed_limit(t_s)
-        if self.slow_down:
-            limit_mps = min(limit_mps, self.controller.target_mps * share_of_speed(self.risk))
-        throttle, brake = self.controller.pedals(info.get("speed_mps") or 0.0, t_s, action.steering, limit_mps)
+        speed_mps, limit_mps = info.get("speed_mps") or 0.0, self._speed_limit(t_s)
+        throttle, brake = self.controller.pedals(speed_mps, t_s, action.steering, limit_mps)
         return replace(action, throttle=throttle, brake=brake)
 
     def _speed_limit(self, t_s: float) -> float:

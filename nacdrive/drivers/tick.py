@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.envs.base import Info
 
-WARN = 0.5
-"""``Tick.risk`` from which on a monitor warns."""
-
 
 @dataclass(frozen=True)
 class Tick:
@@ -68,9 +65,6 @@ class Tick:
     """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
     done: bool = False
     """True at the last step of an episode."""
-    risk: float | None = None
-    """What a monitor says: how likely the car is to leave the road within 2 s, in 0 .. 1 without a unit, scaled so that
-    0.5 is where it warns; no calibrated probability. None without a monitor. Of a held decision, what it was."""
     failure: str | None = None
     """Why a safety stop drives; None while it does not."""
     info: Info = field(default_factory=lambda: Info())

@@ -314,8 +314,7 @@ UDACITY_TRACK = EnvSpec(
     image_format="jpeg",
     options=SEEDED
     | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}
-    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "slow_cars", "camera_mount"}
-    | {"monitor"},
+    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "slow_cars", "camera_mount"},
     recording_folder=Path("recordings/udacity-geometric"),
 )
 UDACITY = EnvSpec(
@@ -326,7 +325,7 @@ UDACITY = EnvSpec(
     task="udacity",
     speed_mph=20.0,
     image_format="jpeg",
-    options=frozenset({"episodes", "speed", "pace", "server", "seconds", "limit_s", "monitor"}),
+    options=frozenset({"episodes", "speed", "pace", "server", "seconds", "limit_s"}),
     recording_folder=Path("recordings/udacity-drive"),
     realtime=True,
 )

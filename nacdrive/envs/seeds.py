@@ -18,12 +18,6 @@ POLICY_RECORDING = range(3_000_000, 4_000_000)
 """Tracks that are recorded for pupils to learn from."""
 POLICY_TEST = range(4_000_000, 5_000_000)
 """Tracks that pupils are judged on."""
-MONITOR_TRAINING = range(5_000_000, 5_100_000)
-"""Tracks on which a finished policy is made to fail, so that a monitor learns when it will."""
-MONITOR_VALIDATION = range(5_100_000, 5_200_000)
-"""Tracks that choose among monitors, and the risk at which they warn."""
-MONITOR_TEST = range(5_200_000, 5_300_000)
-"""Tracks that monitors are judged on."""
 
 
 def road_to_learn_from(seed: int, roads: int) -> int:

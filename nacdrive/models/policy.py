@@ -93,7 +93,6 @@ class Policy:
         features = self.network.features(torch.from_numpy(np.ascontiguousarray(frame)).to(self.device).unsqueeze(0))
         t = torch.tensor([t_s], device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
-        self._summary = y
         logits = self.network.head(y)[0].float().cpu().numpy()
         self._recent.append((frame, t_s, features))
         self._scores = logits
@@ -110,12 +109,6 @@ class Policy:
         # Clones: what comes out of inference mode may not go into a gradient.
         past = [x.clone() for x in features[:-1]]
         return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
-
-    def inside(self) -> tuple[Tensor, Tensor]:
-        """What the last decision was made from: features of its frame [features], output of the sequence layer
-        [d_model].
-        """
-        return self._recent[-1][2][0], self._summary[0]
 
     @torch.inference_mode()
     def neurons(self) -> dict[str, NDArray[np.float32]]:

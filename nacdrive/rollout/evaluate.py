@@ -23,7 +23,6 @@ from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
-from nacdrive.drivers.monitor import MonitorUse, monitor_file, with_monitor
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.speed_control import at_speed
@@ -54,7 +53,6 @@ from nacdrive.rollout.results import (
     row_of,
 )
 from nacdrive.rollout.rollout import Probes, rollout
-from nacdrive.rollout.warning_score import DriveWarnings, total
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
 
@@ -86,8 +84,6 @@ class EvalSpec:
     """What is wrong with the driver's camera; the expert sees the true frames."""
     speed_mph: float | None = None
     """Speed that a controller keeps, for policies that steer alone and the expert beside them."""
-    monitor: MonitorUse = "off"
-    """Whether a monitor watches the policy, and may slow it."""
     device: str = "cpu"
     """Where the policy runs."""
 
@@ -149,9 +145,7 @@ class RolloutWorker:
         spec, asked = self.spec, self.spec.options.get("repeat")
         if spec.driver is None:
             check_repeat(spec.env_spec, self.policy, asked)
-            assert spec.model is not None
-            watched = with_monitor(self.policy_driver, spec.model, spec.monitor)
-            return at_speed(watched, spec.speed_mph, slow_down=spec.monitor == "slow")
+            return at_speed(self.policy_driver, spec.speed_mph)
         driver: Driver = load_expert(spec.driver, device=spec.device, discrete_only=False)
         check_repeat(spec.env_spec, driver, asked)
         return driver
@@ -185,18 +179,15 @@ class RolloutWorker:
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title
                 listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s)), buffer]
-            metrics, curve, warnings = EpisodeMetrics(), EpisodeCurve(len(env.actions)), DriveWarnings()
+            metrics, curve = EpisodeMetrics(), EpisodeCurve(len(env.actions))
             ticks = rollout(env, SafetyStop(driver), job.seed, episode=job.episode, expert=beside, probes=probes)
             for tick in ticks:
                 metrics.add(tick)
                 curve.add(tick)
-                warnings.add(tick)
                 for listener in listeners:
                     listener(tick)
             meta = env.episode_meta()
             row = row_of(metrics.result(), curve, env.metrics(), job.track)
-            # Before the track's own numbers, which are told as means or sums.
-            row = {**({"warnings": told} if (told := warnings.result()) is not None else {}), **row}
         if job.film is not None:
             _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta=meta))
         return row
@@ -351,9 +342,7 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
     returns = [row["episode_return"] for row in rows]
     expert_returns = [row["episode_return"] for row in expert_rows]
     agreements = [row["expert_agreement"] for row in rows if row["expert_agreement"] is not None]
-    watched = [row["warnings"] for row in rows if "warnings" in row]
     return {
-        **({"warnings": total(watched)} if watched else {}),
         "return": summary(returns),
         "expert_return": summary(expert_returns) if expert_returns else None,
         "expert_fraction": fraction(returns, expert_returns) if expert_returns else None,
@@ -472,9 +461,6 @@ def identify(spec: EvalSpec) -> dict[str, Any]:
     rule = options.pop("rule", LAP_RULES[0])
     if spec.speed_mph is not None:
         options["speed_mph"] = spec.speed_mph
-    monitor = {}
-    if spec.model is not None and spec.monitor != "off":
-        monitor = {"monitor": spec.monitor, "monitor_sha256": file_checksum(monitor_file(spec.model))}
     expert_key = "none"
     if spec.expert:
         expert = load_expert(spec.expert, discrete_only=False)
@@ -489,7 +475,6 @@ def identify(spec: EvalSpec) -> dict[str, Any]:
         **options,
         **({"rule": spec.rule} if spec.rule is not None else {}),
         "disturbance": plain(spec.noise),
-        **monitor,
         "expert": spec.expert,
         "expert_key": expert_key,
     }

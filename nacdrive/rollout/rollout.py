@@ -157,7 +157,6 @@ def _episode(
             expert=advice,
             events=tuple(events),
             done=done,
-            risk=getattr(driver, "risk", None) if failure is None else None,
             failure=failure,
             info=info,
             next_info=next_info,

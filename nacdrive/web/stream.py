@@ -44,7 +44,6 @@ COLUMNS = (
     "budget_ms",
     "missed",
     "held",
-    "risk",
     "done",
 )
 HISTORY_ROWS = 2000
@@ -226,7 +225,6 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         finite(tick.budget_ms),
         missed,
         int(tick.held),
-        finite(tick.risk),
         int(tick.done),
     )
 

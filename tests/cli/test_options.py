@@ -32,7 +32,6 @@ GIVEN: dict[str, Any] = {
     "steering_noise": 0.5,
     "log": Path("log"),
     "pace": 0.1,
-    "monitor": "slow",
     "limit_s": 0.5,
     "server": "eventlet",
     "seconds": 3.0,
@@ -54,8 +53,7 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
     if verb != "drive" and spec.realtime:
         # Who records or evaluates begins episodes when he wants: the built-in tracks take the simulator's place.
         spec = env_spec("udacity-track")
-    # A monitor looks into a policy, and no other driver.
-    somebody = {"driver": "my_module:MyDriver"} if spec.expert is None and option != "monitor" else {}
+    somebody = {"driver": "my_module:MyDriver"} if spec.expert is None else {}
     config = VERBS[verb]
     if spec.honours(option):
         assert getattr(config(env=env, **somebody, **{option: GIVEN[option]}), option) == GIVEN[option]

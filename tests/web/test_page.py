@@ -539,21 +539,6 @@ def test_where_actions_are_chosen_the_return_stands_though_the_place_in_the_lane
         assert (text(page, "#return-name"), text(page, "#return")) == ("return", "5.0")
 
 
-def test_what_a_monitor_says_stands_in_words_and_is_not_there_without_one(open_page: Callable[..., Any]) -> None:
-    with serve() as server:
-        page = open_page(server.url)
-        server.publish(make_tick(4))
-        shows(page, make_tick(4))
-        assert page.locator("#risk").is_hidden()
-        for step, (risk, words) in enumerate(
-            ((0.12, "risk of leaving the road: 0.1"), (0.84, "⚠ may leave the road: 0.8")), start=5
-        ):
-            server.publish(make_tick(step, risk=risk))
-            shows(page, make_tick(step))
-            assert text(page, "#risk") == words
-        assert page.faults == []
-
-
 def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(open_page: Callable[..., Any]) -> None:
     def telling(step: int) -> dict[str, Any]:
         tick = make_tick(step)

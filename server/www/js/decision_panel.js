@@ -4,8 +4,6 @@ import { $, fixed, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
 
-// Risk from which on a monitor warns, as in nacdrive/drivers/tick.py.
-export const WARN = 0.5;
 const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 
 function meter(id, centred) {
@@ -92,8 +90,6 @@ export class DecisionPanel {
     $("progress").parentElement.hidden = !known(row.progress);
     put($("missed"), fixed(row.missed, 0));
     $("missed").classList.toggle("bad", row.missed > 0);
-    $("risk").hidden = !known(row.risk);
-    put($("risk"), known(row.risk) ? `${row.risk >= WARN ? "⚠ may leave the road" : "risk of leaving the road"}: ${row.risk.toFixed(1)}` : "");
     this.showLatency(row);
   }
 

@@ -1,7 +1,7 @@
 // Strip charts on one shared time axis, with one reading line through all of them.
 
 import { Surface, font, rem } from "./canvas.js";
-import { WARN, offsetTellsMore, rewarded } from "./decision_panel.js";
+import { offsetTellsMore, rewarded } from "./decision_panel.js";
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
 import { drawLine, extent } from "./line.js";
@@ -29,16 +29,13 @@ const STRIPS = [
     range: (s) => [0, decisionTop(s.max("decision_ms"), s.last("budget_ms"))],
     series: [{ column: "decision_ms", colour: "policy", main: true, late: true, sparse: true }] },
 ];
-// Only where a monitor watches; the dashed line is where it warns.
-const RISK = { name: "risk", warn: WARN, text: (r) => `${digits(2)(r.risk)}${r.risk >= WARN ? " ⚠" : ""}`, range: () => [0, 1],
-  series: [{ column: "risk", colour: "policy", main: true }] };
 
 // The budget stays in view, and one very late decision does not squash the others: it is cut off at the top.
 function decisionTop(slowest, budget) {
   return known(budget) ? budget * (slowest > budget ? Math.min(3, (1.15 * slowest) / budget) : 1.2) : Math.max(1, slowest * 1.2);
 }
 
-const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "lane_offset_m", "episode_return", "decision_ms", "budget_ms", "risk"];
+const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "lane_offset_m", "episode_return", "decision_ms", "budget_ms"];
 
 export class StripCharts {
   constructor(canvas) {
@@ -90,7 +87,7 @@ export class StripCharts {
     const view = this.view;
     const at = (name) => view?.ring.at(view.ring.length - 1, name);
     const last = { lane_offset_m: at("lane_offset_m"), choice: at("choice"), episode_return: at("episode_return") };
-    const strips = STRIPS.map((strip) => (strip === RETURN && offsetTellsMore(last) ? OFFSET : strip)).filter((strip) => strip !== RETURN || rewarded(last)).concat(known(at("risk")) ? RISK : []);
+    const strips = STRIPS.map((strip) => (strip === RETURN && offsetTellsMore(last) ? OFFSET : strip)).filter((strip) => strip !== RETURN || rewarded(last));
     const each = bottom / strips.length;
     const x = view ? (t) => this.left + ((t - view.t0) / (view.t1 - view.t0)) * (this.right - this.left) : null;
     if (view) this.grid(c, x, bottom, u);
@@ -152,7 +149,7 @@ export class StripCharts {
       c.lineTo(this.right, y(base));
       c.stroke();
     }
-    if (strip.line || strip.warn) this.budget(c, strip.warn ?? scope.last(strip.line), y);
+    if (strip.line) this.budget(c, scope.last(strip.line), y);
     for (const series of strip.series) {
       if (view.other && series.main) drawLine(c, view.other, { ...series, colour: "other" }, view, x, y, u);
       drawLine(c, view.ring, series.colour === "driven" ? { ...series, colour: this.driven } : series, view, x, y, u, top);
