@@ -1,7 +1,7 @@
 """What nacdrive computes, as checksums: run before and after a change that must not alter any result.
 
-    python tools/checksums.py write before.json         # about five minutes
-    python tools/checksums.py compare before.json       # runs all again and prints what differs; exit code 1 if anything
+    python tools/checksums.py write before.json          # about five minutes
+    python tools/checksums.py compare before.json       # runs all again and prints what differs, with exit code 1
 
 Each job is a command line of its own with fixed seeds. Of Parquet episodes the bytes count, of model files the tensors,
 of results in JSON every value but times, paths and versions. Checksums belong to one machine and one set of packages:
@@ -50,7 +50,8 @@ JOBS = {
     "--dagger-epochs 1 --max-frames 160 --workers 1 --out train-choices",
     "train-gru": f"train --data {SAMPLE} --model gru --epochs 1 --out train-gru",
     "train-pedals": "train --data record-continuous --model nac-exact --epochs 1 --out train-pedals",
-    "train-udacity": "train --task udacity --data record-lake --model nac-steady --epochs 1 --chunk 8 --out train-udacity",
+    "train-udacity": "train --task udacity --data record-lake --model nac-steady --epochs 1 --chunk 8 "
+    "--out train-udacity",
     "train-imitation": "train --task imitation --data record-example --model nac-lag --epochs 1 --out train-imitation",
     "imitate": "expert imitate --rounds 2 --episodes 1 --steps 3 --last-steps 2 --max-frames 60 --batch-size 16 "
     "--eval-episodes 1 --out imitate",
