@@ -27,7 +27,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nacdrive.nac import NAC, numba_pairs
+from nacdrive.nac import NAC
+from nacdrive.nac.kernels import numba
 
 Work = Callable[[], object]
 LAYERS = ("compiled", "nacdrive", "torch-nac", "mha")
@@ -157,11 +158,11 @@ def cpu_ms(work: Work) -> float:
 
 def work_of(row: str, layer: str) -> Work:
     """A call of a row's work; ``compiled`` is nacdrive with its kernels, ``nacdrive`` without."""
-    numba_pairs.ENABLED = True  # while a live step's weights are prepared
+    numba.ENABLED = True  # while a live step's weights are prepared
     work = ROWS[row][1]("nacdrive" if layer == "compiled" else layer)
 
     def run() -> object:
-        numba_pairs.ENABLED = layer == "compiled"
+        numba.ENABLED = layer == "compiled"
         return work()
 
     return run
@@ -187,7 +188,7 @@ def peak_mib(row: str, layer: str) -> float:
 def measure_peak(row: str, layer: str) -> float:
     work = work_of(row, layer)
     # A small call first, so that libraries are loaded before the measuring starts.
-    numba_pairs.ENABLED = layer == "compiled"
+    numba.ENABLED = layer == "compiled"
     small = make("nacdrive" if layer == "compiled" else layer, 4, 8, 16)(torch.randn(16, 16, 64))
     small.sum().backward()
     before = high_water_mib()
@@ -258,7 +259,7 @@ def main() -> None:
         version = ""
         print("torch-nac is not installed: measuring without it")
     layers = [name for name in LAYERS if version or name != "torch-nac"]
-    if not numba_pairs.available():
+    if not numba.available():
         print("numba is not installed: measuring without the compiled kernels")
         layers.remove("compiled")
     table = report(args.quick, args.least, args.rows, layers)

@@ -6,7 +6,7 @@
 row. ``sdpa`` is torch's scaled_dot_product_attention on ready-made q, k and v. Times are medians between CUDA events,
 the contenders taking turns; memory is the peak that one call adds; error is the largest difference from
 ``nacdrive.nac.reference`` (float64) on 128 steps of the same layer, over the largest entry of the reference. The rows
-are also what ``nacdrive.nac.triton_pairs.LEAST_PAIRS`` should be set from. Without a GPU it says so and ends.
+are also what ``nacdrive.nac.kernels.triton.LEAST_PAIRS`` should be set from. Without a GPU it says so and ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.nac import NAC, triton_pairs
+from nacdrive.nac import NAC
+from nacdrive.nac.kernels import triton as kernels
 from nacdrive.nac.reference import nac_forward
 
 CONTENDERS = ("kernel", "chunked", "torch-nac", "mha", "sdpa")
@@ -65,19 +66,19 @@ def layer_of(row: Row) -> NAC:
 def uses_kernel(row: Row, low: bool) -> bool:
     """Whether the Triton path is really taken when it is always to be preferred."""
     taken = []
-    kernel = triton_pairs.triton_pairs
+    kernel = kernels.attend
 
     def spy(*arguments: object) -> Tensor:
         taken.append(True)
         return kernel(*arguments)  # type: ignore[arg-type]
 
-    triton_pairs.triton_pairs = spy  # type: ignore[assignment]
-    triton_pairs.LEAST_PAIRS = 0
+    kernels.attend = spy  # type: ignore[assignment]
+    kernels.LEAST_PAIRS = 0
     try:
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16, enabled=low):
             layer_of(row)(torch.randn(1, 16, row.width, device=DEVICE))
     finally:
-        triton_pairs.triton_pairs = kernel
+        kernels.attend = kernel
     return bool(taken)
 
 
@@ -107,7 +108,7 @@ def work_of(name: str, row: Row, low: bool) -> Work:
     x = torch.randn(row.batch, row.steps, row.width, device=DEVICE, requires_grad=row.training)
 
     def work() -> object:
-        triton_pairs.LEAST_PAIRS = least
+        kernels.LEAST_PAIRS = least
         with torch.set_grad_enabled(row.training), torch.autocast(DEVICE, torch.bfloat16, enabled=low):
             y = f(x)
         return y.float().sum().backward() if row.training else y
@@ -137,7 +138,7 @@ def error_of(name: str, row: Row, low: bool) -> float:
     """Largest difference from the reference over its largest entry."""
     layer = layer_of(row)
     x = torch.randn(1, 128, row.width, generator=torch.Generator().manual_seed(1))
-    triton_pairs.LEAST_PAIRS = 0 if name == "kernel" else None
+    kernels.LEAST_PAIRS = 0 if name == "kernel" else None
     with torch.no_grad():
         with torch.autocast(DEVICE, torch.bfloat16, enabled=low):
             got = layer(x.to(DEVICE)).double().cpu()

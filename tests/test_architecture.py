@@ -100,9 +100,10 @@ def test_no_verb_asks_for_an_environments_name() -> None:
 def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
     # Kernels are written in triton and numba; nothing imports them before they are used (tests/nac/test_triton.py,
     # tests/nac/test_numba.py).
-    kernels = {PACKAGE / f"nac/{name}.py" for name in ("triton_forward", "triton_backward", "numba_kernels")}
+    names = ("triton/forward", "triton/backward", "numba/compiled")
+    kernels = {PACKAGE / f"nac/kernels/{name}.py" for name in names}
     foreign = set()
-    for path in set((PACKAGE / "nac").glob("*.py")) - kernels:
+    for path in set((PACKAGE / "nac").rglob("*.py")) - kernels:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import):
                 foreign.update(alias.name.split(".")[0] for alias in node.names)

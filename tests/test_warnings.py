@@ -8,7 +8,7 @@ import sys
 # The kernels need triton, which is there on Linux alone; the last one starts the command line.
 IMPORT_ALL = """
 import importlib, pkgutil, nacdrive
-left_out = ("triton_forward", "triton_backward", "triton_pairs", "__main__")
+left_out = ("triton.forward", "triton.backward", "__main__")
 names = [m.name for m in pkgutil.walk_packages(nacdrive.__path__, "nacdrive.") if not m.name.endswith(left_out)]
 for name in names:
     importlib.import_module(name)

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.nac import numba_pairs
 from nacdrive.nac.backbone import ACTIVATIONS, POLARITIES, Backbone, FirstLayer, FusedWeights, Synapses, TimeGate
-from nacdrive.nac.dispatch import pair_attention
 from nacdrive.nac.dynamics import Dynamics, Steady, as_dynamics
+from nacdrive.nac.kernels import numba, pair_attention
+from nacdrive.nac.kernels.numba.step import CompiledStep
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.numba_step import CompiledStep
 from nacdrive.nac.pairwise import (
     PHIS,
     QUADRATURES,
@@ -329,7 +328,7 @@ class NAC(nn.Module):
         qkv = F.linear(x, weights.qkv, weights.qkv_bias)
         like = self.out_proj.weight.dtype
         compiled = weights.compiled
-        if compiled is not None and numba_pairs.ENABLED and qkv.dtype == dtype and not (self.training and self.dropout):
+        if compiled is not None and numba.ENABLED and qkv.dtype == dtype and not (self.training and self.dropout):
             memory, here = compiled.advance(qkv, state.memory)
             lags, times = self._lags(clock, state)
             state = State(memory, state.seen + 1, t, times, weights)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from nacdrive.nac.backbone import FusedWeights
-from nacdrive.nac.numba_step import CompiledStep
+from nacdrive.nac.kernels.numba.step import CompiledStep
 
 
 @dataclass(frozen=True)

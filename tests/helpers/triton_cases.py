@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from nacdrive.nac import triton_pairs
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Dynamics, Euler, Exact, Steady
+from nacdrive.nac.kernels import triton as kernels
 from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.pairwise import PairOptions, PairProblem, Tokens, all_pairs
 
@@ -166,8 +166,8 @@ def run(case: Case, device: str, dtype: torch.dtype, kernel: bool) -> dict[str, 
         leaves["scale"] = scale
     full = expanded(w, tokens.zq.shape[0])
     if kernel:
-        assert triton_pairs.supported(tokens, full, problem)
-        y = triton_pairs.triton_pairs(tokens, full, scale, problem)
+        assert kernels.supported(tokens, full, problem)
+        y = kernels.attend(tokens, full, scale, problem)
     else:
         y = all_pairs(tokens, full, scale, problem).y
     direction = torch.randn(y.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
@@ -186,7 +186,7 @@ def errors(case: Case, device: str) -> dict[str, float]:
 def main() -> None:
     """Print the errors of all cases; tiles are made small so that small cases fill several."""
     torch.set_num_threads(1)
-    triton_pairs.PAIRS_PER_TILE, triton_pairs.KEYS_PER_BLOCK = 16, 4
+    kernels.PAIRS_PER_TILE, kernels.KEYS_PER_BLOCK = 16, 4
     # The interpreter multiplies the bit patterns of bfloat16 numbers: those cases are for a GPU alone.
     json.dump({str(case): errors(case, "cpu") for case in all_cases() if not case.low}, sys.stdout)
 

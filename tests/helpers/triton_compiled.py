@@ -11,9 +11,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from nacdrive.nac import triton_pairs
-from nacdrive.nac.triton_backward import backward_kernel
-from nacdrive.nac.triton_forward import forward_kernel
+from nacdrive.nac.kernels import triton as kernels
+from nacdrive.nac.kernels.triton.backward import backward_kernel
+from nacdrive.nac.kernels.triton.forward import forward_kernel
 from tests.helpers import triton_cases
 from tests.helpers.triton_cases import Case
 
@@ -24,7 +24,7 @@ CASES = {
 WHOLE = {"index": "*i64", "position": "*i64", "padding": "*u8", "index_head": "i64"}
 
 
-def shared_memory(kernel: Any, launch: triton_pairs.Plan, capability: int) -> int:
+def shared_memory(kernel: Any, launch: kernels.Plan, capability: int) -> int:
     """Bytes of shared memory of the machine code for an NVIDIA GPU of this compute capability."""
 
     def kind(name: str) -> str:
@@ -50,7 +50,7 @@ def main() -> None:
     for capability, cases in CASES.items():
         for case in cases:
             tokens, w, scale, problem = triton_cases.build(case, "cpu", torch.float32)
-            launch = triton_pairs.plan(tokens, triton_cases.expanded(w, 2), scale is not None, problem, processors=100)
+            launch = kernels.plan(tokens, triton_cases.expanded(w, 2), scale is not None, problem, processors=100)
             for kernel in (forward_kernel, backward_kernel):
                 found[f"{kernel.__name__} {case} sm_{capability}"] = shared_memory(kernel, launch, capability)
     json.dump(found, sys.stdout)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nacdrive.nac import NAC, Euler, Exact, Steady, pairwise
-from nacdrive.nac.chunked_backbone import ChunkedBackbone
+from nacdrive.nac.kernels.chunked import ChunkedBackbone
 from nacdrive.nac.reference import nac_forward
 
 MODES = {"exact": Exact(), "euler": Euler(6), "euler-fixed-step": Euler(5, step=0.1), "steady": Steady()}

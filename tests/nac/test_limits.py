@@ -12,8 +12,8 @@ import torch
 
 from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, Exact, Steady, Wiring, variant, variant_options
 from nacdrive.nac.backbone import GAINS, Synapses, TimeGate, _padded
-from nacdrive.nac.chunked_backbone import pieces
 from nacdrive.nac.dynamics import as_dynamics
+from nacdrive.nac.kernels.blocks import pieces
 from nacdrive.nac.mask import SCORES_AT_ONCE, AttentionMask, in_rows
 from nacdrive.nac.rewiring import sources_of
 from nacdrive.nac.topk import spans

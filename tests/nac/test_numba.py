@@ -11,9 +11,10 @@ import sys
 import pytest
 import torch
 
-from nacdrive.nac import NAC, Euler, numba_pairs, pairwise
-from nacdrive.nac.chunked import CompiledBackbone
-from nacdrive.nac.numba_step import CompiledStep
+from nacdrive.nac import NAC, Euler, pairwise
+from nacdrive.nac.kernels import numba
+from nacdrive.nac.kernels.numba import CompiledBackbone
+from nacdrive.nac.kernels.numba.step import CompiledStep
 from nacdrive.nac.reference import nac_forward
 
 pytest.importorskip("numba", reason="the compiled kernels need numba (pip install nacdrive[fast])")
@@ -42,7 +43,7 @@ MASKS = {"open": (False, False), "causal": (True, False), "padded": (False, True
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch):
-    monkeypatch.setattr(numba_pairs, "ENABLED", True)
+    monkeypatch.setattr(numba, "ENABLED", True)
     monkeypatch.setattr(pairwise, "PAIRS_AT_ONCE", 12)  # so that few pairs make several blocks
 
 
@@ -122,7 +123,7 @@ def test_all_widths_equal_torchs_path(size, monkeypatch):
     layer = layer_of({"topk": None}, *size)
     x, t, _ = inputs(layer, False)
     mine = outputs(lambda x: layer(x, t=t), layer, x, None)
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     assert_same(mine, outputs(lambda x: layer(x, t=t), layer, x, None))
 
 
@@ -135,7 +136,7 @@ def test_a_synapse_of_weight_zero_still_has_its_gradient(monkeypatch):
     x, t, _ = inputs(layer, False)
     mine = outputs(lambda x: layer(x, t=t), layer, x, None)
     assert mine["backbone.inter.weight"].abs().max() > 0
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     assert_same(mine, outputs(lambda x: layer(x, t=t), layer, x, None))
 
 
@@ -146,7 +147,7 @@ def test_masking_neurons_is_noticed(monkeypatch):
     layer.mask_group("inter", [0, 2, 5])
     mine = outputs(lambda x: layer(x, t=t), layer, x, None)
     assert (mine["y"] - before["y"]).abs().max() > 1e-4
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     assert_same(mine, outputs(lambda x: layer(x, t=t), layer, x, None))
 
 
@@ -155,7 +156,7 @@ def test_adaptive_euler_takes_the_kernels_motor_neurons(monkeypatch, calls):
     x, t, _ = inputs(layer, False)
     mine = outputs(lambda x: layer(x, t=t), layer, x, None)
     assert calls["motor"] > 1
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     # A last digit may decide on one doubling more or less, which differ by the tolerance of the steps.
     assert_same(mine, outputs(lambda x: layer(x, t=t), layer, x, None), tolerance=5e-3)
 
@@ -169,7 +170,7 @@ def test_dropout_draws_the_same_with_and_without(monkeypatch):
         return layer(x, t=t)
 
     mine = outputs(run, layer, x, None)
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     assert_same(mine, outputs(run, layer, x, None))
 
 
@@ -197,7 +198,7 @@ def test_the_second_derivative_is_that_of_torch(monkeypatch):
         return torch.autograd.grad(slope.square().sum(), layer.backbone.motor.weight)[0]
 
     mine = penalty()
-    monkeypatch.setattr(numba_pairs, "ENABLED", False)
+    monkeypatch.setattr(numba, "ENABLED", False)
     theirs = penalty()
     assert (mine - theirs).abs().max() <= 1e-4 * theirs.abs().max()
 
@@ -314,17 +315,17 @@ def test_importing_the_layer_does_not_import_numba():
 
 def test_without_a_folder_for_the_cache_kernels_are_compiled_without_one(monkeypatch):
     """As in an installation that cannot be written, by a user without a home."""
-    from nacdrive.nac import numba_kernels
+    from nacdrive.nac.kernels.numba import compiled
 
     def refuse(*args, **kwargs):
         if kwargs.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
         return real(*args, **kwargs)
 
-    real = numba_kernels.njit
-    monkeypatch.setattr(numba_kernels, "njit", refuse)
-    types = numba_kernels.types
-    twice = numba_kernels._compiled(types.int64(types.int64))(lambda x: 2 * x)
+    real = compiled.njit
+    monkeypatch.setattr(compiled, "njit", refuse)
+    types = compiled.types
+    twice = compiled._compiled(types.int64(types.int64))(lambda x: 2 * x)
     assert twice(21) == 42
 
 
@@ -332,7 +333,7 @@ def test_sigmoid_is_as_exact_as_float32_allows():
     import numpy as np
     from numba import njit
 
-    from nacdrive.nac.numba_kernels import LANES, squash
+    from nacdrive.nac.kernels.numba.compiled import LANES, squash
 
     @njit
     def run(out, x, vectors):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from nacdrive.layers import build
-from nacdrive.nac import NAC, Steady, auto_ncp, pairwise, triton_pairs
+from nacdrive.nac import NAC, Steady, auto_ncp, pairwise
+from nacdrive.nac.kernels import triton
 from nacdrive.nac.reference import nac_forward
 
 PARTITIONS = {
@@ -258,9 +259,9 @@ def test_the_kernel_asks_either_setting_of_torch_for_tf32() -> None:
     before = matmul.fp32_precision
     try:
         matmul.fp32_precision = "tf32"
-        assert triton_pairs.tf32_allowed()
+        assert triton.tf32_allowed()
         matmul.fp32_precision = "ieee"
-        assert not triton_pairs.tf32_allowed()
+        assert not triton.tf32_allowed()
     finally:
         matmul.fp32_precision = before
 

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from nacdrive.nac import NAC, triton_pairs
-from nacdrive.nac.chunked import chunked_pairs
+from nacdrive.nac import NAC
 from nacdrive.nac.dynamics import Euler
+from nacdrive.nac.kernels import chunked
+from nacdrive.nac.kernels import triton as kernels
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from tests.helpers import triton_cases
 from tests.helpers.triton_cases import Case
 
 CASES = triton_cases.all_cases()
 ROOT = Path(__file__).resolve().parents[2]
-needs_triton = pytest.mark.skipif(not triton_pairs.available(), reason="triton is not installed")
+needs_triton = pytest.mark.skipif(not kernels.available(), reason="triton is not installed")
 # bfloat16 keeps 8 bits of the products' factors.
 TOLERANCE = {False: 2e-5, True: 5e-2}
 
@@ -68,8 +69,9 @@ def test_importing_the_room_needs_no_triton() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"
         "import torch\n"
-        "from nacdrive.nac import NAC, triton_pairs\n"
-        "assert not triton_pairs.available()\n"
+        "from nacdrive.nac import NAC\n"
+        "from nacdrive.nac.kernels import triton as kernels\n"
+        "assert not kernels.available()\n"
         "NAC(8, 2)(torch.randn(1, 4, 8))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -82,33 +84,33 @@ def pairs(dtype: torch.dtype = torch.float32, **changes: Any) -> tuple[Tokens, A
 
 @pytest.fixture
 def any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_pairs, "available", lambda: True)
-    monkeypatch.setattr(triton_pairs, "_runs_on", lambda device, shared: True)
+    monkeypatch.setattr(kernels, "available", lambda: True)
+    monkeypatch.setattr(kernels, "_runs_on", lambda device, shared: True)
 
 
 @pytest.mark.usefixtures("any_device")
 class TestSupport:
     def test_default_is_supported(self) -> None:
-        assert triton_pairs.supported(*pairs())
+        assert kernels.supported(*pairs())
 
     def test_float64_is_not(self) -> None:
-        assert not triton_pairs.supported(*pairs(torch.float64))
+        assert not kernels.supported(*pairs(torch.float64))
 
     def test_dropout_is_not(self) -> None:
-        assert not triton_pairs.supported(*pairs(dropout=0.1))
+        assert not kernels.supported(*pairs(dropout=0.1))
 
     def test_a_trained_score_is_not(self) -> None:
         tokens, w, problem = pairs()
-        assert not triton_pairs.supported(tokens._replace(score=torch.zeros(2, 14, 5)), w, problem)
+        assert not kernels.supported(tokens._replace(score=torch.zeros(2, 14, 5)), w, problem)
 
     def test_adaptive_euler_is_not(self) -> None:
         tokens, w, problem = pairs()
         options = type(problem.options)(Euler(adaptive=True), "sigmoid", "time", 1.0, 1e-3)
-        assert not triton_pairs.supported(tokens, w, replace(problem, options=options))
+        assert not kernels.supported(tokens, w, replace(problem, options=options))
 
     def test_many_unfolds_are_not(self) -> None:
         tokens, w, problem = pairs()
-        assert not triton_pairs.supported(tokens, replace(w, unfolds=5), problem)
+        assert not kernels.supported(tokens, replace(w, unfolds=5), problem)
 
     @pytest.mark.parametrize(
         ("width", "low", "good"), [(64, False, True), (65, False, False), (65, True, True), (129, True, False)]
@@ -116,17 +118,17 @@ class TestSupport:
     def test_width_is_limited_by_shared_memory(self, width: int, low: bool, good: bool) -> None:
         tokens, w, problem = pairs(low=low)
         wide = tokens._replace(zq=torch.zeros(2, 14, width))
-        assert triton_pairs.supported(wide, w, problem) is good
+        assert kernels.supported(wide, w, problem) is good
 
     def test_deterministic_algorithms_are_not(self) -> None:
         torch.use_deterministic_algorithms(True)
         try:
-            assert not triton_pairs.supported(*pairs())
+            assert not kernels.supported(*pairs())
         finally:
             torch.use_deterministic_algorithms(False)
 
     def test_a_cpu_never_takes_the_kernel(self) -> None:
-        assert not triton_pairs.wins(*pairs())
+        assert not kernels.applies(*pairs())
 
 
 @pytest.mark.gpu
@@ -147,16 +149,16 @@ class TestOnGpu:
         layer = NAC(32, 4, topk=topk).cuda()
         x = torch.randn(2, 100, 32, device="cuda")
         taken = []
-        kernel = triton_pairs.triton_pairs
+        kernel = kernels.attend
 
         def spy(*a: Any) -> torch.Tensor:
             taken.append(True)
             return kernel(*a)
 
-        monkeypatch.setattr(triton_pairs, "triton_pairs", spy)
+        monkeypatch.setattr(kernels, "attend", spy)
 
         def outcome(least: int | None) -> list[torch.Tensor]:
-            monkeypatch.setattr(triton_pairs, "LEAST_PAIRS", least)
+            monkeypatch.setattr(kernels, "LEAST_PAIRS", least)
             layer.zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=low):
                 y = layer(x, is_causal=True)
@@ -174,8 +176,8 @@ class TestOnGpu:
         tokens, w, scale, problem = triton_cases.build(Case(steps=300), "cuda", torch.float32)
         full = triton_cases.expanded(w, 2)
         torch.testing.assert_close(
-            triton_pairs.triton_pairs(tokens, full, scale, problem),
-            chunked_pairs(tokens, full, scale, problem),
+            kernels.attend(tokens, full, scale, problem),
+            chunked.attend(tokens, full, scale, problem),
             rtol=1e-4,
             atol=1e-5,
         )

@@ -1,7 +1,7 @@
 """A live step compiled by numba: some seventy calls to torch become a dozen.
 
 What is left to torch: projecting the token, the scores of the keys (so that both ways choose the same) and the output.
-Importing this file needs no numba.
+Importing this needs no numba.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacdrive.nac import numba_pairs
 from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.dynamics import Euler, Steady
-from nacdrive.nac.numba_pairs import Layers, Memory, circuit_of
+from nacdrive.nac.kernels import numba
+from nacdrive.nac.kernels.numba import Layers, Memory, circuit_of
 from nacdrive.nac.pairwise import PHIS, PairOptions
 
 
@@ -26,7 +26,7 @@ class CompiledStep:
         self, halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions
     ) -> None:
         """As in ``StepWeights``; ``scale`` is a scalar or has one number per head. All are float32."""
-        from nacdrive.nac import numba_kernels as kernels
+        from nacdrive.nac.kernels.numba import compiled as kernels
 
         self.kernels = kernels
         self.memory = memory = Memory()
@@ -58,9 +58,9 @@ class CompiledStep:
     def of(
         halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions
     ) -> CompiledStep | None:
-        """None where the kernels do not compute such a step: see ``numba_pairs.supported``; nor adaptive Euler."""
+        """None where the kernels do not compute such a step: see ``numba.supported``; nor adaptive Euler."""
         adaptive = isinstance(options.dynamics, Euler) and options.dynamics.adaptive
-        if adaptive or not numba_pairs.supported(halves, w):
+        if adaptive or not numba.supported(halves, w):
             return None
         return CompiledStep(halves, halves_bias, w, scale, options)
 

@@ -1,7 +1,7 @@
-"""GPU form of ``pair_attention``: when it applies, how it is launched, and its place in autograd.
+"""The pairs on a GPU: when it applies, how it is launched, and its place in autograd.
 
-Importing this file needs no triton; the kernels (``triton_forward``, ``triton_backward``) are imported when first
-used. Both passes recompute every pair from its tokens, so memory does not grow with the number of pairs.
+Importing this needs no triton; the kernels (``forward``, ``backward``) are imported when first used. Both passes
+recompute every pair from its tokens, so memory does not grow with the number of pairs.
 
 Written without a GPU at hand: the results were checked in Triton's interpreter and the kernels compile for sm_80 and
 sm_90, but nothing was timed. ``benchmarks/nac_gpu.py`` measures; ``LEAST_PAIRS`` and ``PAIRS_PER_TILE`` are to be set
@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nacdrive.nac.backbone import FusedWeights
-from nacdrive.nac.chunked import differentiable_gradients, unpack
 from nacdrive.nac.dynamics import Euler, Steady
+from nacdrive.nac.kernels.blocks import differentiable_gradients, unpack
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from nacdrive.nac.validation import tracing
 
@@ -51,7 +51,7 @@ def available() -> bool:
 
 
 def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
-    """Whether the kernel computes these pairs (it is fast only from ``LEAST_PAIRS`` on; see ``wins``).
+    """Whether the kernel computes these pairs (it is fast only from ``LEAST_PAIRS`` on; see ``applies``).
 
     Not supported, and left to the chunked path: float64, dropout in training, ``Euler(adaptive=True)``, lags in the
     time gate, a trained score, layers wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4
@@ -77,15 +77,15 @@ def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     )
 
 
-def wins(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
-    """Whether ``pair_attention`` takes the kernel: on a GPU, supported and large enough."""
+def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
+    """Whether the kernel is the way: on a GPU, supported and large enough."""
     if not tokens.zq.is_cuda or LEAST_PAIRS is None:
         return False
     return _slots(problem) * tokens.tq.numel() >= LEAST_PAIRS and supported(tokens, w, problem)
 
 
-def triton_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
-    """Attention outputs ``[H, N, D]``, as ``chunked_pairs`` gives them.
+def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
+    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them.
 
     Args:
         tokens: float32 halves of all pairs.
@@ -113,9 +113,9 @@ def _runs_on(device: torch.device, shared: int) -> bool:
 def _interpreted() -> bool:
     from triton.runtime.interpreter import InterpretedFunction
 
-    from nacdrive.nac import triton_forward
+    from nacdrive.nac.kernels.triton.forward import forward_kernel
 
-    return isinstance(triton_forward.forward_kernel, InterpretedFunction)
+    return isinstance(forward_kernel, InterpretedFunction)
 
 
 def _slots(problem: PairProblem) -> int:
@@ -215,7 +215,7 @@ class _TritonPairs(torch.autograd.Function):
     def forward(
         ctx: Any, problem: PairProblem, form: FusedWeights, scale: Tensor | None, *tensors: Tensor | None
     ) -> Tensor:
-        from nacdrive.nac.triton_forward import forward_kernel
+        from nacdrive.nac.kernels.triton.forward import forward_kernel
 
         tokens, w = unpack([None if x is None else x.contiguous() for x in tensors], form)
         launch = plan(tokens, w, scale is not None, problem, _processors(tokens.zq.device))
@@ -233,7 +233,7 @@ class _TritonPairs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
-        from nacdrive.nac.triton_backward import backward_kernel
+        from nacdrive.nac.kernels.triton.backward import backward_kernel
 
         scale, y, top, total, *tensors = ctx.saved_tensors
         if torch.is_grad_enabled():

@@ -1,5 +1,7 @@
 """``all_pairs`` a few thousand pairs at a time, so that what is large stays in a core's cache.
 
+The circuit over the pairs of a block is that of ``chunked`` or of ``numba``.
+
 Two sizes of pieces: a block of queries goes through dynamics, softmax and weighted sum at once (a few numbers per
 pair), a chunk of it through the circuit (some hundred numbers per pair, in buffers used again for every chunk). The
 backward pass computes the neurons of each chunk again, so memory does not grow with the number of pairs times neurons.
@@ -7,30 +9,50 @@ backward pass computes the neurons of each chunk again, so memory does not grow 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from nacdrive.nac import numba_pairs, pairwise
+from nacdrive.nac import pairwise
 from nacdrive.nac.backbone import FusedWeights
-from nacdrive.nac.chunked_backbone import ChunkedBackbone, pieces
-from nacdrive.nac.key_sets import key_set
-from nacdrive.nac.numba_pairs import CompiledBackbone
+from nacdrive.nac.kernels.key_sets import KeySet, key_set
 from nacdrive.nac.pairwise import PairProblem, Tokens, all_pairs, attend, gate_argument
 
 CHUNKS_PER_BLOCK = 8
 MOTORS_KEPT = 1 << 21  # pairs of all heads up to which both motor neurons wait for the backward pass: 16 MiB
 
 
-def chunked_pairs(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
-    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
+class BlockBackbone(Protocol):
+    """The circuit over the pairs of a block."""
+
+    def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
+        """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
+
+    def backward(
+        self, keys: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: dict[str, Tensor | None]
+    ) -> None:
+        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights (``totals``)."""
+
+
+MakeBackbone = Callable[[Tokens, FusedWeights, PairProblem], BlockBackbone]
+
+
+def attend_in_blocks(
+    make: MakeBackbone, tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem
+) -> Tensor:
+    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them, of the circuit that ``make`` makes."""
     seed = int(torch.randint(1 << 62, ()).item()) if problem.dropout else 0
-    y: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
-        problem, w, seed, torch.is_grad_enabled(), scale, *tokens, *w.tensors().values()
+    y: Tensor = _InBlocks.apply(  # type: ignore[no-untyped-call]
+        make, problem, w, seed, torch.is_grad_enabled(), scale, *tokens, *w.tensors().values()
     )
     return y
+
+
+def pieces(first: int, last: int, step: int) -> list[tuple[int, int]]:
+    """``first`` to ``last`` in ranges of at most ``step``."""
+    return [(i, min(i + step, last)) for i in range(first, last, step)]
 
 
 def differentiable_gradients(
@@ -49,14 +71,15 @@ def differentiable_gradients(
     wanted = [x for x in inputs if x is not None and x.requires_grad]
     with torch.autocast(gy.device.type, enabled=False):
         y = all_pairs(tokens, w, scale, problem).y
-        found = iter(torch.autograd.grad(y, wanted, gy, create_graph=True, allow_unused=True))
-    return tuple(next(found) if x is not None and x.requires_grad else None for x in inputs)
+        gradients = iter(torch.autograd.grad(y, wanted, gy, create_graph=True, allow_unused=True))
+    return tuple(next(gradients) if x is not None and x.requires_grad else None for x in inputs)
 
 
-class _Chunked(torch.autograd.Function):
+class _InBlocks(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        make: MakeBackbone,
         problem: PairProblem,
         form: FusedWeights,
         seed: int,
@@ -66,7 +89,7 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         tokens, w = unpack(tensors, form)
         heads, queries, _ = tokens.zq.shape
-        backbone = _backbone(tokens, w, problem)
+        backbone = make(tokens, w, problem)
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         motors = []
         keep_motors = recording and (
@@ -84,7 +107,8 @@ class _Chunked(torch.autograd.Function):
                 motors.append(motor)
         ctx.save_for_backward(scale, *tensors)
         # The tensors themselves are saved above, where autograd can see that nobody overwrites them.
-        ctx.problem, ctx.form, ctx.seed, ctx.motors = (
+        ctx.make, ctx.problem, ctx.form, ctx.seed, ctx.motors = (
+            make,
             problem,
             form.with_tensors([None] * len(w.tensors())),
             seed,
@@ -97,10 +121,10 @@ class _Chunked(torch.autograd.Function):
         if torch.is_grad_enabled():
             scale, *tensors = ctx.saved_tensors
             tokens, w = unpack(tensors, ctx.form)
-            return (None,) * 4 + differentiable_gradients(tokens, w, scale, ctx.problem, gy)
+            return (None,) * 5 + differentiable_gradients(tokens, w, scale, ctx.problem, gy)
         # The caller may still be inside autocast, which would undo the float32 of the forward pass.
         with torch.autocast(gy.device.type, enabled=False):
-            return (None,) * 4 + _backward(ctx, gy)
+            return (None,) * 5 + _backward(ctx, gy)
 
 
 def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
@@ -108,7 +132,7 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
     problem = ctx.problem
     tokens, w = unpack(tensors, ctx.form)
     heads, queries, _ = tokens.zq.shape
-    backbone = _backbone(tokens, w, problem)
+    backbone: BlockBackbone = ctx.make(tokens, w, problem)
     # Queries come once each, keys many times. Not zeros_like: it copies odd strides.
     zq, tq, tau = (x.new_empty(x.shape) for x in (tokens.zq, tokens.tq, tokens.tau))
     zk, tk, v = (x.new_zeros(x.shape) for x in (tokens.zk, tokens.tk, tokens.v))
@@ -144,13 +168,6 @@ def _backward(ctx: Any, gy: Tensor) -> tuple[Any, ...]:
         sums.tau[here] = gtime.sum((0, 2))
         backbone.backward(keys, first, gmotor, sums, totals)
     return (gscale, *sums, *totals.values())
-
-
-def _backbone(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> ChunkedBackbone | CompiledBackbone:
-    """The compiled one where numba is installed and has it."""
-    if numba_pairs.supported(tokens.zq, w):
-        return CompiledBackbone(tokens, w)
-    return ChunkedBackbone(tokens, w, problem.index is None)
 
 
 def unpack(tensors: Sequence[Tensor | None], form: FusedWeights) -> tuple[Tokens, FusedWeights]:

@@ -1,8 +1,8 @@
 """The pair backbone compiled by numba: when it applies, the addresses its kernels work on, and heads shared out to
 as many threads as torch has.
 
-Importing this file needs no numba; the kernels (``numba_kernels``) are imported, and compiled or read from numba's
-cache, when first used.
+Importing this needs no numba; the kernels (``compiled``) are imported, and compiled or read from numba's cache, when
+first used.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from nacdrive.nac.backbone import FusedWeights, Pattern
-from nacdrive.nac.key_sets import AllKeys, KeySet
-from nacdrive.nac.pairwise import Tokens
+from nacdrive.nac.kernels.blocks import attend_in_blocks
+from nacdrive.nac.kernels.key_sets import AllKeys, KeySet
+from nacdrive.nac.pairwise import PairProblem, Tokens
 from nacdrive.nac.validation import tracing
 
 ENABLED = os.environ.get("NACDRIVE_NUMBA", "1") != "0"
@@ -33,9 +34,9 @@ def available() -> bool:
     if importlib.util.find_spec("numba") is None:
         return False
     try:
-        from nacdrive.nac import numba_kernels
+        from nacdrive.nac.kernels.numba import compiled
 
-        return not numba_kernels.DISABLED
+        return not compiled.DISABLED
     except Exception:  # an old numba, a processor that LLVM cannot serve: whatever it is, torch computes the same
         return False
 
@@ -59,6 +60,16 @@ def supported(z: Tensor, w: FusedWeights) -> bool:
     )
 
 
+def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
+    """Whether the kernels compute these pairs."""
+    return supported(tokens.zq, w)
+
+
+def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
+    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
+    return attend_in_blocks(CompiledBackbone, tokens, w, scale, problem)
+
+
 class Lists(NamedTuple):
     """Synapses between two layers, by target and by source: where a neuron's begin, and the ``other`` end of each."""
 
@@ -75,11 +86,11 @@ class Lists(NamedTuple):
         """
         first, source, target, present = [0], [], [], []
         for column in range(mask.shape[1]):
-            found = np.flatnonzero(mask[:, column])
-            missing = -len(found) % multiple
-            source.append(np.pad(found, (0, missing)))
-            target.append(np.full(len(found) + missing, column))
-            present.append(np.arange(len(found) + missing) < len(found))
+            sources = np.flatnonzero(mask[:, column])
+            missing = -len(sources) % multiple
+            source.append(np.pad(sources, (0, missing)))
+            target.append(np.full(len(sources) + missing, column))
+            present.append(np.arange(len(sources) + missing) < len(sources))
             first.append(first[-1] + len(source[-1]))
         sources = np.concatenate(source)
         ends = (sources, np.concatenate(target))
@@ -100,8 +111,8 @@ def _lists(pattern: Pattern, row: int, multiple: int) -> list[Both | None]:
         pattern.lists[row] = [
             None if m is None else (Lists.of(m, row, multiple), Lists.of(m.T, row, multiple)) for m in masks
         ]
-    found: list[Both | None] = pattern.lists[row]
-    return found
+    lists: list[Both | None] = pattern.lists[row]
+    return lists
 
 
 class Memory:
@@ -160,12 +171,12 @@ class Layers:
     def finish(self, totals: dict[str, Tensor | None]) -> None:
         """Add the gradients to dense tensors."""
         names = (("w2", "b2"), ("wr", "br"), ("w3", "b3"))
-        for (name, bias_name), of, found in zip(names, self.lists, self.gradients, strict=True):
+        for (name, bias_name), of, gradients in zip(names, self.lists, self.gradients, strict=True):
             weight, bias = totals[name], totals[bias_name]
-            if weight is not None and of is not None and found is not None:
-                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] += found[0]
+            if weight is not None and of is not None and gradients is not None:
+                weight.numpy()[:, of[0].ends[0], of[0].ends[1]] += gradients[0]
                 if bias is not None:
-                    bias += torch.from_numpy(found[1])
+                    bias += torch.from_numpy(gradients[1])
 
 
 def circuit_of(kernels: Any, w: FusedWeights, layers: Layers, width: int, memory: Memory) -> list[int]:
@@ -188,8 +199,8 @@ def circuit_of(kernels: Any, w: FusedWeights, layers: Layers, width: int, memory
 class CompiledBackbone:
     """What ``ChunkedBackbone`` does: motor neurons of pairs and the gradients of what they come from."""
 
-    def __init__(self, tokens: Tokens, w: FusedWeights) -> None:
-        from nacdrive.nac import numba_kernels as kernels
+    def __init__(self, tokens: Tokens, w: FusedWeights, problem: PairProblem) -> None:
+        from nacdrive.nac.kernels.numba import compiled as kernels
 
         self.kernels = kernels
         self.memory = memory = Memory()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nacdrive.nac.triton_forward import (
+from nacdrive.nac.kernels.triton.forward import (
     act,
     bound,
     command,
