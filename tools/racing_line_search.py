@@ -34,7 +34,7 @@ def lap(env: FastCarRacing, driver: RacingLine, seed: int) -> float:
     while not over:
         action = driver.act()
         native = np.array([action.steering, action.throttle, action.brake], dtype=np.float32)
-        for _ in range(driver.repeat):
+        for _ in range(driver.needs.repeat):
             _, reward, ended, _, _ = env.step(native)
             total, frames = total + reward, frames + 1
             over = ended or frames >= MAX_FRAMES

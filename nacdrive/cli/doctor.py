@@ -166,8 +166,8 @@ def check_expert() -> str:
     from nacdrive.drivers import load_expert
 
     loaded = load_expert("ppo")
-    loaded.act(np.zeros((96, 96, 3), np.uint8))
-    return f"loads, decides every {loaded.repeat} frames"
+    loaded.act(np.zeros((96, 96, 3), np.uint8), {"t_s": 0.0})
+    return f"loads, decides every {loaded.needs.repeat} frames"
 
 
 def check_policies() -> str:

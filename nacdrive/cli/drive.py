@@ -216,7 +216,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         torch.set_num_threads(1)
     if policy is not None:
         warn_of_pixels(policy.policy, config.renderer)
-    environment.check_repeat(spec, policy.policy if policy is not None else driver, config.repeat)
+    environment.check_repeat(spec, driver, config.repeat)
     expert = expert_of(config, driver, policy)
     control = None
     if config.allow_control:
@@ -320,7 +320,7 @@ def pace_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) ->
     """Frames for which an action is held, as in ``nacdrive eval``."""
     from nacdrive.rollout.environment import action_repeat
 
-    return action_repeat(config.spec, policy.policy if policy is not None else driver, config.repeat)
+    return action_repeat(config.spec, driver, config.repeat)
 
 
 def expert_name(config: DriveConfig, policy: PolicyDriver | None) -> str | None:
@@ -339,8 +339,8 @@ def expert_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) 
 
     if (name := expert_name(config, policy)) is None:
         return None
-    steers = policy is not None and policy.continuous
-    expert: Driver = load_expert(name, discrete_only=not steers)
+    steers = policy is not None and policy.needs.continuous
+    expert = load_expert(name, discrete_only=not steers)
     pace = pace_of(config, driver, policy)
     if (repeat := environment.action_repeat(config.spec, expert, pace)) != pace:
         print(f"the expert decides every {repeat} frames, {driver.name} every {pace}: it does not ride along.")

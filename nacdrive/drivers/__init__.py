@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert, PolicyFailureError
+from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 __all__ = [
     "DRIVERS",
@@ -38,7 +38,7 @@ DRIVERS: Registry[Any] = Registry(
 _STEERS = "{} has continuous actions, and a teacher chooses among the five: give another expert."
 
 
-def load_driver(name: str) -> Driver:
+def load_driver(name: str) -> NamedDriver:
     """A driver of its own: a registered name, one of an installed package, or ``module:MyDriver``.
 
     Raises:
@@ -58,28 +58,38 @@ def load_driver(name: str) -> Driver:
                 f"the driver '{name}' has no {method}({', '.join(('env',) if arguments == 1 else ('frame', 'info'))}): "
                 "see docs/extend.md for what a driver needs."
             )
-    driver.reset, driver.act = _in_a_sentence(name, driver.reset), _in_a_sentence(name, driver.act, Action)
     if not getattr(driver, "name", ""):
         driver.name = name.rpartition(":")[2]
-    return driver  # type: ignore[no-any-return]
+    return NamedDriver(driver, name)
 
 
-def _in_a_sentence(name: str, method: Callable[..., Any], gives: type[Any] | None = None) -> Callable[..., Any]:
-    """``method`` of the driver ``name``; whatever it raises, or gives instead of ``gives``, becomes a sentence."""
+class NamedDriver(DriverWrapper):
+    """A driver that was loaded by its ``reference``; whatever goes wrong in it becomes a sentence that has that."""
 
-    @wraps(method)
-    def call(*arguments: Any) -> Any:
+    def __init__(self, driver: Any, reference: str) -> None:
+        super().__init__(driver)
+        self.reference = reference
+        self.module = type(driver).__module__
+
+    def reset(self, env: DrivingEnv) -> None:
+        self._call(self.driver.reset, env)
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        action = self._call(self.driver.act, frame, info)
+        if not isinstance(action, Action):
+            gave = type(action).__name__
+            raise PolicyFailureError(f"the driver '{self.reference}' gave {gave} instead of an Action")
+        return action
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            given = method(*arguments)
+            return method(*arguments)
         except UserError:
             raise
         except Exception as error:
-            raise PolicyFailureError(f"the driver '{name}' failed: {type(error).__name__}: {error}") from error
-        if gives is not None and not isinstance(given, gives):
-            raise PolicyFailureError(f"the driver '{name}' gave {type(given).__name__} instead of an {gives.__name__}")
-        return given
-
-    return call
+            raise PolicyFailureError(
+                f"the driver '{self.reference}' failed: {type(error).__name__}: {error}"
+            ) from error
 
 
 def expert_file(path_or_name: str | Path) -> Path:
@@ -90,7 +100,7 @@ def expert_file(path_or_name: str | Path) -> Path:
     return path
 
 
-def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Any:
+def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Driver:
     """An expert: ``ppo`` or ``continuous`` (the shipped ones of CarRacing), ``geometric`` (pure pursuit on the known
     track), ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or
     any driver that ``load_driver`` knows.
@@ -108,7 +118,7 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
     if name not in SHIPPED and not path.is_file():
         if ":" in name or name in DRIVERS:
             driver = load_driver(name)
-            if discrete_only and getattr(driver, "continuous", False):
+            if discrete_only and driver.needs.continuous:
                 raise UserError(_STEERS.format(name))
             return driver
         if path.suffix or len(path.parts) > 1:

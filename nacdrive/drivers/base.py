@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,70 +21,135 @@ class PolicyFailureError(UserError):
     """A decision that must not reach the car: a safety stop takes over, where there is one."""
 
 
-class Driver(Protocol):
-    """All that the loop asks of whoever decides; a user's own driver needs nothing else."""
+@dataclass(frozen=True)
+class Needs:
+    """What a driver needs of its environment, and the pace that it decides at."""
 
-    name: str
+    continuous: bool = False
+    """To steer by degrees instead of choosing."""
+    instruments: bool = False
+    """To see the rows of a frame that show instruments."""
+    colours: bool = False
+    """To see colours."""
+    repeat: int | None = None
+    """Frames for which its actions are held, as it was trained or is meant to drive; None: any number."""
+    any_pace: bool = False
+    """Whether they may be held for another number than ``repeat`` too: it was not trained."""
+    fixed_pace: bool = False
+    """Whether ``repeat`` holds in environments too where other drivers take time as it comes."""
+
+
+@dataclass(frozen=True)
+class DriverState:
+    """What there is to say of the last decision beside the action."""
+
+    held: bool = False
+    """Whether the decision before was repeated: the driver was not asked for this frame."""
+    failure: str | None = None
+    """Why a safety stop drives; None while it does not."""
+    finished: bool = False
+    """Whether the episode shall end, such as after a safety stop."""
+    events: tuple[str, ...] = ()
+    """What has happened since the decision before."""
+
+
+RUNNING = DriverState()
+
+
+class Driver:
+    """Who decides; all that the loop and the verbs ask of it. The defaults suit a driver without special needs."""
+
+    name: str = ""
     """For people, such as ``nac_steady``."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs of its environment; a class may say ``needs = Needs(...)``."""
+        return Needs()
 
     def reset(self, env: DrivingEnv) -> None:
         """Forget the episode before; ``env`` has just been reset."""
 
-    def act(self, frame: Frame, info: Info) -> Action:
-        """Decide on one frame."""
-
-
-class DriverWrapper:
-    """Changes what another driver does; what it does not change it hands on."""
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self.name = driver.name
-
-    def reset(self, env: DrivingEnv) -> None:
-        """Forget the episode before."""
-        self.driver.reset(env)
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        """Decide on one frame."""
-        return self.driver.act(frame, info)
-
     def before_decision(self) -> None:
         """Called before every decision; may raise ``RestartEpisode``."""
-        before = getattr(self.driver, "before_decision", None)
-        if before is not None:
-            before()
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """Decide on one frame."""
+        raise NotImplementedError
+
+    def state(self) -> DriverState:
+        """What there is to say of the last decision."""
+        return RUNNING
+
+    def vary(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Drive in another manner from the next ``reset`` on, so that recordings hold many; returns what they shall
+        say of it.
+        """
+        return {}
+
+
+class DriverLike(Protocol):
+    """The least that a driver of one's own has."""
+
+    name: str
+
+    def reset(self, env: DrivingEnv) -> Any:
+        """As of ``Driver``."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """As of ``Driver``."""
+
+
+class OwnDriver(Driver):
+    """A user's driver that is no ``Driver``: what it does not declare has the usual value."""
+
+    def __init__(self, driver: DriverLike) -> None:
+        self.driver, self.name = driver, driver.name
+        self.reset, self.act = driver.reset, driver.act  # type: ignore[method-assign]
 
     @property
-    def finished(self) -> bool:
-        """Whether the episode shall end, such as after a safety stop."""
-        return bool(getattr(self.driver, "finished", False))
+    def needs(self) -> Needs:
+        declared = {field.name: getattr(self.driver, field.name, field.default) for field in fields(Needs)}
+        return Needs(**declared)  # type: ignore[arg-type]
+
+
+def as_driver(driver: Driver | DriverLike) -> Driver:
+    """``driver`` itself, or a ``Driver`` around a user's own that has only ``name``, ``reset`` and ``act``."""
+    return driver if isinstance(driver, Driver) else OwnDriver(driver)
+
+
+class DriverWrapper(Driver):
+    """Changes what another driver does; what it does not change it hands on."""
+
+    def __init__(self, driver: Driver | DriverLike) -> None:
+        self.driver = as_driver(driver)
+        self.name = driver.name
 
     @property
-    def failure(self) -> str | None:
-        """Why a safety stop drives; None while it does not."""
-        reason: str | None = getattr(self.driver, "failure", None)
-        return reason
+    def needs(self) -> Needs:
+        return self.driver.needs
 
-    @property
-    def held(self) -> bool:
-        """Whether the driver's decision before was repeated: it was not asked for this frame."""
-        return bool(getattr(self.driver, "held", False))
+    def reset(self, env: DrivingEnv) -> None:
+        self.driver.reset(env)
 
-    def take_events(self) -> tuple[str, ...]:
-        """What there is to say since the last decision; said once."""
-        take = getattr(self.driver, "take_events", None)
-        return take() if take is not None else ()
+    def before_decision(self) -> None:
+        self.driver.before_decision()
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        return self.driver.act(frame, info)
+
+    def state(self) -> DriverState:
+        return self.driver.state()
+
+    def vary(self, rng: np.random.Generator) -> dict[str, Any]:
+        return self.driver.vary(rng)
 
 
-class FollowExpert:
+class FollowExpert(Driver):
     """Does what the expert that rides along would do: for recordings, under wrappers that disturb it."""
 
     def __init__(self, name: str = "expert") -> None:
         self.name = name
-
-    def reset(self, env: DrivingEnv) -> None:
-        """Nothing to forget."""
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The expert's action of this frame.

@@ -10,7 +10,7 @@ from threading import Condition
 from typing import Any
 
 from nacdrive.common.action import KEYBOARD, Action
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
@@ -222,10 +222,8 @@ class HumanOverride(DriverWrapper):
         self.control, self._alone = control, driver is None
         self._keyboard: Keyboard | None = None
         self._wanted = ControlState()
-        self._events: list[str] = []
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin an episode."""
         super().reset(env)
         self._env, self._keyboard = env, None
 
@@ -241,13 +239,12 @@ class HumanOverride(DriverWrapper):
                 raise RestartEpisode
             self.driver.reset(self._env)
             self._wanted = self.control.poll(wait=False)
-        self._events += self._wanted.events
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The driver's action, or the person's with the driver's beside it."""
         own = None if self._alone else self.driver.act(frame, info)
         keys, t_s = self._wanted.keys, float(info["t_s"])
-        failed = getattr(self.driver, "failure", None) is not None
+        failed = self.driver.state().failure is not None
         if keys is None or self._wanted.paused:
             self._keyboard = None
         if self._wanted.paused:
@@ -265,26 +262,14 @@ class HumanOverride(DriverWrapper):
         # After the driver has failed there is nothing that it would do.
         return replace(action, human=True, policy=None if failed else own)
 
-    def take_events(self) -> tuple[str, ...]:
-        """What people did since the last decision."""
-        events = (*self._events, *super().take_events())
-        self._events.clear()
-        return events
-
-    @property
-    def finished(self) -> bool:
-        """Whether a safety stop is over; not while a person drives."""
-        return super().finished and self._wanted.keys is None
+    def state(self) -> DriverState:
+        """The driver's, and what people did; a safety stop ends no episode that a person drives."""
+        state = self.driver.state()
+        finished = state.finished and self._wanted.keys is None
+        return replace(state, finished=finished, events=(*self._wanted.events, *state.events))
 
 
-class _Nobody:
+class _Nobody(Driver):
     """In the place of a driver where a person is the only one."""
 
     name = KEYBOARD
-
-    def reset(self, env: DrivingEnv) -> None:
-        """Nothing to forget."""
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        """Never asked."""
-        raise RuntimeError("a person is the only driver")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 SWITCH = 0.1
@@ -29,7 +29,7 @@ class Mixture(DriverWrapper):
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Driver | DriverLike,
         beta: float,
         rng: np.random.Generator,
         *,

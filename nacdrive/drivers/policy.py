@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Saliency
+from nacdrive.drivers.base import Driver, DriverState, Needs, Saliency
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SLACK_S = 0.01
 IDLE = Action(0.0, 0.0, 0.0)
 
 
-class PolicyDriver:
+class PolicyDriver(Driver):
     """Lets a ``Policy`` drive, or an exported one.
 
     Its memory may be read in another thread while it decides: ``neurons`` and ``look`` wait for a decision under way.
@@ -34,29 +34,20 @@ class PolicyDriver:
             frames is used to the pace of its training, and simulators send up to 60 pictures a second.
     """
 
-    colours = True
-    """It sees colours, as in the recordings that it learnt from."""
-
     def __init__(self, policy: Policy | ExportedPolicy, pace_s: float = 0.0) -> None:
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
         self._memory = Lock()
-        self.held = False
-        """Whether the decision before was repeated."""
+        self._state = DriverState()
         self._held, self._held_s = IDLE, -math.inf
 
     @property
-    def continuous(self) -> bool:
-        """Whether it steers by degrees instead of choosing."""
-        return self.policy.config.continuous
-
-    @property
-    def instruments(self) -> bool:
-        """Whether it sees all rows of a frame, as it did when it learnt from recordings, which show instruments."""
-        return self.policy.config.masked_rows is None
+    def needs(self) -> Needs:
+        """Colours, and instruments unless it does not look at them: so are the recordings that it learnt from."""
+        config = self.policy.config
+        return Needs(config.continuous, config.masked_rows is None, colours=True, repeat=self.policy.repeat)
 
     def reset(self, env: DrivingEnv) -> None:
-        """Forget the episode before."""
         self._held_s = -math.inf
         with self._memory:
             self.policy.reset()
@@ -66,13 +57,17 @@ class PolicyDriver:
         again. Decisions are made for the time when the frame was taken, where that is told.
         """
         t_s = float(info.get("frame_t_s", info["t_s"]))
-        self.held = self.pace_s > 0.0 and t_s - self._held_s < self.pace_s - SLACK_S
-        self.held |= "frame_t_s" in info and t_s <= self._held_s
-        if not self.held:
+        held = self.pace_s > 0.0 and t_s - self._held_s < self.pace_s - SLACK_S
+        held |= "frame_t_s" in info and t_s <= self._held_s
+        self._state = DriverState(held=held)
+        if not held:
             with self._memory:
                 self._held = self.policy.step(frame, t_s, info.get("speed_mps"))
             self._held_s = t_s
         return self._held
+
+    def state(self) -> DriverState:
+        return self._state
 
     def neurons(self) -> Mapping[str, NDArray[np.float32]]:
         """Named neuron states of the last decision."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.drivers.base import Driver, DriverState, Needs
 from nacdrive.drivers.ppo_cockpit import CockpitNet
 from nacdrive.drivers.ppo_memory import Actor
 from nacdrive.drivers.ppo_nature import NatureNet
@@ -21,7 +22,7 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
 
 
-class PpoExpert:
+class PpoExpert(Driver):
     """An exported PPO policy, driven deterministically: the action with the highest logit, or the mean of the
     continuous one.
 
@@ -34,9 +35,6 @@ class PpoExpert:
         env: What it was trained on: CarRacing, or what ``--env`` calls it.
         continuous: Whether its outputs are (steering, pedal); two outputs are that if not given.
     """
-
-    fixed_pace = True
-    """It holds its actions as it did in training, also where others choose the pace."""
 
     def __init__(
         self,
@@ -55,10 +53,9 @@ class PpoExpert:
         own = net.view if isinstance(net, (NatureNet, CockpitNet)) else View(rows=ROWS if self._carracing else None)
         self._stack = FrameStack(own)
         self.instruments = own.instruments
-        self._state: Any = None
+        self._memory: Any = None
         self._t_s = 0.0
-        self.held = False
-        """Whether the decision before was repeated."""
+        self._held = False
         self._last: Action | None = None
 
     @classmethod
@@ -73,6 +70,11 @@ class PpoExpert:
         return cls(net, repeat=int(about["repeat"]), device=device, env=str(about["env"]), continuous=continuous)
 
     @property
+    def needs(self) -> Needs:
+        """It holds its actions as it did in training, also where others choose the pace."""
+        return Needs(self.continuous, self.instruments, repeat=self.repeat, fixed_pace=True)
+
+    @property
     def _carracing(self) -> bool:
         return self.trained_on == CARRACING
 
@@ -84,7 +86,7 @@ class PpoExpert:
                 it can see come later).
         """
         self._stack.reset()
-        self._state, self._last, self.held = None, None, False
+        self._memory, self._last, self._held = None, None, False
         if env is None or self._carracing:
             return
         if env.name != self.trained_on:
@@ -109,20 +111,23 @@ class PpoExpert:
         told = info or {}
         usual = 0.0 if self._last is None or self.net.memory is None else self._t_s + self.net.memory.spec.gap_s
         t_s = float(told.get("frame_t_s", told.get("t_s", usual)))
-        self.held = self._last is not None and "frame_t_s" in told and t_s <= self._t_s
-        if self._last is None or not self.held:
+        self._held = self._last is not None and "frame_t_s" in told and t_s <= self._t_s
+        if self._last is None or not self._held:
             self._t_s = t_s
             stack = self._stack.push(frame)[None]
             self._last = self._action((self.logits(stack) if self.net.memory is None else self.remembered(stack))[0])
         return self._last
 
+    def state(self) -> DriverState:
+        return DriverState(held=self._held)
+
     @torch.inference_mode()
     def remembered(self, stack: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Scores [1, outputs] of the next decision of the episode, of an agent with a memory."""
         assert isinstance(self.net, Actor)
-        state = self.net.init_state() if self._state is None else self._state
+        state = self.net.init_state() if self._memory is None else self._memory
         now = torch.tensor([self._t_s], dtype=torch.float64, device=self.device)
-        scores, self._state = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
+        scores, self._memory = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
         found: NDArray[np.float32] = scores.cpu().numpy()
         return found
 

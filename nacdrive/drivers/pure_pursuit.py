@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import Frame, Info
 from nacdrive.envs.carracing.env import ACTIONS, to_action
 
@@ -75,7 +76,7 @@ class ContinuousPursuit:
     """Brake per m/s above it."""
 
 
-class PurePursuit:
+class PurePursuit(Driver):
     """Drives CarRacing and the built-in Udacity tracks, and says at any moment what it would do.
 
     Args:
@@ -83,10 +84,7 @@ class PurePursuit:
     """
 
     name = "geometric"
-    repeat = 4
-    """Frames for which its actions are meant to be held."""
-    any_pace = True
-    """They may be held for any other number too: it knows the track, and was not trained."""
+    needs = Needs(repeat=4, any_pace=True)
 
     def __init__(self, parameters: DiscretePursuit | ContinuousPursuit | None = None) -> None:
         self.parameters = parameters

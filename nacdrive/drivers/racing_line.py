@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import Frame, Info
 
 WHEELBASE = (dynamics.WHEELPOS[0][1] - dynamics.WHEELPOS[2][1]) * dynamics.SIZE
@@ -73,7 +74,7 @@ class RacingLineParameters:
     """Share of a wheel's friction that braking uses per unit of speed above the plan."""
 
 
-class RacingLine:
+class RacingLine(Driver):
     """Drives CarRacing with continuous actions on the racing line of its track.
 
     Args:
@@ -81,12 +82,7 @@ class RacingLine:
     """
 
     name = "racing-line"
-    repeat = 2
-    """Frames for which its actions are meant to be held."""
-    any_pace = True
-    """They may be held for any other number too: it was not trained."""
-    continuous = True
-    """It gives steering and pedals: its environment must take them."""
+    needs = Needs(continuous=True, repeat=2, any_pace=True)
 
     def __init__(self, parameters: RacingLineParameters | None = None) -> None:
         self.parameters = parameters or RacingLineParameters()

@@ -10,7 +10,7 @@ import numpy as np
 from nacdrive.common.action import Action
 from nacdrive.common.emergency_stop import EmergencyStop
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, DriverWrapper, PolicyFailureError
+from nacdrive.drivers.base import Driver, DriverLike, DriverState, DriverWrapper, PolicyFailureError
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
@@ -51,57 +51,46 @@ class SafetyStop(DriverWrapper):
     are no failures.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver | DriverLike) -> None:
         super().__init__(driver)
         self._stop = EmergencyStop()
-        self._events: list[str] = []
-        self._finished = False
+        self._state = DriverState()
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin an episode."""
-        self._env, self._finished = env, False
+        self._env, self._state = env, DriverState()
         self._stop.restart(0.0)
-        self._events.clear()
         super().reset(env)
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The driver's action, or what the stop does."""
         t_s = float(info["t_s"])
+        events: tuple[str, ...] = ()
         if self._stop.reason is None or self._env.realtime:
             try:
                 action = checked(self.driver.act(frame, info), len(self._env.actions))
             except PolicyFailureError as error:
-                self._fail(error, t_s)
+                events = self._fail(error, t_s)
             except UserError:
                 raise
             except Exception as error:
-                self._fail(error, t_s)
+                events = self._fail(error, t_s)
             else:
+                self._state = self.driver.state()
                 if self._stop.sound(self._course(action), t_s):
-                    self._events.append("sound decisions again: the policy drives")
+                    resumed = "sound decisions again: the policy drives"
+                    self._state = replace(self._state, events=(resumed, *self._state.events))
                 return action
-        return self._emergency(t_s, info.get("speed_mps"))
+        finished = not self._env.realtime and self._is_over(t_s, info.get("speed_mps"))
+        self._state = DriverState(failure=self._stop.reason, finished=finished, events=events)
+        return self._emergency(t_s)
 
-    @property
-    def failure(self) -> str | None:
-        """Why the stop drives; None while it does not."""
-        return self._stop.reason
+    def state(self) -> DriverState:
+        return self._state
 
-    @property
-    def finished(self) -> bool:
-        """Whether the car stands, or has been braked long enough."""
-        return self._finished or super().finished
-
-    def take_events(self) -> tuple[str, ...]:
-        """What there is to say since the last decision."""
-        events = (*self._events, *super().take_events())
-        self._events.clear()
-        return events
-
-    def _fail(self, error: Exception, t_s: float) -> None:
+    def _fail(self, error: Exception, t_s: float) -> tuple[str, ...]:
         kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
-        if self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s):
-            self._events.append(f"safety stop: {self._stop.reason}")
+        is_new = self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s)
+        return (f"safety stop: {self._stop.reason}",) * is_new
 
     def _course(self, action: Action) -> Action:
         """What is held of an action: its steering; of a discrete one only where it does nothing but steer."""
@@ -109,12 +98,13 @@ class SafetyStop(DriverWrapper):
             return replace(action, steering=0.0)
         return action
 
-    def _emergency(self, t_s: float, speed_mps: float | None) -> Action:
-        if not self._env.realtime:
-            standing = speed_mps is not None and speed_mps < STANDING_MPS
-            since = t_s - self._stop.began_s
-            # While the course is held, a car that stands has only just been started.
-            self._finished = (standing and self._stop.action(t_s).brake > 0) or since >= LONGEST_STOP_S
+    def _is_over(self, t_s: float, speed_mps: float | None) -> bool:
+        """Whether the car stands, or has been braked long enough."""
+        standing = speed_mps is not None and speed_mps < STANDING_MPS
+        # While the course is held, a car that stands has only just been started.
+        return (standing and self._stop.action(t_s).brake > 0) or t_s - self._stop.began_s >= LONGEST_STOP_S
+
+    def _emergency(self, t_s: float) -> Action:
         action = self._stop.action(t_s)
         # One discrete action at a time: braking comes before straightening.
         return nearest_action(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nacdrive.common.action import Action
 from nacdrive.common.units import MPS_PER_MPH
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 KP = 0.35
@@ -73,7 +73,7 @@ class SpeedControl(DriverWrapper):
         controller: Gives throttle and brake.
     """
 
-    def __init__(self, driver: Driver, controller: SpeedController) -> None:
+    def __init__(self, driver: Driver | DriverLike, controller: SpeedController) -> None:
         super().__init__(driver)
         self.controller = controller
         self._realtime, self._decision_s, self._last_s = False, 0.0, 0.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverLike, DriverWrapper
 from nacdrive.envs.base import Frame, Info
 
 EVERY_S = 3.0
@@ -33,7 +33,7 @@ class SteeringNoise(DriverWrapper):
         rng: Random numbers; one that others draw from too is drawn from in the order of the decisions.
     """
 
-    def __init__(self, driver: Driver, strength: float, step_s: float, rng: np.random.Generator) -> None:
+    def __init__(self, driver: Driver | DriverLike, strength: float, step_s: float, rng: np.random.Generator) -> None:
         super().__init__(driver)
         self.strength, self.step_s, self.rng = strength, step_s, rng
         self._steps_left, self._kick, self._jitter = 0, 0.0, 0.0

@@ -99,8 +99,8 @@ class BatchedExpert(PpoExpert):
     def remembered(self, stack: NDArray[np.uint8]) -> NDArray[np.float32]:
         """[1, *view.shape] -> [1, 2]; drives of different ages share a batch, so each brings its window along."""
         assert self.net.memory is not None
-        state = self.net.memory.init_state(1) if self._state is None else self._state
-        scores, self._state = self._ask((stack[0].copy(), self._t_s, state))
+        state = self.net.memory.init_state(1) if self._memory is None else self._memory
+        scores, self._memory = self._ask((stack[0].copy(), self._t_s, state))
         return scores[None]
 
 
@@ -378,14 +378,14 @@ class Imitation:
             partial.write_text("".join(lines), encoding="utf-8")
 
 
-def load_teacher(name: str) -> Any:
+def load_teacher(name: str) -> Driver:
     """A driver of CarRacing with continuous actions.
 
     Raises:
         UserError: for another one.
     """
     teacher = load_expert(name, discrete_only=False)
-    if not getattr(teacher, "continuous", False):
+    if not teacher.needs.continuous:
         raise UserError(f"{name} chooses among five actions: give a --teacher that steers, such as racing-line.")
     return teacher
 

@@ -18,7 +18,7 @@ from typing import Any
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.exported import load_any_policy
 from nacdrive.drivers.human import Keyboard
 from nacdrive.drivers.policy import PolicyDriver
@@ -80,10 +80,11 @@ class Contestant:
         spec, asked = self.env_spec, self.options.get("repeat")
         if self.model is not None:
             policy = load_any_policy(self.model, device=self.device, expect_task=spec.task or None)
-            check_repeat(spec, policy, asked)
-            return SafetyStop(at_speed(PolicyDriver(policy), self.speed_mph)), action_repeat(spec, policy, asked)
+            own = PolicyDriver(policy)
+            check_repeat(spec, own, asked)
+            return SafetyStop(at_speed(own, self.speed_mph)), action_repeat(spec, own, asked)
         if self.driver is not None:
-            driver: Driver = load_expert(self.driver, device=self.device, discrete_only=False)
+            driver = load_expert(self.driver, device=self.device, discrete_only=False)
             check_repeat(spec, driver, asked)
             # A driver of one's own has its own pedals.
             known = at_speed(driver, self.speed_mph) if self.driver in spec.experts else driver
@@ -94,15 +95,8 @@ class Contestant:
         """Its environment, seen through a camera that can be made worse on the way."""
         spec = self.env_spec
         options = {**self.options, **step_options(spec, repeat), "track": track or None}
-        options |= option_if_known(spec, "recover") | driver_options(spec, undressed(driver))
+        options |= option_if_known(spec, "recover") | driver_options(spec, driver)
         return NoisyCamera(spec.make(options), noise)
-
-
-def undressed(driver: Any) -> Any:
-    """The driver inside all wrappers."""
-    while isinstance(driver, DriverWrapper):
-        driver = driver.driver
-    return driver
 
 
 @dataclass(frozen=True)
@@ -158,7 +152,7 @@ class AbandonedEpisode(Exception):  # noqa: N818 - a signal to the loop, no erro
     """Nobody wants the rest of the episode."""
 
 
-class Person:
+class Person(Driver):
     """A person whose keys are told by the main process; no key held is no pedal and no steering."""
 
     name = KEYBOARD
@@ -208,11 +202,13 @@ class Gate(DriverWrapper):
             if isinstance(self.driver, Person):
                 self.driver.keys, self.driver.axes = order.keys, order.axes
 
-    def take_events(self) -> tuple[str, ...]:
-        """What has happened since the last decision."""
-        events = (*self._events, *super().take_events())
-        self._events.clear()
-        return events
+    def act(self, frame: Frame, info: Info) -> Action:
+        self._told, self._events = tuple(self._events), []
+        return super().act(frame, info)
+
+    def state(self) -> DriverState:
+        state = super().state()
+        return replace(state, events=(*self._told, *state.events))
 
 
 def drive_contestant(pipe: Connection, contestant: Contestant) -> None:

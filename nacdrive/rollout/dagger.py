@@ -126,7 +126,7 @@ def collect(
             on_episode(episode)
 
 
-def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
+def check_pace(spec: EnvSpec, expert: Driver, repeat: int) -> int:
     """Frames for which an action is held, of expert and policy alike.
 
     Args:
@@ -138,7 +138,7 @@ def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
         UserError: if they decide at different rates.
     """
     expected = action_repeat(spec, expert)
-    if spec.drivers_pace and expected != repeat and hasattr(expert, "repeat"):
+    if spec.drivers_pace and expected != repeat and expert.needs.repeat:
         raise UserError(
             f"the expert decides every {expected} frames and the policy every {repeat}: "
             "record with this expert, without --every-frame, and train on that."
@@ -146,18 +146,19 @@ def check_pace(spec: EnvSpec, expert: object, repeat: int) -> int:
     return repeat if spec.drivers_pace else expected
 
 
-def check_kind(spec: EnvSpec, expert: object, policy: PolicyConfig) -> None:
+def check_kind(spec: EnvSpec, expert: Driver, policy: PolicyConfig) -> None:
     """Refuse an expert that steers by degrees for a policy that chooses, and the other way round.
 
     Raises:
         UserError: for such a one.
     """
-    steers = bool(getattr(expert, "continuous", False))
+    steers = expert.needs.continuous
     if spec.actions and steers != policy.continuous:
-        name = getattr(expert, "name", type(expert).__name__)
         labels = "has continuous actions" if steers else f"chooses among {len(spec.actions)} actions"
         recorded = "steering and pedals" if policy.continuous else "choices"
-        raise UserError(f"{name} {labels}, and the recordings hold {recorded}: give the --expert who labelled them.")
+        raise UserError(
+            f"{expert.name} {labels}, and the recordings hold {recorded}: give the --expert who labelled them."
+        )
 
 
 class MixtureWorker:
@@ -171,7 +172,7 @@ class MixtureWorker:
     def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
         self.round = round_
         self.policy = policy or load_policy(round_.policy)
-        self.expert: Any = load_expert(round_.expert, discrete_only=False)
+        self.expert = load_expert(round_.expert, discrete_only=False)
         check_kind(round_.env_spec, self.expert, self.policy.config)
         self.repeat = check_pace(round_.env_spec, self.expert, self.policy.repeat)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import expert_file, load_driver
+from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec
@@ -27,21 +28,20 @@ def make_env(spec: EnvSpec, options: Mapping[str, Any], noise: CameraNoise) -> D
     return NoisyCamera(env, noise) if noise.active else env
 
 
-def action_repeat(spec: EnvSpec, driver: object, asked: int | None = None) -> int:
+def action_repeat(spec: EnvSpec, driver: Driver | None, asked: int | None = None) -> int:
     """Frames for which an action of ``driver`` is held: as it was trained, else ``asked``, else as it or the
     environment has it.
 
-    Drivers with ``any_pace`` were not trained at theirs; in some environments all but those with ``fixed_pace`` take
-    time as it comes.
+    In some environments all but drivers with ``fixed_pace`` take time as it comes.
     """
-    keeps = spec.drivers_pace or getattr(driver, "fixed_pace", False)
-    own = getattr(driver, "repeat", None) if keeps else None
-    if own and not getattr(driver, "any_pace", False):
-        return int(own)
-    return int(asked or own or spec.repeat)
+    needs = Needs() if driver is None else driver.needs
+    own = needs.repeat if spec.drivers_pace or needs.fixed_pace else None
+    if own and not needs.any_pace:
+        return own
+    return asked or own or spec.repeat
 
 
-def check_repeat(spec: EnvSpec, driver: object, asked: int | None) -> None:
+def check_repeat(spec: EnvSpec, driver: Driver, asked: int | None) -> None:
     """Refuse a pace that ``driver`` was not trained at.
 
     Raises:
@@ -49,8 +49,9 @@ def check_repeat(spec: EnvSpec, driver: object, asked: int | None) -> None:
     """
     own = action_repeat(spec, driver, asked)
     if asked is not None and own != asked:
-        name = getattr(driver, "name", type(driver).__name__)
-        raise UserError(f"--repeat is {asked}, and {name} was trained to decide every {own} frames: leave it out.")
+        raise UserError(
+            f"--repeat is {asked}, and {driver.name} was trained to decide every {own} frames: leave it out."
+        )
 
 
 def step_options(spec: EnvSpec, repeat: int) -> dict[str, Any]:
@@ -63,9 +64,10 @@ def option_if_known(spec: EnvSpec, name: str) -> dict[str, Any]:
     return {name: True} if name in inspect.signature(spec.build).parameters else {}
 
 
-def driver_options(spec: EnvSpec, driver: object) -> dict[str, Any]:
+def driver_options(spec: EnvSpec, driver: Driver | None) -> dict[str, Any]:
     """What ``driver`` needs of its environment: to steer by degrees, to see the instruments, to see colours."""
-    needed = (name for name in ("continuous", "instruments", "colours") if getattr(driver, name, False))
+    needs = Needs() if driver is None else driver.needs
+    needed = (name for name in ("continuous", "instruments", "colours") if getattr(needs, name))
     return {option: True for name in needed for option in option_if_known(spec, name)}
 
 
@@ -112,7 +114,7 @@ def checksum(driver: str) -> str | None:
     """
     path = expert_file(driver)
     if not path.is_file() and ":" in driver:
-        module = sys.modules.get(type(load_driver(driver)).__module__)
+        module = sys.modules.get(load_driver(driver).module)
         path = Path(getattr(module, "__file__", None) or "")
     return file_checksum(path) if path.is_file() else None
 

@@ -102,7 +102,7 @@ class EvalSpec:
         """When a lap is finished; None where the environment has no such rule."""
         return self.options.get("rule") or LAP_RULES[0] if self.env_spec.honours("rule") else None
 
-    def repeat(self, driver: object) -> int:
+    def repeat(self, driver: Driver) -> int:
         """Frames for which an action of ``driver`` is held."""
         return action_repeat(self.env_spec, driver, self.options.get("repeat"))
 
@@ -144,17 +144,18 @@ class RolloutWorker:
         """Who is evaluated."""
         spec, asked = self.spec, self.spec.options.get("repeat")
         if spec.driver is None:
-            check_repeat(spec.env_spec, self.policy, asked)
+            check_repeat(spec.env_spec, self.policy_driver, asked)
             return at_speed(self.policy_driver, spec.speed_mph)
-        driver: Driver = load_expert(spec.driver, device=spec.device, discrete_only=False)
+        driver = load_expert(spec.driver, device=spec.device, discrete_only=False)
         check_repeat(spec.env_spec, driver, asked)
         return driver
 
     @cached_property
     def expert(self) -> Driver | None:
         """Who drives the same tracks and rides along."""
-        steers = getattr(self.subject, "continuous", False)
-        return load_expert(self.spec.expert, discrete_only=not steers) if self.spec.expert else None
+        return (
+            load_expert(self.spec.expert, discrete_only=not self.subject.needs.continuous) if self.spec.expert else None
+        )
 
     def drive(self, job: EvalJob) -> Row:
         """Drive one episode; the row depends on the spec and the job alone, times aside."""
@@ -164,7 +165,7 @@ class RolloutWorker:
             repeat = self.spec.repeat(self.expert)
         else:
             driver, beside, title = self.subject, self.expert, self.subject.name
-            repeat = self.spec.repeat(self.policy if self.spec.driver is None else driver)
+            repeat = self.spec.repeat(driver)
             if beside is not None and self.spec.repeat(beside) != repeat:
                 beside = None
         with ExitStack() as stack:
@@ -446,8 +447,10 @@ def list_drives(spec: EvalSpec, folder: Path) -> None:
         return
     about = spec.env_spec
     expert = load_expert(spec.expert, discrete_only=False).name if spec.expert else "none"
-    subject: object = (
-        load_any_policy(spec.model) if spec.model is not None else load_expert(str(spec.driver), discrete_only=False)
+    subject = (
+        PolicyDriver(load_any_policy(spec.model))
+        if spec.model is not None
+        else load_expert(str(spec.driver), discrete_only=False)
     )
     fps = recorded_fps(about, spec.repeat(subject), spec.options)
     rule = {"rule": spec.rule} if spec.rule not in (None, LAP_RULES[0]) else {}

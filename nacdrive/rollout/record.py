@@ -255,8 +255,7 @@ class Start:
         if spec.steering_noise is None:
             return cls(rng)
         # The order of the draws is that of the first version: recordings stay what they were.
-        vary = getattr(expert, "vary", None)
-        meta = vary(rng) if vary is not None else {}
+        meta = expert.vary(rng) if expert is not None else {}
         unwrapped: Any = env.unwrapped
         return cls(rng, unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
 
@@ -273,7 +272,7 @@ class EpisodeDriver:
     ) -> None:
         self.config, self.listeners, self.control = config, tuple(listeners), control
         spec = self.spec = config.spec
-        self.expert: Any = None
+        self.expert: Driver | None = None
         self.driver: Driver | None = None
         if not config.by_hand:
             self.expert = load_expert(config.expert, discrete_only=False) if config.expert is not None else None
@@ -281,7 +280,8 @@ class EpisodeDriver:
         repeat = action_repeat(spec, self.expert or self.driver, config.repeat)
         for who in filter(None, (self.expert, self.driver)):
             check_repeat(spec, who, config.repeat)
-        self.continuous = bool(getattr(self.driver or self.expert, "continuous", False))
+        decides = self.driver or self.expert
+        self.continuous = decides is not None and decides.needs.continuous
         self.frames_per_decision = repeat if config.every_frame else 1
         self.repeat = repeat
         self.env_repeat = 1 if config.every_frame else repeat
@@ -289,13 +289,13 @@ class EpisodeDriver:
     @property
     def labels_by(self) -> str:
         """Who says what there is to learn."""
-        source: Any = self.expert or self.driver
+        source = self.expert or self.driver
         return source.name if source is not None else KEYBOARD
 
     @property
     def driven_by(self) -> str:
         """Who drives."""
-        driver: Any = self.driver or self.expert
+        driver = self.driver or self.expert
         return driver.name if driver is not None else KEYBOARD
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, Saliency
+from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
@@ -61,12 +61,12 @@ class Probes:
 
 def rollout(
     env: DrivingEnv,
-    driver: Driver,
+    driver: Driver | DriverLike,
     seed: int,
     *,
     episode: int = 0,
     options: dict[str, Any] | None = None,
-    expert: Driver | None = None,
+    expert: Driver | DriverLike | None = None,
     probes: Probes | None = None,
     realtime: bool = False,
 ) -> Iterator[Tick]:
@@ -86,9 +86,11 @@ def rollout(
         realtime: Keep pace with the wall clock, for people who watch; an environment whose time passes by itself
             does so anyway.
     """
+    paced = realtime and not env.realtime
+    beside = None if expert is None else as_driver(expert)
     while True:
         try:
-            yield from _episode(env, driver, seed, episode, options, expert, probes, realtime and not env.realtime)
+            yield from _episode(env, as_driver(driver), seed, episode, options, beside, probes, paced)
         except RestartEpisode:
             continue
         return
@@ -109,12 +111,9 @@ def _episode(
     if expert is not None:
         expert.reset(env)
     clock = RealTimeClock()
-    before_decision: Callable[[], None] | None = getattr(driver, "before_decision", None)
-    take_events: Callable[[], tuple[str, ...]] = getattr(driver, "take_events", tuple)
     total, step, done = 0.0, 0, False
     while not done:
-        if before_decision is not None:
-            before_decision()
+        driver.before_decision()
         advice = _advice(expert, frame, info)
         seen = info
         if advice is not None:
@@ -123,16 +122,15 @@ def _episode(
         began = time.perf_counter()
         action = driver.act(frame, seen)
         decision_ms = (time.perf_counter() - began) * 1e3
-        failure: str | None = getattr(driver, "failure", None)
-        inside = probes.read(frame, step) if probes is not None and failure is None else {}
+        state = driver.state()
+        inside = probes.read(frame, step) if probes is not None and state.failure is None else {}
 
         next_frame, reward, terminated, truncated, next_info = env.step(action)
         total += float(reward)
-        stopped = bool(getattr(driver, "finished", False))
-        done = bool(terminated or truncated or stopped)
-        events = ["started"] * (step == 0) + [*take_events(), *next_info.get("events", ())]
+        done = bool(terminated or truncated or state.finished)
+        events = ["started"] * (step == 0) + [*state.events, *next_info.get("events", ())]
         if done:
-            events = _with_ending(events, next_info, terminated=terminated, stopped=failure is not None)
+            events = _with_ending(events, next_info, terminated=terminated, stopped=state.failure is not None)
         t_s, next_t_s = float(info["t_s"]), float(next_info["t_s"])
         yield Tick(
             episode=episode,
@@ -151,13 +149,13 @@ def _episode(
             progress=info.get("progress"),
             decision_ms=decision_ms,
             budget_ms=(next_t_s - t_s) * 1e3,
-            held=bool(getattr(driver, "held", False)) and failure is None,
+            held=state.held and state.failure is None,
             human=action.human,
             policy=action.policy,
             expert=advice,
             events=tuple(events),
             done=done,
-            failure=failure,
+            failure=state.failure,
             info=info,
             next_info=next_info,
             **inside,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
@@ -243,25 +243,25 @@ class WhatIf:
             raise UserError(NOT_THE_SAME)
 
 
-class Rerun:
+class Rerun(Driver):
     """Drives given actions, and stops the episode after the last."""
 
     name = "rerun"
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self.actions = actions
-        self.finished = not actions
         self._step = 0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin again."""
         self._step = 0
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The next one."""
         self._step += 1
-        self.finished = self._step >= len(self.actions)
         return self.actions[self._step - 1]
+
+    def state(self) -> DriverState:
+        return DriverState(finished=self._step >= len(self.actions))
 
 
 def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_names_of_experts(policy: Path) -> None:
 
 def lap_return(expert: Any, seed: int, renderer: Any) -> float:
     """Return of ``expert`` on the track of ``seed``."""
-    *_, last = rollout(make_carracing(renderer=renderer, repeat=expert.repeat), expert, seed)
+    *_, last = rollout(make_carracing(renderer=renderer, repeat=expert.needs.repeat), expert, seed)
     return last.episode_return
 
 

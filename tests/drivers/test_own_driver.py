@@ -9,12 +9,16 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_driver
+from nacdrive.drivers.base import Needs
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.envs.registry import CARRACING
+from nacdrive.rollout.environment import action_repeat, driver_options
 from nacdrive.rollout.rollout import rollout
 
 OWN = """
 from nacdrive.common.action import Action
+from nacdrive.drivers.base import Driver, DriverState
 class Gas:
     def reset(self, env): self.env, self.count = env, 0
     def act(self, frame, info): return self.env.action_of(3)
@@ -26,6 +30,16 @@ class Steers(Gas):
     def act(self, frame, info): return Action(0.5, 1.0, 0.0)
 class NoAct:
     def reset(self, env): pass
+class Declares(Gas): continuous, repeat = True, 2
+class Says(Driver):
+    name = "says"
+    def reset(self, env): self.env, self.count = env, 0
+    def act(self, frame, info):
+        self.count += 1
+        return self.env.action_of(3)
+    def state(self):
+        events = (f"decision {self.count}",) * (self.count < 3)
+        return DriverState(held=self.count > 1, finished=self.count == 3, events=events)
 class Needy(Gas):
     def __init__(self, file): pass
 """
@@ -64,6 +78,20 @@ def test_under_a_safety_stop_it_is_a_reason_to_brake() -> None:
     ticks = list(rollout(env, SafetyStop(load_driver("own_driver:Raises")), 1))
     assert ticks[-1].failure == "the driver 'own_driver:Raises' failed: ValueError: no road in sight"
     assert ticks[-1].events[-1] == "stopped safely"
+
+
+def test_what_it_declares_counts_and_the_rest_is_as_usual() -> None:
+    assert load_driver("own_driver:Gas").needs == Needs()
+    declared = SafetyStop(load_driver("own_driver:Declares"))
+    assert declared.needs == Needs(continuous=True, repeat=2)
+    assert driver_options(CARRACING, declared) == {"continuous": True}
+    assert action_repeat(CARRACING, declared) == action_repeat(CARRACING, declared, 8) == 2
+
+
+def test_what_a_driver_of_the_base_class_says_of_a_decision_reaches_the_tick() -> None:
+    ticks = list(rollout(make_carracing(renderer="fast"), load_driver("own_driver:Says"), 1))
+    assert [tick.held for tick in ticks] == [False, True, True]
+    assert [tick.events for tick in ticks] == [("started", "decision 1"), ("decision 2",), ("time is up",)]
 
 
 def test_one_that_cannot_be_made_is_named() -> None:

@@ -35,7 +35,7 @@ def test_drives_the_whole_lap_with_hardly_a_wheel_on_the_grass(world: FastCarRac
         action = driver.act()
         native = np.array([action.steering, action.throttle, action.brake], dtype=np.float32)
         assert world.action_space.contains(native)
-        for _ in range(driver.repeat):
+        for _ in range(driver.needs.repeat):
             _, reward, ended, _, info = world.step(native)
             total, frames, grass = total + reward, frames + 1, grass + world.grass_share()
             if ended:
@@ -96,7 +96,7 @@ def test_speeds_are_those_that_the_tyres_allow() -> None:
 
 def test_it_is_found_by_name_and_drives_the_environment_through_actions() -> None:
     driver: Any = load_driver("racing-line")
-    env = make_carracing(renderer="fast", continuous=True, repeat=driver.repeat)
+    env = make_carracing(renderer="fast", continuous=True, repeat=driver.needs.repeat)
     frame, info = env.reset(seed=4)
     driver.reset(env)
     for _ in range(60):

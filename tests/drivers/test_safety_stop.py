@@ -109,52 +109,53 @@ def test_what_can_be_carried_out_is_left_as_it_is(choice: int | None, choices: i
 
 def test_a_simulator_that_waits_is_braked_until_the_car_stands_and_its_driver_is_not_asked_again() -> None:
     stop, at = stopping(Waiting(), Action(-0.8, 0.5, 0.0))
-    assert stop.failure is None and not stop.finished and stop.take_events() == ()
+    assert stop.state().failure is None and not stop.state().finished and stop.state().events == ()
     assert at(2.0) == Action(-0.8, 0.0, 0.0)
-    assert stop.failure == "RuntimeError: broken" and stop.take_events() == ("safety stop: RuntimeError: broken",)
+    assert stop.state().failure == "RuntimeError: broken" and stop.state().events == (
+        "safety stop: RuntimeError: broken",
+    )
     # While the course is held, a car that stands has only just been started.
-    assert at(2.2, 0.0).brake == 0.0 and not stop.finished
+    assert at(2.2, 0.0).brake == 0.0 and not stop.state().finished
     half = at(2.5)
     assert half.steering == pytest.approx(-0.4) and (half.throttle, half.brake) == (0.0, 1.0)
     at(3.0, 0.5)
-    assert not stop.finished, "half a metre a second is not standing"
+    assert not stop.state().finished, "half a metre a second is not standing"
     at(3.1, 0.49)
-    assert stop.finished and stop.driver.asked == 2 and stop.take_events() == ()  # type: ignore[attr-defined]
+    assert stop.state().finished and stop.driver.driver.asked == 2 and stop.state().events == ()  # type: ignore[attr-defined]
 
 
 def test_the_stop_is_over_after_its_longest_time_whatever_the_speed_says() -> None:
     stop, at = stopping(Waiting(), Action(0.0, 0.0, 0.0))
     at(2.0, None)
     at(5.19, None)
-    assert not stop.finished
+    assert not stop.state().finished
     at(5.2, None)
-    assert stop.finished
+    assert stop.state().finished
     stop.reset(Waiting())
-    assert not stop.finished and stop.failure is None, "a new episode begins with nothing of it"
+    assert not stop.state().finished and stop.state().failure is None, "a new episode begins with nothing of it"
 
 
 def test_where_time_passes_by_itself_the_driver_is_asked_again_and_drives_again() -> None:
     stop, at = stopping(RealTime(), Action(0.3, 0.2, 0.0))
     for t_s in (2.0, 2.1, 9.0):
         at(t_s, 0.0)
-    assert not stop.finished and stop.failure is not None and stop.driver.asked == 4  # type: ignore[attr-defined]
-    stop.take_events()
-    stop.driver.answer = failing("another\n  reason")  # type: ignore[attr-defined]
+    assert not stop.state().finished and stop.state().failure is not None and stop.driver.driver.asked == 4  # type: ignore[attr-defined]
+    stop.driver.driver.answer = failing("another\n  reason")  # type: ignore[attr-defined]
     at(9.1)
-    assert stop.take_events() == ("safety stop: RuntimeError: another reason",), "in one line"
-    stop.driver.answer = lambda: Action(0.1, 0.2, 0.0)  # type: ignore[attr-defined]
-    assert at(9.2) == Action(0.1, 0.2, 0.0) and stop.failure is None
-    assert stop.take_events() == ("sound decisions again: the policy drives",) and stop.take_events() == ()
+    assert stop.state().events == ("safety stop: RuntimeError: another reason",), "in one line"
+    stop.driver.driver.answer = lambda: Action(0.1, 0.2, 0.0)  # type: ignore[attr-defined]
+    assert at(9.2) == Action(0.1, 0.2, 0.0) and stop.state().failure is None
+    assert stop.state().events == ("sound decisions again: the policy drives",)
 
 
 def test_a_reason_is_cut_short_and_a_failure_of_the_policy_needs_no_kind_before_it() -> None:
     stop, at = stopping(RealTime(), Action(0.0, 0.0, 0.0))
-    stop.driver.answer = failing("x" * 400)  # type: ignore[attr-defined]
+    stop.driver.driver.answer = failing("x" * 400)  # type: ignore[attr-defined]
     at(2.0)
-    assert stop.failure == "RuntimeError: " + "x" * 300
-    stop.driver.answer = lambda: Action(np.nan, 0.0, 0.0)  # type: ignore[attr-defined]
+    assert stop.state().failure == "RuntimeError: " + "x" * 300
+    stop.driver.driver.answer = lambda: Action(np.nan, 0.0, 0.0)  # type: ignore[attr-defined]
     at(2.1)
-    assert stop.failure == "the policy gave a number that is not finite for steering"
+    assert stop.state().failure == "the policy gave a number that is not finite for steering"
 
 
 def test_of_a_discrete_action_only_pure_steering_is_held_and_braking_comes_before_straightening() -> None:
@@ -173,7 +174,7 @@ def test_a_users_mistake_is_no_failure() -> None:
     def mistake() -> Action:
         raise UserError("wrong file")
 
-    stop.driver.answer = mistake  # type: ignore[attr-defined]
+    stop.driver.driver.answer = mistake  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="wrong file"):
         at(2.0)
-    assert stop.failure is None
+    assert stop.state().failure is None

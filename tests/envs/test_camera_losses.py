@@ -78,7 +78,7 @@ def test_a_policy_decides_once_on_each_frame_at_the_time_it_was_taken() -> None:
     for _ in range(25):
         taken.append(info["frame_t_s"])
         action = driver.act(frame, info)
-        held += driver.held
+        held += driver.state().held
         assert action.steering == len(policy.times) / 100  # a lost frame: the last decision again
         frame, _, _, _, info = env.step(action)
     assert policy.times == sorted(set(taken)) and held == 25 - len(policy.times) > 4

@@ -188,8 +188,8 @@ def test_while_no_newer_frame_has_come_the_last_decision_holds() -> None:
     driver.reset()
     picture = np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8)
     first = driver.act(picture, {"t_s": 0.0, "frame_t_s": 0.0})
-    assert driver.act(picture, {"t_s": 0.08, "frame_t_s": 0.0}) is first and driver.held
-    assert driver.act(picture, {"t_s": 0.16, "frame_t_s": 0.08}) is not first and not driver.held
+    assert driver.act(picture, {"t_s": 0.08, "frame_t_s": 0.0}) is first and driver.state().held
+    assert driver.act(picture, {"t_s": 0.16, "frame_t_s": 0.08}) is not first and not driver.state().held
 
 
 def test_a_lost_frame_is_neither_labelled_nor_remembered(tmp_path: Path) -> None:

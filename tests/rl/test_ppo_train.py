@@ -122,7 +122,7 @@ def test_continuous_actions_train_and_evaluate(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="continuous actions"):
         load_expert(best)
-    assert load_expert(best, discrete_only=False).continuous  # type: ignore[attr-defined]
+    assert load_expert(best, discrete_only=False).needs.continuous
 
 
 def test_unknown_environment_suggests_the_nearest() -> None:
