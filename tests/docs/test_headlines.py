@@ -1,0 +1,54 @@
+"""Headline numbers: one file, and pages that say them as they are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("headlines", ROOT / "tools/headlines.py")
+assert _spec is not None and _spec.loader is not None
+headlines = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(headlines)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A root with the file of headlines and all pages that repeat one."""
+    pages = {"README.md", "docs/results/headlines.json"}
+    for headline in headlines.read_headlines().values():
+        pages |= {headline["from"], *headline["in"]}
+    for page in pages:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / page, tmp_path / page)
+    return tmp_path
+
+
+def test_no_page_is_stale() -> None:
+    assert headlines.stale(headlines.read_headlines()) == []
+
+
+def test_a_page_that_says_another_number_is_named(copy: Path) -> None:
+    page = copy / "agents/carracing/nac_steady.md"
+    page.write_text(page.read_text().replace("873.0", "880.0"))
+    assert headlines.stale(headlines.read_headlines(), copy) == [
+        "agents/carracing/nac_steady.md does not say 873.0 ± 89.3 (carracing.nac_steady.return)"
+    ]
+
+
+def test_a_number_typed_into_readme_by_hand_is_named(copy: Path) -> None:
+    readme = copy / "README.md"
+    readme.write_text(readme.read_text() + "\nIt has 999.9 ± 0.1 points.\n")
+    assert headlines.stale(headlines.read_headlines(), copy) == ["README.md says 999.9 ± 0.1: no headline"]
+
+
+def test_a_new_measurement_reaches_every_page(copy: Path) -> None:
+    headlines.set_value("carracing.nac_steady.return", "880.1 ± 50.5", copy)
+    changed = json.loads((copy / "docs/results/headlines.json").read_text())
+    assert headlines.stale(changed, copy) == []
+    for page in ("README.md", "agents/carracing/nac_steady.md", "docs/results/carracing.md"):
+        assert "873.0 ± 89.3" not in (copy / page).read_text().replace("**", "")
