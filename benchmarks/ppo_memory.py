@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import torch
 
-from nacdrive.drivers.ppo_memory import Memory, MemorySpec
-from nacdrive.drivers.ppo_network import FEATURES
+from nacdrive.models.agents.memory import Memory, MemorySpec
+from nacdrive.models.agents.network import FEATURES
 
 ENVS, SEQUENCE, SEQUENCES, GAP_S = 16, 32, 8, 0.08
 LAYERS = ("lstm", "gru", "cfc", "ltc-ncp", "nac-steady", "nac-exact", "s4", "mha")

@@ -100,7 +100,7 @@ def policy(tmp_path: Path) -> Path:
     """The file of a PPO expert with random weights."""
     import torch
 
-    from nacdrive.drivers.ppo_network import PolicyNet, save_policy
+    from nacdrive.models.agents.network import PolicyNet, save_policy
     from tests.helpers.expert_cases import ABOUT
 
     torch.set_num_threads(1)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.bench.inference import Model, predict_lives
-from nacdrive.tasks.bearing_runs import read_runs
-from nacdrive.tasks.bearings import Bearings
-from nacdrive.tasks.wear import SHORTEST_S, wear_curves
+from nacdrive.tasks.bearings.bearings import Bearings
+from nacdrive.tasks.bearings.runs import read_runs
+from nacdrive.tasks.bearings.wear import SHORTEST_S, wear_curves
 
 
 def main() -> None:

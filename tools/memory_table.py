@@ -21,8 +21,8 @@ from roads_curve import nacdrive, read
 
 from nacdrive.common.files import read_json
 from nacdrive.common.statistics import paired_difference, summary
-from nacdrive.drivers.ppo_network import load_policy
 from nacdrive.envs.seeds import EXPERT_TEST
+from nacdrive.models.agents.network import load_policy
 
 MEMORIES = ("none", "lstm", "nac-steady", "gru", "mha", "cfc")
 BLACKOUTS, LOSSES = "--blackout 0.06 --blackout-steps 4", "--dropped 0.1"

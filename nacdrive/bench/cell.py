@@ -22,7 +22,7 @@ from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
-from nacdrive.tasks.bearings import Bearings
+from nacdrive.tasks.bearings.bearings import Bearings
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.predict import outputs

@@ -22,13 +22,13 @@ from nacdrive.models.files import wrong_content
 from nacdrive.models.series import SeriesNetwork
 from nacdrive.models.series_files import load_series
 from nacdrive.tasks import load_task
-from nacdrive.tasks.bearing_runs import read_own
-from nacdrive.tasks.bearings import Bearings
+from nacdrive.tasks.bearings.bearings import Bearings
+from nacdrive.tasks.bearings.runs import read_own
+from nacdrive.tasks.bearings.wear import WEAR_ERROR, RemainingLife, SurvivalPrior, WearCurve, wear_curves
 from nacdrive.tasks.emnist import EMNIST
 from nacdrive.tasks.par import PAR
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, joined
-from nacdrive.tasks.wear import WEAR_ERROR, RemainingLife, SurvivalPrior, WearCurve, wear_curves
 from nacdrive.training.predict import outputs
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")

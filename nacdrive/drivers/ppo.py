@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.base import Driver, DriverState, Needs
-from nacdrive.drivers.ppo_cockpit import CockpitNet
-from nacdrive.drivers.ppo_memory import Actor
-from nacdrive.drivers.ppo_nature import NatureNet
-from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, load_policy
-from nacdrive.drivers.ppo_view import ROWS, FrameStack, View
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.carracing.env import to_action
+from nacdrive.models.agents.cockpit import CockpitNet
+from nacdrive.models.agents.memory import Actor
+from nacdrive.models.agents.nature import NatureNet
+from nacdrive.models.agents.network import CARRACING, PolicyNet, load_policy
+from nacdrive.models.agents.view import ROWS, FrameStack, View
 
 
 class PpoExpert(Driver):
@@ -143,7 +143,7 @@ class PpoExpert(Driver):
         if stacks.ndim != 4 or stacks.shape[1:] != seen or stacks.dtype != np.uint8:
             raise UserError(
                 f"the expert sees uint8 [N, {', '.join(map(str, seen))}], not {stacks.dtype} {list(stacks.shape)}: "
-                "make stacks with nacdrive.drivers.ppo_network.FrameStack."
+                "make stacks with nacdrive.models.agents.network.FrameStack."
             )
         if self.net.memory is not None:
             raise UserError("an expert with a memory labels frames in their order: call reset(), then act(frame).")

@@ -32,16 +32,16 @@ from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.ppo_cockpit import CockpitNet
-from nacdrive.drivers.ppo_memory import MemoryState
-from nacdrive.drivers.ppo_network import CARRACING, save_policy
-from nacdrive.drivers.ppo_view import View
 from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import NoisyCamera
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.seeds import EXPERT_TRAINING, EXPERT_VALIDATION
+from nacdrive.models.agents.cockpit import CockpitNet
+from nacdrive.models.agents.memory import MemoryState
+from nacdrive.models.agents.network import CARRACING, save_policy
+from nacdrive.models.agents.view import View
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 from nacdrive.rl.labelled_drives import Drive, Drives
 from nacdrive.rollout.batched_inference import drive_batched

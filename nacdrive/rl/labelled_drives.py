@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nacdrive.drivers.ppo_view import View
+from nacdrive.models.agents.view import View
 from nacdrive.rl.recurrent_buffer import Sequences
 
 

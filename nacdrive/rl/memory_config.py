@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nacdrive.common.errors import UserError
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.ppo_memory import MemorySpec
+    from nacdrive.models.agents.memory import MemorySpec
 
 NO_MEMORY = "none"
 
@@ -62,7 +62,7 @@ class MemoryConfig:
         if self.memory == NO_MEMORY:
             return None
         # Imported here: it brings torch along.
-        from nacdrive.drivers.ppo_memory import MemorySpec
+        from nacdrive.models.agents.memory import MemorySpec
 
         sizes = (self.memory_window, self.memory_width, self.memory_heads)
         return MemorySpec(self.memory, *sizes, gap_s, self.layer_options)

@@ -17,7 +17,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import Tensor
 
-from nacdrive.drivers.ppo_memory import Memory, MemorySpec, MemoryState
+from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
 from nacdrive.rl.recurrent_buffer import Sequences
 
 

@@ -16,7 +16,7 @@ from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from nacdrive.drivers.ppo_memory import MemoryState
+from nacdrive.models.agents.memory import MemoryState
 from nacdrive.rl.recurrent_buffer import RecurrentRolloutBuffer
 from nacdrive.rl.recurrent_policy import RecurrentActorCriticPolicy, memory_spec
 

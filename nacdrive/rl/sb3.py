@@ -22,10 +22,10 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers import ppo_nature
-from nacdrive.drivers.ppo_memory import MemorySpec
-from nacdrive.drivers.ppo_network import CARRACING, FEATURES, PolicyNet, Vision, actor_tensors, save_policy
-from nacdrive.drivers.ppo_view import View
+from nacdrive.models.agents import nature
+from nacdrive.models.agents.memory import MemorySpec
+from nacdrive.models.agents.network import CARRACING, FEATURES, PolicyNet, Vision, actor_tensors, save_policy
+from nacdrive.models.agents.view import View
 
 LARGEST_BYTES = 2**30
 """A part of a zip is not unpacked beyond this."""
@@ -121,7 +121,7 @@ def read_sb3(path: Path) -> Sb3Zip:
     return Sb3Zip(path, data, tensors)
 
 
-def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.NatureNet, dict[str, Any]]:
+def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.NatureNet, dict[str, Any]]:
     """The actor of ``model`` as a network of nacdrive's, and what is known of it.
 
     ``grey``: a stranger's frames are grey although their number divides by three.
@@ -142,7 +142,7 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | ppo_nature.Na
     view = View(shape[0] // 3 if colour else shape[0], shape[1], shape[2], colour, rows=None, zeros=True)
     named = str(_described(model.data.get("policy_kwargs"), "activation_fn") or "Tanh")
     try:
-        net = ppo_nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
+        net = nature.of_sb3(model.tensors, view, re.sub(r".*\.|'>", "", named))
     except ValueError as error:
         raise UserError(
             f"{model.path}: its network is not the one of CnnPolicy ({error}): it cannot be exported."

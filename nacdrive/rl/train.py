@@ -24,11 +24,11 @@ from nacdrive.common.files import atomic_path, read_json, result_folder, write_j
 from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.ppo_memory import MemorySpec
-from nacdrive.drivers.ppo_network import CARRACING, PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.seeds import EXPERT_VALIDATION
+from nacdrive.models.agents.memory import MemorySpec
+from nacdrive.models.agents.network import CARRACING, PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
 from nacdrive.rl.config import ADDED, PpoConfig, renamed
 from nacdrive.rl.recurrent_ppo import RecurrentPPO

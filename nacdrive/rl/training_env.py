@@ -11,12 +11,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.drivers.ppo import split_pedal, steering_and_pedal
-from nacdrive.drivers.ppo_view import FrameStack, View
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import EXPERT_TRAINING
+from nacdrive.models.agents.view import FrameStack, View
 from nacdrive.rl.config import Shaping
 
 MAX_FRAMES = 1000

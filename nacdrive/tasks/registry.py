@@ -21,7 +21,7 @@ TASKS: Registry[type[Task]] = Registry(
         "par": "nacdrive.tasks.par:PAR",
         "carracing": "nacdrive.tasks.carracing:CarRacing",
         "udacity": "nacdrive.tasks.udacity:Udacity",
-        "pronostia": "nacdrive.tasks.bearings:Bearings",
+        "pronostia": "nacdrive.tasks.bearings.bearings:Bearings",
         "imitation": "nacdrive.tasks.imitation:Imitation",
         "synthetic-decay": "nacdrive.tasks.synthetic:Decay",
         "synthetic-since": "nacdrive.tasks.synthetic:Since",

@@ -20,7 +20,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Tick
-from nacdrive.tasks.wear import WearCurve
+from nacdrive.tasks.bearings.wear import WearCurve
 from nacdrive.viz.overlay import probabilities
 from nacdrive.viz.sides import TURN
 from nacdrive.viz.trace import Trace

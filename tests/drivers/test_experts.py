@@ -11,8 +11,8 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.ppo_network import FrameStack
 from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.models.agents.network import FrameStack
 from nacdrive.rollout.rollout import rollout
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 96, 96, 3), dtype=np.uint8)

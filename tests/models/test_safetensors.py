@@ -19,9 +19,9 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.common.safetensors_format import encode, split
 from nacdrive.common.tensor_file import write_tensor_file
-from nacdrive.drivers import ppo_network
 from nacdrive.layers.registry import LAYERS
 from nacdrive.models import Policy, PolicyConfig, convert_model, load_policy, save_policy
+from nacdrive.models.agents import network
 from nacdrive.models.series_files import load_series
 
 AGENTS = shipped("agents")
@@ -76,7 +76,7 @@ def test_networks_for_series_and_the_expert_convert_too(tmp_path: Path) -> None:
         for p in (AGENTS / "pronostia/nac_exact.pt", tmp_path / "nac_exact.safetensors")
     ]
     assert same(ours[0][0].state_dict(), ours[1][0].state_dict()) and ours[0][1] == ours[1][1]
-    nets = [ppo_network.load_policy(p) for p in (AGENTS / "carracing/ppo/ppo.pt", tmp_path / "ppo.safetensors")]
+    nets = [network.load_policy(p) for p in (AGENTS / "carracing/ppo/ppo.pt", tmp_path / "ppo.safetensors")]
     assert same(nets[0][0].state_dict(), nets[1][0].state_dict()) and nets[0][1] == nets[1][1]
 
 

@@ -15,10 +15,10 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.ppo_cockpit import CockpitNet
-from nacdrive.drivers.ppo_view import FrameStack, View
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
+from nacdrive.models.agents.cockpit import CockpitNet
+from nacdrive.models.agents.view import FrameStack, View
 from nacdrive.rl.imitate import BatchedExpert, Imitation, Progress, imitate, label_of
 from nacdrive.rl.imitate_config import ImitateConfig
 from nacdrive.rl.labelled_drives import Drive, Drives

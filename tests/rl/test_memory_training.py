@@ -13,10 +13,10 @@ from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import seed_everything
 from nacdrive.drivers import load_expert
-from nacdrive.drivers.ppo_memory import MemorySpec
-from nacdrive.drivers.ppo_network import FrameStack, PolicyNet, load_policy, save_policy
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.registry import env_spec
+from nacdrive.models.agents.memory import MemorySpec
+from nacdrive.models.agents.network import FrameStack, PolicyNet, load_policy, save_policy
 from nacdrive.rl.checkpoint import read_checkpoint
 from nacdrive.rl.config import PpoConfig, Shaping
 from nacdrive.rl.sb3 import VisionExtractor, export

@@ -12,10 +12,10 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.ppo_memory import Memory, MemorySpec
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import names
 from nacdrive.layers.rnn import GRULayer
+from nacdrive.models.agents.memory import Memory, MemorySpec
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from tests.helpers.memory_tasks import Recall

@@ -7,9 +7,9 @@ import torch
 
 from nacdrive.bench.inference import Model, predict_digits, predict_lives
 from nacdrive.common.paths import shipped
-from nacdrive.tasks.bearing_runs import read_runs
-from nacdrive.tasks.bearings import Bearings
-from nacdrive.tasks.wear import wear_curves
+from nacdrive.tasks.bearings.bearings import Bearings
+from nacdrive.tasks.bearings.runs import read_runs
+from nacdrive.tasks.bearings.wear import wear_curves
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"

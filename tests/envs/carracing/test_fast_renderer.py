@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gymnasium.envs.box2d import car_racing
 
-from nacdrive.drivers.ppo_network import downscale
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.sprites import covered
+from nacdrive.models.agents.network import downscale
 
 
 @pytest.fixture(scope="module")

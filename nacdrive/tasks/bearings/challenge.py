@@ -24,10 +24,10 @@ from nacdrive.datasets.bearings.features import features
 from nacdrive.datasets.bearings.layouts import PRONOSTIA, file_number
 from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.tasks.base import Metric
-from nacdrive.tasks.bearing_runs import DEVIATION, RunToFailure
+from nacdrive.tasks.bearings.runs import DEVIATION, RunToFailure
+from nacdrive.tasks.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import evenly, field_of, joined
-from nacdrive.tasks.wear import SurvivalPrior, phm2012_score, wear_curves
 
 SCORE = Metric("challenge", "score of the PHM-2012 challenge", higher=True, digits=3)
 FOR_SCORE = Metric("challenge_best", "the same, answering for the score", higher=True, digits=3)

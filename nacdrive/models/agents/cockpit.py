@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.drivers.ppo_memory import Actor, Memory, MemorySpec
-from nacdrive.drivers.ppo_view import INSTRUMENT_PIXELS, View
+from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
+from nacdrive.models.agents.view import INSTRUMENT_PIXELS, View
 
 KIND = "cockpit"
 INSTRUMENT_ROWS = 12

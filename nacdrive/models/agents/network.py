@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
-from nacdrive.drivers import ppo_cockpit
-from nacdrive.drivers.ppo_cockpit import CockpitNet
-from nacdrive.drivers.ppo_memory import Actor, Memory, MemorySpec
-from nacdrive.drivers.ppo_nature import NatureNet, from_about
-from nacdrive.drivers.ppo_view import ROWS, SIDE, STACK, FrameStack, View
 from nacdrive.envs.registry import ENVIRONMENTS
+from nacdrive.models.agents import cockpit, nature
+from nacdrive.models.agents.cockpit import CockpitNet
+from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
+from nacdrive.models.agents.nature import NatureNet
+from nacdrive.models.agents.view import ROWS, SIDE, STACK, FrameStack, View
 
 __all__ = [
     "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
@@ -119,12 +119,10 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
         net: PolicyNet | NatureNet | CockpitNet = PolicyNet(outputs, memory)
         if "network" in about:
             network, view = about["network"], View(**about["view"])
-            cockpit = network["kind"] == ppo_cockpit.KIND
-            net = (
-                ppo_cockpit.from_about(network, view, outputs, memory)
-                if cockpit
-                else from_about(network, view, outputs)
-            )
+            if network["kind"] == cockpit.KIND:
+                net = cockpit.from_about(network, view, outputs, memory)
+            else:
+                net = nature.from_about(network, view, outputs)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

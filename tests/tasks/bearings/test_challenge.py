@@ -15,8 +15,9 @@ from nacdrive.datasets.bearings import open_bearings
 from nacdrive.datasets.bearings.challenge import LEARNING_FILES, QUESTIONS, Question
 from nacdrive.datasets.synthetic import generate
 from nacdrive.models.series_files import load_series
-from nacdrive.tasks import bearing_challenge, load_task
-from nacdrive.tasks.bearing_challenge import (
+from nacdrive.tasks import load_task
+from nacdrive.tasks.bearings import challenge
+from nacdrive.tasks.bearings.challenge import (
     best_constant,
     challenge_references,
     challenge_scores,
@@ -25,12 +26,12 @@ from nacdrive.tasks.bearing_challenge import (
     read_challenge,
     smoothed,
 )
+from nacdrive.tasks.bearings.wear import SurvivalPrior, phm2012_score
 from nacdrive.tasks.splits import field_of, joined
-from nacdrive.tasks.wear import SurvivalPrior, phm2012_score
 from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
-REAL = Path(__file__).resolve().parents[3] / "shared/data/pronostia"
+REAL = Path(__file__).resolve().parents[4] / "shared/data/pronostia"
 LIVES = {"Bearing1_1": 40, "Bearing1_2": 25, "Bearing2_1": 30}
 ASKED = {
     "Bearing1_3": Question(20, 32, 120.0),
@@ -66,8 +67,8 @@ def small(tmp_path_factory):
 @pytest.fixture
 def short(monkeypatch):
     """The challenge's own numbers, for those small files."""
-    monkeypatch.setattr(bearing_challenge, "LEARNING_FILES", {**dict.fromkeys(LEARNING_FILES, 1), **LIVES})
-    monkeypatch.setattr(bearing_challenge, "QUESTIONS", {**QUESTIONS, **ASKED})
+    monkeypatch.setattr(challenge, "LEARNING_FILES", {**dict.fromkeys(LEARNING_FILES, 1), **LIVES})
+    monkeypatch.setattr(challenge, "QUESTIONS", {**QUESTIONS, **ASKED})
 
 
 @pytest.fixture
@@ -82,13 +83,13 @@ def test_every_bearing_is_cut_where_the_challenge_asks(fold):
     assert known == {"Bearing1_3": 20, "Bearing1_4": 12, "Bearing2_3": 9}
     assert set(field_of(fold.train, "t")) == set(LIVES)
     assert not fold.valid
-    left = bearing_challenge.label_of(fold.tests["pronostia"], "remaining_s")
+    left = challenge.label_of(fold.tests["pronostia"], "remaining_s")
     assert {name: float(value) for name, value in left.items()} == {
         "Bearing1_3": 120,
         "Bearing1_4": 80,
         "Bearing2_3": 60,
     }
-    lives = bearing_challenge.label_of(fold.tests["pronostia"], "lives_s")["Bearing1_3"]
+    lives = challenge.label_of(fold.tests["pronostia"], "lives_s")["Bearing1_3"]
     assert lives.tolist() == [390.0, 240.0, 290.0]
 
 
@@ -119,9 +120,9 @@ def test_the_task_says_which_bearings_are_missing(small, short):
 
 
 def test_a_bearing_that_ends_before_the_challenge_asks_is_left_out_with_a_word(small, short, monkeypatch):
-    monkeypatch.setitem(bearing_challenge.QUESTIONS, "Bearing2_3", Question(10, 15, 50.0))
-    monkeypatch.setitem(bearing_challenge.LEARNING_FILES, "Bearing1_2", 26)
-    monkeypatch.delitem(bearing_challenge.QUESTIONS, "Bearing1_4")
+    monkeypatch.setitem(challenge.QUESTIONS, "Bearing2_3", Question(10, 15, 50.0))
+    monkeypatch.setitem(challenge.LEARNING_FILES, "Bearing1_2", 26)
+    monkeypatch.delitem(challenge.QUESTIONS, "Bearing1_4")
     with pytest.warns(UserWarning) as said:
         learning, tests = read_challenge(small)
     texts = [str(warning.message) for warning in said]
@@ -140,7 +141,7 @@ def test_one_bearing_to_learn_from_and_one_to_answer_for_are_the_least(small, sh
 def test_the_score_is_the_official_one_of_one_answer_a_bearing(fold):
     samples = fold.tests["pronostia"]
     answers = {"Bearing1_3": 120.0, "Bearing1_4": 64.0, "Bearing2_3": 66.0}
-    scores = challenge_scores(bearing_challenge.direct(answers, samples), samples)
+    scores = challenge_scores(challenge.direct(answers, samples), samples)
     # Right, 20 % too short, 10 % too long.
     assert scores["challenge"] == pytest.approx((1 + 0.5 + 0.25) / 3)
     assert scores["challenge_printed"] == pytest.approx(phm2012_score([120, 339, 60], [120, 64, 66]))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.drivers.ppo_view import View
+from nacdrive.models.agents.view import View
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "GELU": nn.GELU}
 KIND = "nature-cnn"

@@ -11,18 +11,18 @@ from nacdrive.datasets.bearings import PublishedBearing
 from nacdrive.datasets.synthetic import generate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions, Size
-from nacdrive.tasks.bearing_runs import read_own, read_runs, relative, run_of
-from nacdrive.tasks.bearings import Bearings
+from nacdrive.tasks.bearings.bearings import Bearings
+from nacdrive.tasks.bearings.runs import read_own, read_runs, relative, run_of
+from nacdrive.tasks.bearings.wear import WORN, WearCurve
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, segments
-from nacdrive.tasks.wear import WORN, WearCurve
 from nacdrive.training.batches import Batches
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 from nacdrive.training.predict import outputs
 
 torch.set_num_threads(1)
-XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
+XJTU = Path(__file__).resolve().parents[4] / "shared/data/xjtu_features.tar.xz"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.ppo_network import PolicyNet, load_policy, save_policy
+from nacdrive.models.agents.network import PolicyNet, load_policy, save_policy
 from tests.helpers.expert_cases import ABOUT
 
 

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.bearings.challenge import QUESTIONS
-from nacdrive.tasks import bearing_challenge as challenge
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
-from nacdrive.tasks.bearing_runs import MINUTE_S, RunToFailure, read_runs
+from nacdrive.tasks.bearings import challenge
+from nacdrive.tasks.bearings.runs import MINUTE_S, RunToFailure, read_runs
+from nacdrive.tasks.bearings.wear import WearCurve, wear_curves
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Regression
 from nacdrive.tasks.splits import evenly, rotate, segments
-from nacdrive.tasks.wear import WearCurve, wear_curves
 
 BATCH = 64
 """Predictions that the paper's scripts sum over before they average."""

@@ -1,0 +1,1 @@
+"""Networks of agents: what they see of a frame, vision, memory, and their files."""
