@@ -53,7 +53,7 @@ def loaded(backend: str, model: Path, folder: Path) -> Any:
 
         return Policy(model)
     if backend == "c":
-        from nacdrive.export.compiled import CompiledPolicy
+        from nacdrive.extras.export.compiled import CompiledPolicy
 
         return CompiledPolicy(model, folder)
     import torch
@@ -71,7 +71,7 @@ class Compiled:
     def __init__(self, policy: Any) -> None:
         import torch
 
-        from nacdrive.export.policy_step import PolicyStep
+        from nacdrive.extras.export.policy_step import PolicyStep
 
         self.torch, step = torch, PolicyStep(policy).eval()
         self.config, self.initial, self.outputs = policy.config, step.step.initial, len(step.outputs)
@@ -166,10 +166,10 @@ def main() -> None:
     from nacdrive.common.files import write_text
     from nacdrive.common.paths import shipped
     from nacdrive.common.runs import package_versions
-    from nacdrive.export.onnx import export_onnx
+    from nacdrive.extras.export.onnx import export_onnx
     from nacdrive.models import load_policy
 
-    has_c = importlib.util.find_spec("nacdrive.export.compiled") is not None and shutil.which("cc") is not None
+    has_c = importlib.util.find_spec("nacdrive.extras.export.compiled") is not None and shutil.which("cc") is not None
     load_before = os.getloadavg()[0]
     lines = [
         "| policy | by | decision p50 (ms) | p99 | CPU p50 (ms) | p99 | start (s) | CPU (s) | memory (MB) |",

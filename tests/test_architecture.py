@@ -37,6 +37,15 @@ def test_imports_point_down(path: Path) -> None:
     assert not above, f"{path.relative_to(ROOT)} imports {sorted(above)}, which stand above it in docs/architecture.md"
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_feature_is_imported_by_itself_and_the_command_line_alone(path: Path) -> None:
+    room, *inside = path.relative_to(PACKAGE).parts
+    if room == "cli":
+        return
+    folders = set(re.findall(r"nacdrive\.extras\.(\w+)", path.read_text()))
+    assert folders <= ({inside[0]} if room == "extras" else set())
+
+
 def modules_imported(path: Path) -> set[Path]:
     """Files of the package that ``path`` imports, at the top or inside a function, type checking aside."""
     tree = ast.parse(path.read_text())

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from html import unescape
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest.mock import patch
@@ -157,13 +156,13 @@ def room_pages() -> dict[str, str]:
 
 def commands() -> str:
     """The page of the command line: what ``--help`` says of every verb."""
-    from nacdrive.cli.main import VERBS
+    from nacdrive.cli.main import VERBS, load_verb
 
     parts = ["# Commands\n\nWhat `--help` prints, of every verb.\n", f"```text\n{help_of([])}\n```\n"]
     for verb in VERBS:
         parts.append(f"## nacdrive {verb}\n")
         parts.append(f"```text\n{help_of([verb])}\n```\n")
-        for sub in getattr(import_module(f"nacdrive.cli.{verb}"), "VERBS", ()):
+        for sub in getattr(load_verb(verb), "VERBS", ()):
             parts.append(f"### nacdrive {verb} {sub}\n\n```text\n{help_of([verb, sub])}\n```\n")
     return "\n".join(parts)
 

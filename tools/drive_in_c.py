@@ -24,7 +24,7 @@ from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.export.compiled import FLAGS, CompiledPolicy
+from nacdrive.extras.export.compiled import FLAGS, CompiledPolicy
 from nacdrive.models import load_policy
 from nacdrive.rollout.environment import action_repeat, make_env, option_if_known, step_options
 from nacdrive.rollout.evaluate import MPS_PER_MPH

@@ -45,10 +45,7 @@ SCOPE = {
         "tests/tasks/test_splits.py tests/training/test_batches.py tests/tasks/test_udacity_task.py"
     ),
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
-    "nacdrive/datasets/exchange": (
-        "tests/datasets/test_exchange_limits.py tests/datasets/test_minari_strangers.py "
-        "tests/datasets/test_exchange_bad_input.py tests/datasets/test_lerobot.py tests/datasets/test_minari.py"
-    ),
+    "nacdrive/extras/exchange": "tests/extras/exchange",
     "nacdrive/datasets/bearings": (
         "tests/datasets/test_bearing_limits.py tests/datasets/test_bearings.py "
         "tests/datasets/test_features_of_bearings.py tests/datasets/test_data_verb.py"

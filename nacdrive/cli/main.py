@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from nacdrive import __version__
@@ -46,6 +47,14 @@ VERBS = {
     "doctor": "what works on this machine, and how to mend what does not",
 }
 
+# Verbs of ``nacdrive/extras``: verb -> its file there.
+EXTRAS = {"export": "export.verb", "share": "export.share_verb"}
+
+
+def load_verb(verb: str) -> ModuleType:
+    """The module of a verb, which holds ``CONFIG`` and ``run``, or ``VERBS`` of its own."""
+    return import_module(f"nacdrive.extras.{EXTRAS[verb]}" if verb in EXTRAS else f"nacdrive.cli.{verb}")
+
 
 def usage() -> str:
     """The text of ``nacdrive --help``."""
@@ -68,7 +77,7 @@ def dispatch(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
-    module = import_module(f"nacdrive.cli.{verb}")
+    module = load_verb(verb)
     config_class, run, program = module_entry(module, verb, rest)
     if rest and hasattr(module, "VERBS"):
         rest = rest[1:]

@@ -177,12 +177,12 @@ def import_(config: ImportConfig) -> int:
         options: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
         options |= {option: given[option] for option in known}
         if name == "lerobot":
-            from nacdrive.datasets.exchange.lerobot_import import import_lerobot
+            from nacdrive.extras.exchange.lerobot_import import import_lerobot
 
             result = import_lerobot(config.folder, config.out, **options)
         elif name == "minari":
-            from nacdrive.datasets.exchange.minari_import import import_minari
             from nacdrive.envs.registry import spec_of_source
+            from nacdrive.extras.exchange.minari_import import import_minari
 
             spec = spec_of_source(config.source) if config.source else None
             result = import_minari(config.folder, config.out, action_of=spec.action_of if spec else None, **options)
@@ -203,14 +203,14 @@ def export(config: ExportConfig) -> int:
     """Export and say how much it was."""
     with counter("exporting") as count:
         if config.to == "lerobot":
-            from nacdrive.datasets.exchange.lerobot_export import export_lerobot
+            from nacdrive.extras.exchange.lerobot_export import export_lerobot
 
             result = export_lerobot(config.folder, config.out, overwrite=config.overwrite, progress=count)
             what = f"LeRobot v3.0 data set of {result.episodes} episodes, {result.frames} frames"
         elif config.to == "minari":
-            from nacdrive.datasets.exchange.minari_export import GymSpec, dataset_id, export_minari
             from nacdrive.datasets.recording import Recording
             from nacdrive.envs.gym_spec import gym_spec_of
+            from nacdrive.extras.exchange.minari_export import GymSpec, dataset_id, export_minari
 
             made_in = gym_spec_of(Recording.open(config.folder).meta)
             gym = GymSpec(*made_in) if made_in else None
@@ -227,7 +227,7 @@ def export(config: ExportConfig) -> int:
 
 def card(config: CardConfig) -> int:
     """Write the card and say what it says of the licence."""
-    from nacdrive.datasets.card import write_card
+    from nacdrive.extras.exchange.card import write_card
 
     path, license = write_card(config.folder, license=config.license, overwrite=config.overwrite)
     named = f"licence {license}" if license else "no licence: nobody else may use the recording (--license names one)"

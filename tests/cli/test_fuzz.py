@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
-from nacdrive.cli.main import VERBS, parse
+from nacdrive.cli.main import VERBS, load_verb, parse
 from nacdrive.common.errors import UserError
 from nacdrive.common.validation import check_config, check_value
 
@@ -31,7 +30,7 @@ def entries() -> dict[str, type]:
     """Config class of each verb and sub-verb."""
     found = {}
     for verb in VERBS:
-        module: Any = import_module(f"nacdrive.cli.{verb}")
+        module: Any = load_verb(verb)
         if hasattr(module, "VERBS"):
             found |= {f"nacdrive {verb} {name}": entry[0] for name, entry in module.VERBS.items()}
         else:

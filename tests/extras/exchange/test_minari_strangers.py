@@ -8,16 +8,16 @@ import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.exchange import minari_import
-from nacdrive.datasets.exchange.minari_export import (
+from nacdrive.datasets.images import encode_jpeg
+from nacdrive.datasets.recording import Recording
+from nacdrive.extras.exchange import minari_import
+from nacdrive.extras.exchange.minari_export import (
     GymSpec,
     Spaces,
     dataset_id,
     export_minari,
 )
-from nacdrive.datasets.exchange.minari_import import MinariSet, action_space, camera_spaces, import_minari
-from nacdrive.datasets.images import encode_jpeg
-from nacdrive.datasets.recording import Recording
+from nacdrive.extras.exchange.minari_import import MinariSet, action_space, camera_spaces, import_minari
 from tests.helpers.exchange import drive, write
 
 h5py = pytest.importorskip("h5py", reason="needs h5py")
@@ -461,7 +461,7 @@ def test_the_one_frame_of_an_episode_is_followed_a_second_later(tmp_path):
 
 
 def test_frames_are_written_a_few_at_a_time_and_all_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("nacdrive.datasets.exchange.minari_export.BATCH", 2)
+    monkeypatch.setattr("nacdrive.extras.exchange.minari_export.BATCH", 2)
     _, _, _, path = exported(tmp_path, [drive(1, 5)])
     with h5py.File(path) as file:
         frames = drive(1, 5).decoded()

@@ -67,15 +67,15 @@ def files_of(target: str, out: Path) -> list[Path]:
 def export(config: ExportConfig, model: Path, out: Path) -> list[Path]:
     """Write the files of the target; returns them."""
     if config.to == "onnx":
-        from nacdrive.export.onnx import export_onnx
+        from nacdrive.extras.export.onnx import export_onnx
 
         return export_onnx(model, out, int8=config.int8, calibration=config.calibration)
     if config.to == "c":
-        from nacdrive.export.c_source import export_c
+        from nacdrive.extras.export.c_source import export_c
 
         return export_c(model, out)
     if config.to == "html":
-        from nacdrive.export.html import export_html
+        from nacdrive.extras.export.html import export_html
 
         assert config.lap is not None
         return [export_html(model, config.lap, out)]

@@ -27,7 +27,7 @@ from nacdrive.datasets.images import decode_image
 from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import spec_of_source
-from nacdrive.export.network_description import (
+from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
     NACStep,

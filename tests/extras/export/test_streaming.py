@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.export.onnx import record
-from nacdrive.export.step import LayerStep
-from nacdrive.export.streaming import step_of
+from nacdrive.extras.export.onnx import record
+from nacdrive.extras.export.step import LayerStep
+from nacdrive.extras.export.streaming import step_of
 from nacdrive.layers import build
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import names

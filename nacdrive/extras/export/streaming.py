@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.export.nac_step import NACStep
-from nacdrive.export.step import LayerStep
+from nacdrive.extras.export.nac_step import NACStep
+from nacdrive.extras.export.step import LayerStep
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.block import SequenceBlock, StackLayer

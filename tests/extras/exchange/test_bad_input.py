@@ -19,10 +19,10 @@ import pytest
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import release_folders
-from nacdrive.datasets.exchange.lerobot_export import export_lerobot
-from nacdrive.datasets.exchange.lerobot_import import import_lerobot
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.recording import Recording
+from nacdrive.extras.exchange.lerobot_export import export_lerobot
+from nacdrive.extras.exchange.lerobot_import import import_lerobot
 from tests.helpers.exchange import assert_same_recording, drive, write
 
 DATA = "data/chunk-000/file-000.parquet"
@@ -51,7 +51,7 @@ def minari(sets, tmp_path):
     """A Minari data set to be spoilt."""
     pytest.importorskip("h5py", reason="needs h5py")
     if not (sets / "minari").exists():
-        from nacdrive.datasets.exchange.minari_export import export_minari
+        from nacdrive.extras.exchange.minari_export import export_minari
 
         export_minari(sets / "recording", sets / "minari")
         release_folders()
@@ -209,7 +209,7 @@ def test_a_column_that_says_it_is_endless_is_not_read(lerobot):
 def test_descriptions_without_end_are_not_read(lerobot, monkeypatch):
     (lerobot / "meta/info.json").write_text("[" * 10_000)
     refused(lerobot, "not readable as JSON")
-    monkeypatch.setattr("nacdrive.datasets.exchange.limits.MAX_JSON_BYTES", 5000)
+    monkeypatch.setattr("nacdrive.extras.exchange.limits.MAX_JSON_BYTES", 5000)
     refused(lerobot, "longer than")
 
 
@@ -459,7 +459,7 @@ def test_without_h5py_one_sentence_says_what_to_install(minari, monkeypatch):
 
 
 def test_ctrl_c_leaves_nothing_behind(lerobot, tmp_path, monkeypatch):
-    import nacdrive.datasets.exchange.lerobot_import as module
+    import nacdrive.extras.exchange.lerobot_import as module
 
     real = module.read_episode
     monkeypatch.setattr(

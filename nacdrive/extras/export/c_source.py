@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, write_text
-from nacdrive.export.network_description import (
+from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
     Linear,

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import SIDES, Episode
-from nacdrive.datasets.exchange.limits import (
+from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.staging import write_recording
+from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
     MAX_LIST,
@@ -29,7 +32,7 @@ from nacdrive.datasets.exchange.limits import (
     read_object,
     within,
 )
-from nacdrive.datasets.exchange.minari_export import (
+from nacdrive.extras.exchange.minari_export import (
     INFOS,
     MAIN,
     METADATA,
@@ -38,10 +41,7 @@ from nacdrive.datasets.exchange.minari_export import (
     SMALLEST_IMAGE,
     load_h5py,
 )
-from nacdrive.datasets.exchange.strangers import check_range, clock
-from nacdrive.datasets.images import encode_png
-from nacdrive.datasets.staging import write_recording
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.extras.exchange.strangers import check_range, clock
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)

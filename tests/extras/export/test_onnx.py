@@ -24,7 +24,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 from nacdrive.drivers import onnx_runtime  # noqa: E402
-from nacdrive.export.onnx import export_onnx  # noqa: E402
+from nacdrive.extras.export.onnx import export_onnx  # noqa: E402
 
 STEADY = shipped("agents") / "carracing" / "nac_steady.pt"
 SHIPPED = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))

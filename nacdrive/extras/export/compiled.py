@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.export.c_source import export_c, identifier
+from nacdrive.extras.export.c_source import export_c, identifier
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import load_policy
 

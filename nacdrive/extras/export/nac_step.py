@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
-from nacdrive.export.step import LayerStep
+from nacdrive.extras.export.step import LayerStep
 from nacdrive.layers.nac import NACLayer
 from nacdrive.nac.pairwise import attend, pair_logits
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO

@@ -17,8 +17,8 @@ from nacdrive.envs.registry import CARRACING
 from tests.helpers.exchange import SAMPLE, assert_same_recording, drive, recordings, write
 
 h5py = pytest.importorskip("h5py", reason="needs h5py")
-from nacdrive.datasets.exchange.minari_export import GymSpec, dataset_id, export_minari  # noqa: E402
-from nacdrive.datasets.exchange.minari_import import import_minari  # noqa: E402
+from nacdrive.extras.exchange.minari_export import GymSpec, dataset_id, export_minari  # noqa: E402
+from nacdrive.extras.exchange.minari_import import import_minari  # noqa: E402
 
 
 def library():

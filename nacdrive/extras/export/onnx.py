@@ -16,8 +16,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
 from nacdrive.envs.registry import env_spec
-from nacdrive.export.policy_step import INPUTS, PolicyStep
-from nacdrive.export.quiet import quiet
+from nacdrive.extras.export.policy_step import INPUTS, PolicyStep
+from nacdrive.extras.export.quiet import quiet
 from nacdrive.models.files import load_policy
 from nacdrive.models.policy import Policy
 
@@ -46,7 +46,7 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, calibration: Sequ
     policy = load_policy(model)
     proto = to_model(policy)
     if int8:
-        from nacdrive.export.quantize import quantize
+        from nacdrive.extras.export.quantize import quantize
 
         proto = quantize(proto, policy, calibration)
     about = describe(policy, model, "int8" if int8 else "float32")

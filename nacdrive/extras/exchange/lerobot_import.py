@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import COLUMNS, Episode
-from nacdrive.datasets.exchange.lerobot_export import (
+from nacdrive.datasets.staging import write_recording
+from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.extras.exchange.lerobot_export import (
     ACTION,
     CAMERAS,
     DATA,
@@ -34,7 +36,7 @@ from nacdrive.datasets.exchange.lerobot_export import (
     STATE,
     STATE_NAMES,
 )
-from nacdrive.datasets.exchange.limits import (
+from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
     as_rgb,
@@ -45,9 +47,7 @@ from nacdrive.datasets.exchange.limits import (
     read_object,
     within,
 )
-from nacdrive.datasets.exchange.strangers import ActionColumns, check_range, clock
-from nacdrive.datasets.staging import write_recording
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock
 
 VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
 MAJOR = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nacdrive.export.streaming import step_of
+from nacdrive.extras.export.streaming import step_of
 from nacdrive.models.policy import Policy
 
 INPUTS = ("frame", "t_s", "speed_mps")

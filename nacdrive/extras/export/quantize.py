@@ -13,8 +13,8 @@ import numpy as np
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_recording, shipped
 from nacdrive.datasets.recording import Recording
-from nacdrive.export.policy_step import INPUTS, PolicyStep
-from nacdrive.export.quiet import quiet
+from nacdrive.extras.export.policy_step import INPUTS, PolicyStep
+from nacdrive.extras.export.quiet import quiet
 from nacdrive.models.policy import Policy
 
 if TYPE_CHECKING:

@@ -13,14 +13,16 @@ import pytest
 from PIL import Image
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.exchange import lerobot_export, limits
-from nacdrive.datasets.exchange.lerobot_export import (
+from nacdrive.datasets.images import decode_image, encode_jpeg, encode_png
+from nacdrive.datasets.recording import Recording
+from nacdrive.extras.exchange import lerobot_export, limits
+from nacdrive.extras.exchange.lerobot_export import (
     Layout,
     export_lerobot,
     hub_feature,
     optional_columns,
 )
-from nacdrive.datasets.exchange.lerobot_import import (
+from nacdrive.extras.exchange.lerobot_import import (
     LeRobotSet,
     action_columns,
     camera_features,
@@ -29,11 +31,9 @@ from nacdrive.datasets.exchange.lerobot_import import (
     image_shape,
     import_lerobot,
 )
-from nacdrive.datasets.exchange.lerobot_stats import aggregate, image_stats, number_stats, sampled_frames
-from nacdrive.datasets.exchange.limits import as_rgb, check_size, first_line, image_header, parse_object, read_object
-from nacdrive.datasets.exchange.strangers import ActionColumns, check_range, clock
-from nacdrive.datasets.images import decode_image, encode_jpeg, encode_png
-from nacdrive.datasets.recording import Recording
+from nacdrive.extras.exchange.lerobot_stats import aggregate, image_stats, number_stats, sampled_frames
+from nacdrive.extras.exchange.limits import as_rgb, check_size, first_line, image_header, parse_object, read_object
+from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock
 from tests.helpers.exchange import drive, write
 
 CENTER = "observation.images.center"

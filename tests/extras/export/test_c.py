@@ -14,9 +14,9 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.registry import env_spec
-from nacdrive.export.c_source import array, export_c, identifier, write_frames
-from nacdrive.export.compiled import CompiledPolicy, build, compiler
-from nacdrive.export.network_description import NACStep, describe, without_idle_neurons
+from nacdrive.extras.export.c_source import array, export_c, identifier, write_frames
+from nacdrive.extras.export.compiled import CompiledPolicy, build, compiler
+from nacdrive.extras.export.network_description import NACStep, describe, without_idle_neurons
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.rollout import rollout
 from tests.helpers.small_policies import CHOICES, KINDS, saved, small_policy, smooth_frames

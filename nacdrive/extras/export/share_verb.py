@@ -44,7 +44,7 @@ CONFIG = ShareConfig
 def run(config: ShareConfig) -> int:
     """Write the page and say how large it is."""
     from nacdrive.common.files import refuse_existing
-    from nacdrive.export.html import export_html, load_lap
+    from nacdrive.extras.export.html import export_html, load_lap
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
     if config.out.suffix not in (".html", ".htm"):

@@ -17,8 +17,8 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.export.html import export_html, lap_record, load_lap, network_json, page, script
-from nacdrive.export.network_description import describe
+from nacdrive.extras.export.html import export_html, lap_record, load_lap, network_json, page, script
+from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from tests.helpers.episodes import make_episode
 from tests.helpers.small_policies import KINDS, saved, small_policy, smooth_frames
