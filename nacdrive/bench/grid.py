@@ -101,7 +101,7 @@ def all_tasks(groups: dict[str, list[str]]) -> list[str]:
 
 def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path], folder: Path) -> list[Cell]:
     """The cells in the order of computing."""
-    models = in_order(list(config.models) or names())
+    models = in_order(list(config.models) or names(ablations=True))
     cells = []
     for trained, tested in groups.items():
         wanted = tuple(dict.fromkeys([trained, *tested]))

@@ -35,7 +35,7 @@ def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda ro
     check_models(config.models)
     for device in config.devices:
         check_device(device)
-    models = paper.in_order(list(config.models) or names())
+    models = paper.in_order(list(config.models) or names(ablations=True))
     jobs = [(model, device, config) for device in config.devices for model in models]
     rows = []
     # One at a time, each where nothing else has used memory.

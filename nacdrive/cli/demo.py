@@ -163,10 +163,10 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     """
     from nacdrive.common.net import listen
     from nacdrive.drivers import load_expert
-    from nacdrive.layers.registry import LAYERS
+    from nacdrive.layers import check_name
     from nacdrive.models.files import check_device
 
-    LAYERS.load(training.model)
+    check_name(training.model)
     check_device(training.device)
     load_expert(config.expert)
     if not config.headless:

@@ -1,6 +1,6 @@
 """Every sequence layer behind one contract (``contract.py``) and one registry (``registry.py``)."""
 
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.layers.registry import BASELINES, build, names, register
+from nacdrive.layers.registry import BASELINES, build, check_name, names, register
 
-__all__ = ["BASELINES", "SequenceLayer", "build", "names", "register"]
+__all__ = ["BASELINES", "SequenceLayer", "build", "check_name", "names", "register"]

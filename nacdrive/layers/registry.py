@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.contract import check_shapes
-from nacdrive.nac import PRESETS, VARIANTS
+from nacdrive.nac import ABLATIONS, PRESETS, VARIANTS
 
 Factory = Callable[..., SequenceLayer]  # (in_features, d_model, num_heads, window, **options)
 
@@ -79,9 +79,20 @@ BASELINES = (
 )
 
 
-def names() -> list[str]:
-    """All registered names, sorted."""
-    return sorted(LAYERS.names())
+def names(ablations: bool = False) -> list[str]:
+    """All registered names, sorted; with ``ablations`` also those of NAC that only the bench asks for."""
+    return sorted(name for name in LAYERS.names() if ablations or name not in ABLATIONS)
+
+
+def check_name(name: str) -> None:
+    """Refuse, before any work, a layer that cannot be found or that only the bench asks for.
+
+    Raises:
+        UserError: the sentence suggests the nearest name.
+    """
+    if name in ABLATIONS:
+        raise unknown_name("model", name, names())
+    LAYERS.load(name)
 
 
 def register(name: str, factory: str | Factory, options: dict[str, Any] | None = None) -> None:

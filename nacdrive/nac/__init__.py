@@ -12,10 +12,11 @@ Needs nothing but torch and numpy.
 from nacdrive.nac.dynamics import Euler, Exact, Steady
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.streaming import State
-from nacdrive.nac.variants import PRESETS, VARIANTS, variant, variant_options
+from nacdrive.nac.variants import ABLATIONS, PRESETS, VARIANTS, variant, variant_options
 from nacdrive.nac.wiring import Wiring, auto_ncp, from_ncps, full_wiring, layered_wiring, ncp, random_wiring
 
 __all__ = [
+    "ABLATIONS",
     "NAC",
     "PRESETS",
     "VARIANTS",

@@ -249,20 +249,17 @@ def searched_keys(layer: NAC, q: Tensor, k: Tensor, allowed: Tensor, causal: boo
         if not present:
             continue
         for i in range(q.shape[1]):
-            count = i + 1 if causal else present[-1] + 1
+            mine = [j for j in present if not causal or j <= i]
+            count = len(mine)
             size = block_size(layer, count, causal)
-            if size is None or (causal and window is not None and count > window) or layer.topk >= count:
+            outside = causal and window is not None and bool(mine) and mine[0] <= i - window
+            if size is None or outside or layer.topk >= count:
                 result[b, i] = True
                 continue
-            blocks = [range(first, min(first + size, count)) for first in range(0, count, size)]
-            own = i // size if causal else None
-            rank = {}
-            for n, block in enumerate(blocks):
-                real = [j for j in block if j in present]
-                if real:
-                    rank[n] = (q[b, i] @ k[b, real].mean(0)).item()
-            if own is not None:
-                rank[own] = math.inf
+            blocks = [mine[first : first + size] for first in range(0, count, size)]
+            rank = {n: (q[b, i] @ k[b, block].mean(0)).item() for n, block in enumerate(blocks)}
+            if causal:
+                rank[len(blocks) - 1] = math.inf
             searched = max(layer.sqrt_blocks or 0, math.ceil(layer.topk / size) + 1)
             for n in sorted(rank, key=lambda n: -rank[n])[:searched]:
                 result[b, i, list(blocks[n])] = True

@@ -11,6 +11,8 @@ never on the length that a batch happens to be padded to: else a later step woul
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,9 +58,42 @@ def select(
         return _exact(q, k, mask, topk)
     if topk >= keys:
         return None
-    if mask.causal and _partitioned(keys, method):
-        return _causal(q, k, mask, topk, method, blocks, block)
-    return _any_order(q, k, mask, topk, method, blocks, block)
+    if not _partitioned(keys, method):
+        return _choose(q, k, mask, topk, None, blocks)
+    packed = _pack(k, mask)
+    if mask.causal:
+        index = _causal(q, packed.k, packed.mask, topk, method, blocks, block, packed.order is None)
+    else:
+        index = _any_order(q, packed.k, packed.mask, topk, method, blocks, block)
+    return packed.unpack(index)
+
+
+class _Packed(NamedTuple):
+    """Keys whose padding lies behind, the mask of these, and which key each was ``[B, Tk]``; None: as they were."""
+
+    k: Tensor
+    mask: AttentionMask
+    order: Tensor | None
+
+    def unpack(self, index: Tensor) -> Tensor:
+        """The same keys before they were packed; -1 stays."""
+        if self.order is None:
+            return index
+        order = self.order.unsqueeze(1).expand(*index.shape[:3], -1)
+        return torch.where(index < 0, index, order.gather(-1, index.clamp(min=0)))
+
+
+def _pack(k: Tensor, mask: AttentionMask) -> _Packed:
+    """Padding in front or inside must not move the blocks: it goes behind, where it changes nothing."""
+    padding = mask.padding
+    if padding is None or not (tracing() or bool((padding[:, :-1] & ~padding[:, 1:]).any())):
+        return _Packed(k, mask, None)
+    real = (~padding).cumsum(1)
+    place = torch.where(padding, real[:, -1:] + padding.cumsum(1), real) - 1
+    order = torch.zeros_like(place).scatter(1, place, torch.arange(k.shape[2], device=k.device).expand_as(place))
+    position = real.gather(1, mask.position).sub(1).clamp(min=0) if mask.causal else mask.position
+    rows = order.unsqueeze(-1).expand(*k.shape)
+    return _Packed(k.gather(2, rows), replace(mask, position=position, padding=padding.gather(1, order)), order)
 
 
 def spans(keys: int, method: str, block: int | None) -> list[tuple[int, int, int | None]]:
@@ -100,12 +135,16 @@ def _windowed(
     band = _band(q, k, mask, window, topk)
     if topk is None or topk >= window or not _partitioned(window, method):
         return band
-    early = mask.position < window
+    packed = _pack(k, mask)
+    first = 0 if packed.order is None else packed.order[:, :1]
+    early = mask.position - first < window  # no key lies before the window
     if not tracing() and not bool(early.any()):
         return band
-    count = q.shape[2] if mask.position.shape[1] == 1 else window
-    chosen = _causal(
-        q[:, :, :count], k[:, :, :window], mask.part(0, count, window), topk, method, blocks, block, in_order=count > 1
+    in_order = packed.order is None and mask.position.shape[1] > 1
+    count = window if in_order else q.shape[2]
+    near = packed.mask.part(0, count, window)
+    chosen = packed.unpack(
+        _causal(q[:, :, :count], packed.k[:, :, :window], near, topk, method, blocks, block, in_order)
     )
     head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
     return torch.cat([head, band[:, :, count:]], 2)
@@ -119,12 +158,14 @@ def _causal(
     method: str,
     blocks: int | None,
     block: int | None,
-    in_order: bool | None = None,
+    in_order: bool,
 ) -> Tensor:
-    """Each query by the rule of its position (``spans``); -1 fills up to ``topk`` slots."""
+    """Each query by the rule of its position (``spans``); -1 fills up to ``topk`` slots.
+
+    ``in_order``: the queries are those of all positions; else each is at any position.
+    """
     keys = k.shape[2]
-    # One query each, at any position (the last step of sequences of different lengths), or all in their order.
-    in_order = q.shape[2] == keys if in_order is None else in_order
+    in_order = in_order and q.shape[2] == keys
     parts = []
     result = q.new_full((*q.shape[:3], topk), -1, dtype=torch.int64) if not in_order else None
     for first, end, size in spans(keys, method, block):
@@ -147,7 +188,7 @@ def _any_order(
         return (block or math.isqrt(max(keys, 1) - 1) + 1) if _partitioned(keys, method) else None
 
     keys = k.shape[2]
-    if mask.padding is None or tracing() or not _partitioned(keys, method):
+    if mask.padding is None or tracing():
         return _choose(q, k, mask, topk, size_of(keys), blocks)
     numbers = torch.arange(1, keys + 1, device=k.device)
     lengths = torch.where(mask.padding, 0, numbers).amax(1)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
-from nacdrive.layers import names
+from nacdrive.layers import check_name
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
@@ -45,8 +45,7 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     Raises:
         UserError: for data, names or a folder that do not fit; if a loss is not finite.
     """
-    if ":" not in config.model and config.model not in names():
-        raise unknown_name("model", config.model, names())
+    check_name(config.model)
     device = check_device(config.device)
     task = load_driving_task(config.task)
     # What can be refused is refused before hours of work, and before a folder is made or deleted.

@@ -194,6 +194,16 @@ def test_the_nineteen_baselines_of_the_table_are_registered():
     assert set(layers.BASELINES) < set(layers.names())
 
 
+def test_ablations_are_for_the_bench_alone():
+    listed = layers.names()
+    assert len(layers.names(ablations=True)) == len(listed) + 10
+    assert "nac-2k" not in listed and "nac-pw" in listed
+    assert layers.build("nac-2k", D, H, 4).nac.topk == 2  # files that were trained with it load
+    layers.check_name("nac-pw")
+    with pytest.raises(UserError, match="unknown model 'nac-2k'"):
+        layers.check_name("nac-2k")
+
+
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UserError, match="did you mean 'nac-steady'"):
         layers.build("nac-stedy", D, H, 4)

@@ -73,6 +73,25 @@ def test_steps_equal_the_causal_partition(partitioned) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("window", [None, 30, 300])
+@pytest.mark.parametrize("where", ["front", "inside"])
+def test_padding_in_front_or_inside_changes_nothing_in_a_partition(partitioned, where, window) -> None:
+    layer, x = partitioned
+    steps = x.shape[1]
+    padding = torch.zeros(2, steps + 7, dtype=torch.bool)
+    padding[0, :7] = True  # of another place in each sequence
+    padding[1, slice(0, 7) if where == "front" or window else slice(3, 10)] = True
+    longer = torch.full((2, steps + 7, x.shape[2]), torch.nan, dtype=x.dtype)
+    longer[~padding] = x.expand(2, -1, -1).reshape(-1, x.shape[2])
+    for causal in (False, True) if window is None else (True,):
+        y = layer(longer, key_padding_mask=padding, is_causal=causal, window=window)
+        wanted = layer(x, is_causal=causal, window=window)
+        torch.testing.assert_close(y[~padding].view(2, steps, -1), wanted.expand(2, -1, -1))
+        last = layer(longer, key_padding_mask=padding, is_causal=causal, window=window, last_only=True)
+        torch.testing.assert_close(last, wanted[:, -1:].expand(2, -1, -1))
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True])
 def test_padding_behind_changes_nothing_in_a_partition(partitioned, causal: bool) -> None:
     layer, x = partitioned

@@ -98,7 +98,7 @@ class Together(nn.Module):
 
 CHEAP = ("nac-steady", "nac-exact", "nac-euler", "nac-elapsed-chosen", "nac-lag", "gru", "lstm", "cfc", "mha", "s4")
 # Presets that differ from one of the others in numbers alone, not in the graph; torch's own test has them all.
-ALIKE = ("nac-32k", "nac-02s", "nac-09s", "nac-02sfc", "nac-05sfc", "nac-09sfc", "nac-lag-8k")
+ALIKE = ("nac-lag-8k",)
 REST = [case for case in OPTIONS if case not in CHEAP + ALIKE]
 # A phase is what is left of t over a period: its last digits count for more the longer an episode lasts.
 LOOSE = {"phased-lstm": 1e-4}
