@@ -6,10 +6,10 @@ from pathlib import Path
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.world import env_of_task
 from nacdrive.models import load_policy
 from nacdrive.rollout.environment import usual_expert
 from nacdrive.rollout.evaluate import EvalSpec, evaluate
-from nacdrive.rollout.record_config import env_of_task
 
 EXPERTS = "experts"
 """Folder beside the cells of a run, with what the expert drove: once for all of them."""

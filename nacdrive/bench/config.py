@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import LARGEST
 from nacdrive.common.runs import usable_cores
-from nacdrive.training.config import LARGEST
 
 BudgetName = Literal["smoke", "cpu", "full"]
 FOLDS: dict[BudgetName, int] = {"smoke": 1, "cpu": 1, "full": 5}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LapRule
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.common.options import Device, LivePage, Output, Tracks
+from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
+from nacdrive.envs.registry import env_spec
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.rollout.record_config import LARGEST_COUNT, LARGEST_SEED, check_expert, env_options
+from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Tick
+    from nacdrive.envs.camera_noise import CameraNoise
     from nacdrive.rollout.arena import Arena, Audience
     from nacdrive.rollout.contestant import Contestant
     from nacdrive.rollout.recorder import EpisodeRecorder
@@ -32,15 +32,21 @@ PERSON = "person"
 FIRST_VIEWER_S = 10.0
 BETWEEN_TRACKS_S = 6.0
 """So long the ranking of a track stands on the page before the next one begins."""
-OPTIONS = ("track", "laps", "max_frames", "speed", "renderer", "rule", "repeat", "seed", "episodes")
 
 
 @dataclass(frozen=True)
-class ArenaConfig:
+class ArenaConfig(
+    World,
+    SpeedOption,
+    CameraOptions,
+    Device,
+    Tracks,
+    LivePage,
+    Output,
+    defaults={"episodes": 1, "seed": POLICY_TEST.start},
+):
     """Let several drive one track side by side, and compare them at the same place of it."""
 
-    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
-    """What is driven: carracing, udacity-track (the built-in tracks), gym:ID, or my_module:make_env."""
     models: tuple[str, ...] = ()
     """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
     against the environment's expert."""
@@ -49,50 +55,6 @@ class ArenaConfig:
     my_module:MyDriver."""
     person: bool = False
     """Somebody at the page drives too; needs --allow-control."""
-    episodes: int | None = None
-    """How many tracks (1); several also give totals with intervals."""
-    seed: int | None = None
-    """Seed of the first track (4000000); the following ones have the following seeds."""
-    track: str | None = None
-    """udacity-track: lake, mountain, both in turn, random (each episode on the road of its seed) or random:SEED."""
-    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    laps: float | None = None
-    """udacity-track: laps of a drive (1)."""
-    speed: float | None = None
-    """udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
-    renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator: the official ones, or quicker ones that differ from them by less than a
-    level of 255 on average."""
-    rule: LapRule | None = None
-    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
-    repeat: int | None = None
-    """Frames for which an action is held, by those who were not trained at a pace of their own."""
-    max_frames: int | None = None
-    """Simulated frames (50 a second) after which an episode ends."""
-    noise: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
-    """What is wrong with everybody's camera, at the start."""
-    out: Path | None = None
-    """Folder of the result: ranking, totals and every drive; runs/arena-ENV-NAMES if not given."""
-    overwrite: bool = False
-    """Replace the result in --out."""
-    headless: bool = False
-    """No page: drive as fast as possible and print the tables."""
-    fast: bool = False
-    """As fast as possible instead of in real time."""
-    wait: bool = True
-    """Wait a few seconds for the page's first viewer before the drive begins."""
-    allow_control: bool = False
-    """Let the page pause, start over, move the sliders of the camera and, with --person, drive; without it the page is
-    read-only."""
-    host: str = "127.0.0.1"
-    """Address to serve on; at another than this machine's own the page asks viewers for a token."""
-    page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
-    """Port of the page; 0 takes a free one."""
-    hold: Literal["auto", "yes", "no"] = "auto"
-    """Keep the page up after the last track until Ctrl-C; auto: where a person is at the terminal."""
-    device: str = "cpu"
-    """Where policies run: cpu, cuda or cuda:N."""
 
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
@@ -101,14 +63,12 @@ class ArenaConfig:
                 f"--env {spec.name} is one simulator with one car, whose time passes by itself: an arena needs one for "
                 "each contestant; give --env udacity-track."
             )
-        spec.refuse({name: getattr(self, name) for name in OPTIONS} | self.road.given, "arena")
-        spec.tracks_of(self.track)
-        self.road.check(self.track)
+        super().__post_init__()
         if not (self.models or self.drivers or self.person) and spec.expert is not None:
             object.__setattr__(self, "models", ("nac_steady.pt",))
             object.__setattr__(self, "drivers", (spec.expert,))
         for driver in self.drivers:
-            check_expert(spec, driver, flag="--drivers")
+            check_expert(spec, driver, name="--drivers")
         count = len(self.models) + len(self.drivers) + self.person
         if not 2 <= count <= 6:
             raise UserError(
@@ -122,29 +82,6 @@ class ArenaConfig:
             raise UserError("--person drives at the page: add --allow-control.")
         if self.person and self.fast:
             raise UserError("--fast is too fast for a person: leave it out, or leave out --person.")
-        if self.speed is not None and not 0 < self.speed <= 30:
-            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the car goes no faster.")
-        if self.laps is not None and not 0.01 <= self.laps <= 1000:
-            raise UserError(f"--laps is {self.laps:g}: give a number from 0.01 to 1000.")
-        for name, most in (("episodes", 100_000), ("repeat", 1000), ("max_frames", LARGEST_COUNT)):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                flag = f"--{name.replace('_', '-')}"
-                raise UserError(f"{flag} is {value}: it must be at least 1, and at most {most}.")
-        if self.seed is not None and not 0 <= self.seed <= LARGEST_SEED:
-            raise UserError(f"--seed is {self.seed}: it must not be negative, and at most {LARGEST_SEED}.")
-        if not 0 <= self.page_port < 65536:
-            raise UserError(f"--page-port is {self.page_port}: give 0 (a free one) to 65535.")
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The environment."""
-        return env_spec(self.env)
-
-    @property
-    def first_seed(self) -> int:
-        """Seed of the first track."""
-        return POLICY_TEST.start if self.seed is None else self.seed
 
     @property
     def names(self) -> list[str]:
@@ -174,11 +111,7 @@ class ArenaConfig:
         from nacdrive.rollout.contestant import Contestant
 
         spec = self.spec
-        given = {name: getattr(self, name) for name in ("renderer", "rule", "max_frames", "laps")}
-        usual = {"laps": 1.0} if spec.honours("laps") else {}
-        options = usual | env_options(spec, given | self.road.given)
-        if self.repeat is not None:
-            options["repeat"] = self.repeat
+        options = self.options(laps=1.0)
         whos: list[dict[str, Any]] = [{"model": find_model(name, spec.task)} for name in self.models]
         whos += [{"driver": name} for name in self.drivers]
         whos += [{}] * self.person
@@ -215,7 +148,7 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     contestants = config.contestants()
     control = HumanControl(needs_person=config.person) if config.allow_control else None
     with ExitStack() as stack:
-        track = Arena(contestants, control, config.noise)
+        track = Arena(contestants, control, config.disturbance)
         out = result_folder(config.folder, overwrite=config.overwrite)
         stack.enter_context(track)
         page = opened(stack, config, contestants, track, control)
@@ -268,10 +201,10 @@ def drive_tracks(config: ArenaConfig, track: Arena, page: ArenaServer | None, ke
     """Drive one track after the other, tell what came of each, and in the end what they say together."""
     from nacdrive.rollout.standings import ranking, totals, totals_table, track_table
 
-    count = config.episodes or 1
+    count = config.episodes
     audience: list[Audience] = [kept, *([page] if page is not None else [])]
     for episode in range(count):
-        seed = config.first_seed + episode
+        seed = config.seed + episode
         name = config.spec.track_of(config.track, seed) if config.spec.honours("track") else ""
         rows = track.drive(
             episode, seed, name, audience=audience, realtime=page is not None and not config.fast, together=bool(page)
@@ -355,7 +288,7 @@ class Kept:
             {
                 "env": self.config.spec.title,
                 "contestants": whos,
-                "disturbance": plain(self.config.noise),
+                "disturbance": plain(self.config.disturbance),
                 "camera_changes": self._arena.changes,
                 "tracks": [
                     {"seed": next(iter(rows.values()))["seed"], "ranking": ranking(rows)} for rows in self.tracks

@@ -6,20 +6,18 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LapRule
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.common.options import LivePage, Overwrite, Port, Seconds, TracksIfGiven
+from nacdrive.drivers.options import CameraOptions, Driving, WheelOption, check_expert
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
-from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.rollout.record_config import check_expert
+from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
     from nacdrive.drivers.base import Driver
@@ -55,143 +53,54 @@ STARTED_OVER = "started over: the policy has forgotten the drive; the car stays,
 
 
 @dataclass(frozen=True)
-class DriveConfig:
+class DriveConfig(
+    World,
+    Driving,
+    WheelOption,
+    CameraOptions,
+    TracksIfGiven,
+    LivePage,
+    Overwrite,
+    defaults={"seed": POLICY_TEST.start},
+):
     """Drive with a policy and watch it in a browser."""
 
-    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
-    """What is driven: carracing, udacity-track (the built-in tracks), udacity (the simulator that connects to us: the
-    real one, or 'nacdrive sim udacity'), gym:ID, or my_module:make_env."""
-    model: str = "nac_steady.pt"
-    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
-    driver: str | None = None
-    """Who drives instead of a policy: ppo or continuous (shipped, CarRacing), geometric, racing-line, an exported PPO
-    policy, or my_module:MyDriver."""
-    episodes: int | None = None
-    """How many episodes to drive. If not given: until Ctrl-C where a person at the terminal watches the page or a
-    simulator connects, else 1."""
-    seed: int | None = None
-    """Seed of the first track (4000000); the following episodes have the following seeds."""
-    track: str | None = None
-    """udacity-track: lake, mountain, both in turn, random (each episode on the road of its seed) or random:SEED."""
-    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    laps: float | None = None
-    """udacity-track: laps of a drive (1)."""
-    max_frames: int | None = None
-    """Simulated frames (50 a second) after which an episode ends."""
     video: Path | None = None
     """Write an mp4 of the drive here."""
-    overwrite: bool = False
-    """Replace the file of --video if it is there."""
-    headless: bool = False
-    """No page, and as fast as possible."""
-    fast: bool = False
-    """As fast as possible instead of in real time."""
-    wait: bool = True
-    """Wait a few seconds for the page's first viewer before the drive begins."""
-    allow_control: bool = False
-    """Let the page pause, start over and take the wheel with the arrow keys; without it the page is read-only."""
-    corrections: Path | None = None
-    """Recording of what a person drives after taking over; recordings/corrections-MODEL if not given."""
     record: Path | None = None
     """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
-    host: str = "127.0.0.1"
-    """Address to serve on; at another than this machine's own the page asks viewers for a token."""
-    port: int | None = None
-    """Port that the simulator connects to (4567); where none connects, another word for --page-port."""
-    page_port: int | None = None
-    """Port of the page (8090); 0 takes a free one."""
-    speed: float | None = None
-    """Speed to keep (20), in miles per hour as the Udacity simulator shows it; slower in bends."""
-    pace: float | None = None
+    corrections: Path | None = None
+    """Recording of what a person drives after taking over; recordings/corrections-MODEL if not given."""
+    port: Port | None = None
+    """udacity: port that the simulator connects to (4567); elsewhere another word for --page-port."""
+    pace: Annotated[float | None, Interval(ge=0, le=10)] = None
     """udacity: least seconds between two decisions; if not given as in training, or 0 without a memory."""
-    limit_s: float | None = None
+    limit_s: Annotated[float | None, Interval(ge=0.01, le=60)] = None
     """udacity: seconds without a decision after which the car is braked (0.3); a slow policy is driven slowly."""
     server: Literal["threads", "eventlet"] | None = None
     """udacity: what serves the connections (threads)."""
-    seconds: float | None = None
+    seconds: Seconds | None = None
     """udacity: end after so many seconds; without it Ctrl-C ends."""
-    hold: Literal["auto", "yes", "no"] = "auto"
-    """Keep the page up until Ctrl-C: drive on, or with --episodes stand still after the last; auto: where a person is
-    at the terminal."""
-    expert: str | None = None
-    """Who rides along and says what it would do: ppo, geometric, an exported PPO policy, my_module:MyDriver, or none.
-    If not given, who taught the policy, or the environment's usual one."""
-    renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator: the official ones, or quicker ones that differ from them by less than a
-    level of 255 on average."""
-    rule: LapRule | None = None
-    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
-    repeat: int | None = None
-    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
-    usual number if not given."""
     neurons_every: int = 2
     """Decisions between two readings of the neurons for the page; 0 reads none."""
     saliency_every: int = 8
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
-    device: str = "cpu"
-    """Where the policy runs: cpu, cuda or cuda:N."""
-    steering_noise: float | None = None
-    """Strength of disturbances of the wheel, 0 .. 2, where steering is continuous."""
-    noise: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
-    """What is wrong with the policy's camera."""
 
     def __post_init__(self) -> None:
-        spec = env_spec(self.env)
-        asked = {name: getattr(self, name) for name in OPTIONS} | {"fast": self.fast or None} | self.road.given
-        spec.refuse(asked, "drive")
-        spec.tracks_of(self.track)
-        self.road.check(self.track)
+        super().__post_init__()
+        if self.port is not None and not self.spec.realtime and self.page_port == LivePage.page_port:
+            object.__setattr__(self, "page_port", self.port)
         if self.driver is not None:
-            check_expert(spec, self.driver, flag="--driver")
-        if self.episodes is not None and self.episodes < 1:
-            raise UserError(f"--episodes is {self.episodes}: it must be at least 1.")
-        if self.seed is not None and not 0 <= self.seed < 2**31:
-            raise UserError(f"--seed is {self.seed}: it must lie in 0 .. {2**31 - 1}.")
-        for name, most in (("speed", 30), ("laps", 1000), ("limit_s", 60), ("seconds", 1e7)):
-            value = getattr(self, name)
-            if value is not None and not 0.01 <= value <= most:
-                flag = f"--{name.replace('_', '-')}"
-                raise UserError(f"{flag} is {value:g}: give a number from 0.01 to {most:g}.")
-        if self.pace is not None and not 0 <= self.pace <= 10:
-            raise UserError(f"--pace is {self.pace:g}: give 0 (every picture) to 10 seconds.")
-        if self.steering_noise is not None and not 0 <= self.steering_noise <= 2:
-            raise UserError(f"--steering-noise is {self.steering_noise:g}: it must lie in 0 .. 2.")
-        if self.max_frames is not None and not 1 <= self.max_frames <= 10**7:
-            raise UserError(f"--max-frames is {self.max_frames}: give 1 to 10000000.")
-        for name in ("port", "page_port"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 65536:
-                raise UserError(f"--{name.replace('_', '-')} is {value}: give 0 (a free one) to 65535.")
+            check_expert(self.spec, self.driver, name="--driver")
         if self.allow_control and self.headless:
             raise UserError("--allow-control needs the page: leave out --headless.")
-        for name in ("neurons_every", "saliency_every"):
-            if getattr(self, name) < 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise UserError(f"{flag} is {getattr(self, name)}: give 0 (never) or a number of decisions.")
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The environment."""
-        return env_spec(self.env)
 
     @property
     def first_seed(self) -> int:
         """Seed of the first episode; a simulator that connects numbers its drives."""
-        return 0 if self.spec.realtime else POLICY_TEST.start if self.seed is None else self.seed
-
-    @property
-    def page(self) -> int:
-        """Port of the page."""
-        given = self.page_port if self.page_port is not None or self.spec.realtime else self.port
-        return 8090 if given is None else given
+        return 0 if self.spec.realtime else self.seed
 
 
-OPTIONS = (
-    "episodes", "seed", "track", "laps", "max_frames", "speed", "pace", "limit_s", "server", "seconds", "expert",
-    "renderer", "steering_noise", "rule", "repeat",
-)  # fmt: skip
-"""Options that not every environment honours."""
 CONFIG = DriveConfig
 
 
@@ -236,7 +145,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
                 what["what_if"] = what_if_of(config, policy, expert is not None)
-            page = open_page(watching, config.host, config.page, title, control=control, **what)
+            page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
@@ -360,7 +269,7 @@ def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, s
         options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
     options |= {"repeat": config.repeat} | environment.step_options(spec, pace_of(config, driver, policy))
     options |= environment.driver_options(spec, driver)
-    return environment.make_env(spec, options, config.noise)
+    return environment.make_env(spec, options, config.disturbance)
 
 
 def drive_episodes(
@@ -510,7 +419,7 @@ def drive_realtime(
                 "is driven; without --host only this machine does."
             )
         stack.enter_context(status_line(env, page, config.seconds))
-        seen = NoisyCamera(env, config.noise) if config.noise.active else env
+        seen = NoisyCamera(env, config.disturbance) if config.disturbance.active else env
         whole = wrapped(config, driver, env, control)
         commands = drives = stops = 0
         try:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.common.options import Result, TracksIfGiven, WatchedPage, Workers
+from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
+from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.envs.udacity_track.options import RoadOptions, is_random
-from nacdrive.rollout.record_config import (
-    LARGEST_COUNT,
-    LARGEST_SEED,
-    check_expert,
-    check_workers_and_seed,
-    drivable,
-    env_options,
-)
+from nacdrive.envs.udacity_track.options import is_random
+from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
@@ -33,9 +26,6 @@ if TYPE_CHECKING:
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
-NOBODY = "none"
-FASTEST_MPH = 30
-"""The simulator's own car goes no faster."""
 EPISODES = 20
 """If nobody says how many."""
 USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
@@ -43,101 +33,29 @@ USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
 
 
 @dataclass(frozen=True)
-class EvalConfig:
+class EvalConfig(
+    World, Driving, CameraOptions, TracksIfGiven, WatchedPage, Result, Workers, defaults={"seed": POLICY_TEST.start}
+):
     """Drive many unseen tracks: metrics, report, videos."""
 
-    env: Annotated[str, tyro.conf.arg(aliases=["--sim"])] = "carracing"
-    """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator, also called udacity),
-    gym:ID, or module:make_env for an environment of your own."""
-    model: str = "nac_steady.pt"
-    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
-    driver: str | None = None
-    """module:MyDriver that drives in the policy's stead; or an expert, such as geometric or racing-line."""
-    episodes: int | None = None
-    """Number of tracks (20 if not given); of udacity-track, skies under which each of its tracks is driven."""
-    seed: int = POLICY_TEST.start
-    """Seed of the first track; the others have the following seeds. No training touches the default ones."""
-    out: Path | None = None
-    """Folder of the result; runs/eval-MODEL if not given, with the disturbance in its name."""
-    workers: int = 0
-    """Processes that drive; 0 means one per core."""
-    ray: str | None = None
-    """Address of a Ray cluster that drives instead of processes here; local starts one on this machine."""
-    expert: str | None = None
-    """Who drives the same tracks and rides along: ppo, geometric, an exported PPO policy, module:MyExpert, or none.
-    If not given, who taught the policy, or the environment's usual one."""
-    renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels of the simulator: the official ones (as if not given), or quicker ones that differ from them
-    by less than a level of 255 on average."""
-    rule: LapRule | None = None
-    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
-    max_frames: int | None = None
-    """Simulated frames after which an episode ends; the environment's own limit if not given."""
-    watch: bool = False
-    """Drive in this process alone and show it on the live page."""
-    host: str = "127.0.0.1"
-    """Address of that page."""
-    page_port: Annotated[int, tyro.conf.arg(aliases=["--port"])] = 8090
-    """Port of that page; 0 takes a free one."""
+    begins_episodes = True
     videos: bool = True
     """Film the worst, the median and the best drive of each track."""
-    track: str | None = None
-    """udacity-track: lake, mountain, both as if not given, or random: each episode on a road that no training
-    sees (random:SEED: all on one)."""
-    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    laps: float | None = None
-    """udacity-track: laps of a drive; 3 if not given, on random roads 1."""
-    speed: float | None = None
-    """udacity-track: speed to keep, in miles per hour (20 if not given); slower in bends."""
-    repeat: int | None = None
-    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
-    usual number if not given (udacity-track: 4, of 0.02 s)."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
     """udacity-track: logs or recordings on which the steering is judged; no lap is driven unless --laps, --track or
     --episodes asks for it."""
-    device: str = "cpu"
-    """Where the policy runs: cpu, cuda or cuda:N."""
-    disturbance: Annotated[CameraNoise, tyro.conf.arg(name="")] = field(default_factory=CameraNoise)
-    """What is wrong with the policy's camera; the expert sees the true frames."""
-    resume: bool = False
-    """Drive only the tracks that --out does not hold yet."""
-    overwrite: bool = False
-    """Delete the result in --out first."""
 
     def __post_init__(self) -> None:
-        spec = drivable(self.env)
-        object.__setattr__(self, "env", spec.name)
-        names = ("renderer", "rule", "max_frames", "track", "laps", "speed", "repeat")
-        given = {name: getattr(self, name) for name in names} | self.road.given
-        spec.refuse({**given, "data": self.data or None}, "eval")
-        spec.tracks_of(self.track)
-        self.road.check(self.track)
-        if self.episodes is not None and not 1 <= self.episodes <= LARGEST_SEED:
-            raise UserError(f"--episodes is {self.episodes}: it must be at least 1, and at most {LARGEST_SEED}.")
-        check_workers_and_seed(self.workers, self.seed)
-        if self.laps is not None and not 0 < self.laps <= LARGEST_COUNT:
-            raise UserError(f"--laps is {self.laps:g}: it must be above 0, and at most 10^9.")
-        for name in ("repeat", "max_frames"):
-            if (value := getattr(self, name)) is not None and not 1 <= value <= LARGEST_COUNT:
-                flag = name.replace("_", "-")
-                raise UserError(f"--{flag} is {value}: it must be at least 1, and at most 10^9.")
-        if self.speed is not None and not 0 < self.speed <= FASTEST_MPH:
-            raise UserError(f"--speed is {self.speed:g}: give 1 to 30 miles per hour, the car goes no faster.")
+        super().__post_init__()
         if self.expert != NOBODY:
-            check_expert(spec, self.expert, also=(NOBODY,))
+            check_expert(self.spec, self.expert, also=(NOBODY,))
         if self.driver is not None and ":" not in self.driver:
-            check_expert(spec, self.driver)
-        for flag, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
+            check_expert(self.spec, self.driver, name="--driver")
+        for option, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
             if self.driver is not None and asked:
-                raise UserError(f"{flag} is for a policy that steers alone, and --driver has pedals: leave one out.")
+                raise UserError(f"{option} is for a policy that steers alone, and --driver has pedals: leave one out.")
         if self.watch and self.ray is not None:
             raise UserError("--watch drives in this process: leave --ray out.")
-
-    @property
-    def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
-        return env_spec(self.env)
 
     @property
     def count(self) -> int:
@@ -157,7 +75,7 @@ class EvalConfig:
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
         # Policies of the same name drive several environments.
-        env = [] if self.env == EvalConfig.env else [self.env_spec.source]
+        env = [] if self.env == EvalConfig.env else [self.spec.source]
         env += [str(self.track)] if is_random(self.track) else []
         named += [
             f"{option}-{value if isinstance(value, str) else format(value, 'g')}"
@@ -167,14 +85,12 @@ class EvalConfig:
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
-    def spec(self, model: Path | None) -> EvalSpec:
+    def driven(self, model: Path | None) -> EvalSpec:
         """What is driven, with the policy in the file ``model``."""
         from nacdrive.rollout.evaluate import EvalSpec
 
-        env = self.env_spec
-        given = {name: getattr(self, name) for name in ("renderer", "rule", "max_frames", "laps", "repeat")}
-        usual: dict[str, Any] = {name: value for name, value in USUAL.items() if env.honours(name)}
-        usual |= {} if env.drivers_pace else {"repeat": env.repeat}
+        env = self.spec
+        usual: dict[str, Any] = {} if env.drivers_pace else {"repeat": env.repeat}
         usual |= {"laps": 1.0} if is_random(self.track) else {}
         expert = env.expert if self.expert is None else self.expert
         return EvalSpec(
@@ -182,7 +98,7 @@ class EvalConfig:
             model=model,
             driver=self.driver,
             expert=None if expert in (NOBODY, self.driver) else expert,
-            options=usual | env_options(env, given | self.road.given),
+            options=self.options(**USUAL | usual),
             noise=self.disturbance,
             speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
             device=self.device,
@@ -207,8 +123,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.rollout import evaluate as evaluation
     from nacdrive.rollout.environment import action_names, driver_options, usual_expert, warn_of_pixels
 
-    env = config.env_spec
-    spec = config.spec(find_model(config.model, env.task) if config.driver is None else None)
+    env = config.spec
+    spec = config.driven(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
     check_ray(config.ray)
     worker = evaluation.RolloutWorker(spec)

@@ -7,14 +7,18 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.common.options import Device, Overwrite, Result, Tracks, Workers
+from nacdrive.drivers.options import ExpertOption, check_expert
+from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.world import EnvOption, RendererOption, RepeatOption, RuleOption
 from nacdrive.rl.config import ExpertTrainConfig
 from nacdrive.rl.imitate_config import ExpertImitateConfig
-from nacdrive.rollout.record_config import LARGEST_SEED, check_expert, check_workers_and_seed, drivable
 
 if TYPE_CHECKING:
     from nacdrive.rl.train import Progress
@@ -22,49 +26,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EvalConfig:
-    """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos."""
+class EvalConfig(
+    EnvOption,
+    RuleOption,
+    RendererOption,
+    RepeatOption,
+    ExpertOption,
+    Device,
+    Tracks,
+    Result,
+    Workers,
+    defaults={"expert": "ppo", "episodes": 100, "seed": 1_500_000, "workers": 1},
+):
+    """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos. None is written without --out.
 
-    expert: str = "ppo"
-    """Name (ppo, continuous, geometric, racing-line), file of an exported policy, or module:MyExpert."""
-    env: str = "carracing"
-    """What is driven."""
-    episodes: int = 100
-    """Tracks to drive."""
-    seed: int = 1_500_000
-    """Seed of the first track. The final test uses 2000000 to 2000099, once."""
-    renderer: Literal["official", "fast"] | None = None
-    """carracing: pixels that the expert sees; official if not given."""
-    rule: LapRule | None = None
-    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
-    repeat: int | None = None
-    """Frames for which an action is held, where the expert was not trained at a pace of its own; the environment's
-    usual number if not given."""
-    device: str = "cpu"
-    """Where the network runs."""
-    workers: int = 1
-    """Processes that drive; 0 means one per core."""
-    ray: str | None = None
-    """Address of a Ray cluster that drives instead; local starts one on this machine."""
-    out: Path | None = None
-    """Folder for metrics.json, report.html and the videos; none is written unless given."""
-    resume: bool = False
-    """Drive only the tracks that --out does not hold yet."""
-    overwrite: bool = False
-    """Delete what the folder holds."""
+    The final test of an expert uses the seeds 2000000 to 2000099, once.
+    """
+
+    begins_episodes = True
 
     def __post_init__(self) -> None:
-        spec = drivable(self.env)
-        object.__setattr__(self, "env", spec.name)
-        spec.refuse({"renderer": self.renderer, "rule": self.rule, "repeat": self.repeat}, "expert eval")
-        check_expert(spec, self.expert)
-        if not 1 <= self.episodes <= LARGEST_SEED:
-            raise UserError(f"--episodes is {self.episodes}: give at least 1.")
-        check_workers_and_seed(self.workers, self.seed)
+        super().__post_init__()
+        check_expert(self.spec, self.expert)
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Overwrite):
     """Turn a zip of stable-baselines3's PPO, of 'expert train' or of another's, into a policy file of tensors and JSON;
     nothing of the zip is unpickled."""
 
@@ -72,16 +59,10 @@ class ExportConfig:
     """The zip, such as runs/expert-seed0/best.zip."""
     out: Path = Path("ppo.pt")
     """The policy file to write."""
-    repeat: int | None = None
+    repeat: Annotated[int | None, Interval(ge=1, le=50)] = None
     """Frames for which the actions of another's agent are held; zips of 'expert train' know it."""
     grey: bool = False
     """Another's agent sees grey frames although their number divides by three."""
-    overwrite: bool = False
-    """Replace the file if it exists."""
-
-    def __post_init__(self) -> None:
-        if self.repeat is not None and not 1 <= self.repeat <= 50:
-            raise UserError(f"--repeat is {self.repeat}: give 1 to 50 frames.")
 
 
 def checked_device(name: str) -> str:
@@ -193,11 +174,10 @@ def run_eval(config: EvalConfig) -> None:
     from nacdrive.common.files import result_folder
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.runs import usable_cores
-    from nacdrive.envs.registry import env_spec
     from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate
 
     device = checked_device(config.device)
-    env = env_spec(config.env)
+    env = config.spec
     renderer = {"renderer": config.renderer or "official"} if env.honours("renderer") else {}
     options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
     options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}

@@ -11,19 +11,21 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from nacdrive import __version__
+from nacdrive.cli.words import rewrite
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
+from nacdrive.common.options import Options, check_options, flag
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.result_folder import release_folders
-from nacdrive.common.validation import check_config
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Options)
 
 # Verb -> what it does. The verb's file is imported only when it is called, so that --help answers at once.
 VERBS = {
@@ -92,10 +94,11 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     """
     import tyro
 
+    arguments = rewrite(arguments, {flag(field.name) for field in fields(config_class)})
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            config = tyro.cli(config_class, prog=program, args=arguments)
+            config = tyro.cli(config_class, prog=program, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as end:
         if not end.code:
             raise
@@ -103,7 +106,7 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     except (ValueError, OverflowError) as error:
         # Of a value that Python itself refuses, such as a number of thousands of digits.
         raise UserError(f"{str(error).splitlines()[0]} ('{program} --help' lists the options).") from error
-    check_config(config)
+    check_options(config)
     return config
 
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import LARGEST
 from nacdrive.envs.registry import UDACITY_TRACK
-from nacdrive.envs.udacity_track.options import LARGEST_SEED, RoadOptions, check_track
+from nacdrive.envs.udacity_track.options import RoadOptions, check_track
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ class RoadsConfig:
     def __post_init__(self) -> None:
         if not (1 <= self.roads <= MOST_ROADS and 1 <= self.columns <= MOST_ROADS):
             raise UserError(f"--roads is {self.roads} and --columns {self.columns}: give 1 to {MOST_ROADS}.")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise UserError(f"--seed is {self.seed}: give 0 to {LARGEST_SEED}.")
+        if not 0 <= self.seed <= LARGEST:
+            raise UserError(f"--seed is {self.seed}: give 0 to {LARGEST}.")
         if self.out.suffix.lower() not in FORMATS:
             raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
 

@@ -2,55 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Annotated, Any, SupportsFloat
 
 import numpy as np
+from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.options import LARGEST, Options, Share
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
 
 @dataclass(frozen=True)
-class CameraNoise:
+class CameraNoise(Options):
     """How much worse than the true picture the policy's picture is."""
 
-    noise: float = 0.0
+    noise: Annotated[float, Interval(ge=0, le=LARGEST)] = 0.0
     """Standard deviation of Gaussian noise added to every pixel and channel, as a share of full scale
     (0.1 is 25.5 of 255 levels)."""
-    blackout: float = 0.0
+    blackout: Share = 0.0
     """Probability, drawn anew at every decision, that the frame is wholly black (or that a longer blackout begins)."""
-    delay_steps: int = 0
+    delay_steps: Annotated[int, Interval(ge=0, le=10_000)] = 0
     """Decisions by which frames come late; until the first has arrived, the first frame of the episode stands."""
-    brightness: float = 1.0
+    brightness: Annotated[float, Interval(ge=0, le=LARGEST)] = 1.0
     """Factor on all pixels, clipped to white: 0.5 is dusk, 1.5 is glare, 1 changes nothing."""
-    dropped: float = 0.0
+    dropped: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Probability, drawn anew at every decision, that the frame is lost: the one before stands, and the policy is told
     when that was taken."""
-    late: int = 0
+    late: Annotated[int, Interval(ge=0, le=50)] = 0
     """Most decisions by which a frame comes late, each by another number drawn from 0 to this; frames never overtake
     each other, and the policy is told when the newest was taken."""
-    blackout_steps: int = 1
+    blackout_steps: Annotated[int, Interval(ge=1, le=1000)] = 1
     """Decisions that each --blackout lasts; one that begins within another makes it longer."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.blackout_steps <= 1000:
-            raise UserError(f"--blackout-steps is {self.blackout_steps}: give a number of decisions from 1 to 1000.")
-        if not 0 <= self.noise < math.inf:
-            raise UserError(f"--noise {self.noise} is no strength: give a share of full scale, such as 0.1.")
-        if not 0 <= self.blackout <= 1:
-            raise UserError(f"--blackout {self.blackout} is no probability: give a number from 0 to 1.")
-        if self.delay_steps < 0:
-            raise UserError(f"--delay-steps {self.delay_steps} is negative: give a number of decisions, such as 2.")
-        if not 0 <= self.brightness < math.inf:
-            raise UserError(f"--brightness {self.brightness} is no factor: give a factor, such as 0.7.")
-
-        if not 0 <= self.dropped < 1:
-            raise UserError(f"--dropped {self.dropped} is no probability: give a number from 0 to below 1.")
-        if not 0 <= self.late <= 50:
-            raise UserError(f"--late is {self.late}: give a number of decisions from 0 to 50.")
 
     @property
     def irregular(self) -> bool:

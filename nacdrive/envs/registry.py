@@ -111,7 +111,7 @@ class EnvSpec:
         """Whether a driver's own ``repeat`` counts; elsewhere drivers take time as it comes."""
         return self.own_pace or not self.honours("repeat")
 
-    def refuse(self, options: Mapping[str, Any], verb: str) -> None:
+    def refuse(self, options: Mapping[str, Any]) -> None:
         """Refuse the first option that is given (is not None) and would be ignored.
 
         Raises:
@@ -122,7 +122,7 @@ class EnvSpec:
                 flag = f"--{option.replace('_', '-')}"
                 owners = [spec.name for spec in (CARRACING, UDACITY_TRACK, UDACITY) if option in spec.options]
                 whom = f"is for {' and '.join(owners)}, and" if owners else "is given, and"
-                raise UserError(f"{flag} {whom} nacdrive {verb} --env {self.name} does not know it: leave it out.")
+                raise UserError(f"{flag} {whom} --env {self.name} does not know it: leave it out.")
 
     def tracks_of(self, track: str | None) -> tuple[str, ...]:
         """The tracks that ``track`` means: itself, or all for ``both`` and None.

@@ -35,7 +35,7 @@ from nacdrive.rollout.environment import (
     recorded_fps,
     step_options,
 )
-from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.record_config import OFFICIAL_FRAMES, RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
 from nacdrive.rollout.rollout import rollout
 
@@ -319,7 +319,7 @@ class EpisodeDriver:
         if config.by_hand:
             recipe["max_frames"] = config.max_frames
         elif spec.steering_noise is not None:
-            seconds = config.max_frames / (spec.frames_per_second or 1)
+            seconds = (config.max_frames or OFFICIAL_FRAMES) / (spec.frames_per_second or 1)
             recipe |= {"track": config.track or BOTH, "seconds": seconds, "noise": self.steering_noise}
             recipe |= {"sides": config.sides, "beta": 1.0}
             recipe |= {"min_return": config.min_return} if config.min_return is not None else {}

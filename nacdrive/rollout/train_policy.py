@@ -19,6 +19,7 @@ from nacdrive.layers import check_name
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
+from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
@@ -119,7 +120,7 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         beta=config.beta * 0.5 ** (round_ - 1),
         seed=config.seed,
         env=config.env_spec.name,
-        max_frames=config.max_frames,
+        max_frames=config.max_frames or OFFICIAL_FRAMES,
         track=config.track,
         roads=config.roads,
         road=config.road,

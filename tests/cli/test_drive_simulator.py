@@ -108,9 +108,9 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: 
 def test_the_port_is_the_pages_without_a_simulator_and_the_simulators_with_one() -> None:
     from nacdrive.cli.drive import DriveConfig
 
-    assert DriveConfig().page == 8090 and DriveConfig(port=1234).page == 1234
-    assert DriveConfig(port=1234, page_port=0).page == 0
-    assert DriveConfig(env="udacity", port=1234).page == 8090
+    assert DriveConfig().page_port == 8090 and DriveConfig(port=1234).page_port == 1234
+    assert DriveConfig(port=1234, page_port=0).page_port == 0
+    assert DriveConfig(env="udacity", port=1234).page_port == 8090
 
 
 def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(

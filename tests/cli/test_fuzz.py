@@ -16,7 +16,7 @@ import pytest
 
 from nacdrive.cli.main import VERBS, load_verb, parse
 from nacdrive.common.errors import UserError
-from nacdrive.common.validation import check_config, check_value
+from nacdrive.common.options import Port, check_options, check_value
 
 HUGE = "1" + "0" * 40
 NUMBERS = ("0", "1", "-1", "2", "7", "0.5", "-0.5", "1e-4", "1e308", "nan", "inf", "-inf", HUGE, "-" + HUGE)
@@ -109,7 +109,7 @@ class Inner:
 @dataclasses.dataclass
 class Outer:
     seed: int = 0
-    port: int | None = None
+    port: Port | None = None
     lr: tuple[float, float] = (1.0, 2.0)
     inner: Inner = dataclasses.field(default_factory=Inner)
     flag: bool = True
@@ -129,11 +129,11 @@ class Outer:
 )
 def test_numbers_are_checked_in_one_place(config: Outer, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        check_config(config)
+        check_options(config)
     assert str(caught.value).startswith(said)
-    check_config(Outer(port=8090))
+    check_options(Outer(port=8090))
 
 
 def test_a_text_that_is_no_utf8_is_told() -> None:
-    with pytest.raises(UserError, match=r"--data 'a\\udcff' is not UTF-8"):
-        check_value("data", Path("a\udcff"))
+    with pytest.raises(UserError, match=r"--data .a\\udcff' is not UTF-8"):
+        check_value("--data", Path("a\udcff"))

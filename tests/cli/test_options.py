@@ -11,6 +11,7 @@ import pytest
 
 from nacdrive.cli.drive import DriveConfig
 from nacdrive.cli.eval import EvalConfig
+from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import ENVIRONMENTS, env_spec
 from nacdrive.rollout.record_config import RecordConfig
@@ -65,19 +66,14 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_sim_is_another_word_for_env(verb: str) -> None:
-    import tyro
-
-    config = tyro.cli(VERBS[verb], args=["--sim", "udacity"])
+    config = parse(VERBS[verb], verb, ["--sim", "udacity"])
     assert config.env == ("udacity" if verb == "drive" else "udacity-track")
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_same_words_disturb_the_camera_in_every_verb(verb: str) -> None:
-    import tyro
-
-    config = tyro.cli(
-        VERBS[verb], args=["--noise", "0.1", "--blackout", "0.2", "--delay-steps", "3", "--brightness", "0.5"]
-    )
+    line = ["--noise", "0.1", "--blackout", "0.2", "--delay-steps", "3", "--brightness", "0.5"]
+    config = parse(VERBS[verb], verb, line)
     (noise,) = (value for value in vars(config).values() if type(value).__name__ == "CameraNoise")
     assert (noise.noise, noise.blackout, noise.delay_steps, noise.brightness) == (0.1, 0.2, 3, 0.5)
 

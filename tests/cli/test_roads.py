@@ -91,18 +91,18 @@ def test_unseen_roads_are_driven_once_each_and_told_apart_from_others(tmp_path: 
         road=RoadOptions(road_difficulty=0.0),
     )  # fmt: skip
     assert config.folder.name == "eval-udacity-random-geometric-road_difficulty-0"
-    spec = config.spec(None)
+    spec = config.driven(None)
     assert spec.options["laps"] == 1.0 and spec.options["road_difficulty"] == 0.0
     metrics = evaluate(spec, range(config.seed, config.seed + 2), tmp_path, tracks=("random",), workers=0, films=False)
     assert metrics["tracks"]["random"]["drives"] == 2
     with pytest.raises(UserError, match="another road_difficulty"):
         harder = EvalConfig(
             env="udacity", driver="geometric", expert="none", track="random", road=RoadOptions(road_difficulty=1.0)
-        ).spec(None)
+        ).driven(None)
         evaluate(harder, range(1), tmp_path, tracks=("random",), workers=0, films=False)
-    one = EvalConfig(env="udacity", track="random:7").spec(None)
+    one = EvalConfig(env="udacity", track="random:7").driven(None)
     evaluate(
-        EvalConfig(env="udacity", driver="geometric", expert="none", max_frames=20, track="random:7").spec(None),
+        EvalConfig(env="udacity", driver="geometric", expert="none", max_frames=20, track="random:7").driven(None),
         range(1), tmp_path / "one", tracks=("random:7",), workers=0, films=False,
     )  # fmt: skip
     assert one.options["laps"] == 1.0 and (tmp_path / "one" / "random-7.jsonl").exists()

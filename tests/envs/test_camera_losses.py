@@ -93,7 +93,7 @@ def test_without_losses_no_time_of_the_frame_is_told() -> None:
 
 def test_losses_that_make_no_sense_are_named() -> None:
     for wrong in (1.0, -0.1, float("nan")):
-        with pytest.raises(UserError, match=r"--dropped .* is no probability"):
+        with pytest.raises(UserError, match=r"--dropped is .*: give "):
             CameraNoise(dropped=wrong)
     with pytest.raises(UserError, match="--late is -1"):
         CameraNoise(late=-1)

@@ -77,11 +77,11 @@ def test_a_misspelt_name_or_option_is_told_with_the_nearest() -> None:
 
 
 def test_an_option_that_would_be_ignored_is_refused() -> None:
-    env_spec("carracing").refuse({"renderer": "fast", "track": None}, "eval")
-    with pytest.raises(UserError, match=r"^--renderer is for carracing, and nacdrive eval --env udacity-track"):
-        env_spec("udacity-track").refuse({"track": "lake", "renderer": "fast"}, "eval")
-    with pytest.raises(UserError, match=r"^--steering-noise is for udacity-track, and nacdrive record --env carracing"):
-        env_spec("carracing").refuse({"steering_noise": 0.0}, "record")
+    env_spec("carracing").refuse({"renderer": "fast", "track": None})
+    with pytest.raises(UserError, match=r"^--renderer is for carracing, and --env udacity-track"):
+        env_spec("udacity-track").refuse({"track": "lake", "renderer": "fast"})
+    with pytest.raises(UserError, match=r"^--steering-noise is for udacity-track, and --env carracing"):
+        env_spec("carracing").refuse({"steering_noise": 0.0})
 
 
 def test_tracks_take_turns_by_the_seed() -> None:

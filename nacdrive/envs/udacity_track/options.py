@@ -3,50 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.options import LARGEST, Options, Share, flag
 
 RANDOM = "random"
 """A track of its own for every episode; ``random:SEED`` is one of them."""
-LARGEST_SEED = 2**31 - 1
 MOST_CARS, MOST_PATCHES, MOST_SLOW = 60, 400, 30
 
 
 @dataclass(frozen=True)
-class RoadOptions:
+class RoadOptions(Options):
     """How difficult and how varied random roads are, and what is wrong with a road."""
 
-    road_difficulty: float | None = None
+    road_difficulty: Share | None = None
     """udacity-track, random roads: bends, width, hills and banking, from 0 (as gentle as lake) to 1 (as tight, narrow
     and steep as mountain); 0.5 if not given."""
-    scene_variety: float | None = None
+    scene_variety: Share | None = None
     """udacity-track, random roads: how far surfaces, lines, edges, weather, seasons and time of day are from those of
     lake, 0 to 1; 0.5 if not given."""
-    missing_marks: float | None = None
+    missing_marks: Share | None = None
     """udacity-track: share of the lap, 0 to 1, on which all painted lines and kerbs have gone."""
-    patches: int | None = None
+    patches: Annotated[int | None, Interval(ge=0, le=MOST_PATCHES)] = None
     """udacity-track: how many patches and stains lie on the road."""
-    parked_cars: int | None = None
+    parked_cars: Annotated[int | None, Interval(ge=0, le=MOST_CARS)] = None
     """udacity-track: how many cars stand at the edges of the road, half on the asphalt."""
-    slow_cars: int | None = None
+    slow_cars: Annotated[int | None, Interval(ge=0, le=MOST_SLOW)] = None
     """udacity-track: how many cars drive in the right lane at 3 to 6 m/s, to be passed."""
     camera_mount: Literal["scene", "straight"] | None = None
     """udacity-track: scene (if not given): the cameras look to the right by 0.7 degrees and are rolled by 1.2, as the
     simulator's; straight: without that, for policies that were trained so."""
 
     def __post_init__(self) -> None:
-        for name in ("road_difficulty", "scene_variety", "missing_marks"):
-            value = getattr(self, name)
-            # Also refuses what is no number.
-            if value is not None and not 0 <= value <= 1:
-                raise UserError(f"{flag(name)} is {value:g}: give a number from 0 to 1.")
+        super().__post_init__()
         if self.camera_mount not in (None, "scene", "straight"):
             raise unknown_name("camera mount", str(self.camera_mount), ("scene", "straight"))
-        for name, most in (("patches", MOST_PATCHES), ("parked_cars", MOST_CARS), ("slow_cars", MOST_SLOW)):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= most:
-                raise UserError(f"{flag(name)} is {value}: give 0 to {most}.")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -65,11 +59,6 @@ class RoadOptions:
                 raise UserError(f"{flag(name)} is for random roads: add --track {RANDOM}, or leave it out.")
 
 
-def flag(name: str) -> str:
-    """The option on the command line."""
-    return f"--{name.replace('_', '-')}"
-
-
 def is_random(track: str | None) -> bool:
     """Whether ``track`` means random roads, in general or one of them."""
     return track is not None and track.partition(":")[0] == RANDOM
@@ -84,8 +73,8 @@ def road_seed(track: str) -> int | None:
     _, colon, text = track.partition(":")
     if not colon:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= LARGEST_SEED):
-        raise UserError(f"--track {track}: the seed of a random road is a whole number from 0 to {LARGEST_SEED}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= LARGEST):
+        raise UserError(f"--track {track}: the seed of a random road is a whole number from 0 to {LARGEST}.")
     return int(text)
 
 

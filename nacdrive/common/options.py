@@ -1,0 +1,247 @@
+"""Groups of options. Each option stands once, near its owner, with its text and its limits beside it.
+
+A group is a frozen dataclass that derives from ``Options``; the config of a verb derives from the groups that it has,
+so that its options are plain attributes and the command line is flat. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+from annotated_types import Interval
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.runs import usable_cores
+
+LARGEST = 2**31 - 1
+"""No number may be larger: simulators and random generators take no larger seeds, and nothing else needs it."""
+Share = Annotated[float, Interval(ge=0, le=1)]
+"""A part of a whole, or a probability."""
+Count = Annotated[int, Interval(ge=1, le=LARGEST)]
+"""How many, where none makes no sense."""
+Seconds = Annotated[float, Interval(ge=0.01, le=10**7)]
+"""How long something is done."""
+Port = Annotated[int, Interval(ge=0, le=65535)]
+"""A TCP port; 0 takes a free one."""
+Seed = Annotated[int, Interval(ge=0, le=LARGEST)]
+"""What every random generator takes."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """A group of options, or the config of a verb that derives from some.
+
+    ``class EvalConfig(World, Tracks, defaults={"episodes": 20})`` gives options of its groups other defaults.
+    """
+
+    positional: ClassVar[tuple[str, ...]] = ()
+    """Options that may also be given without their name; of several, the first that takes the value."""
+
+    def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for name, value in (defaults or {}).items():
+            owner = next(base for base in cls.__mro__ if name in inspect.get_annotations(base))
+            cls.__annotations__ = {**inspect.get_annotations(cls), name: type_hints(owner)[name]}
+            setattr(cls, name, value)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """The part of ``config``, which derives from this group, that belongs to it."""
+        return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(cls)})
+
+
+def flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    return "--" + name.strip("_").replace("_", "-")
+
+
+@cache
+def type_hints(owner: Any) -> dict[str, Any]:
+    """Types of the fields of a dataclass, with what is said beside them."""
+    return get_type_hints(owner, include_extras=True)
+
+
+def limits(kind: Any) -> Interval | None:
+    """The limits that stand beside a type, also where it may be None or there are several values."""
+    if get_origin(kind) is Annotated:
+        found = next((one for one in kind.__metadata__ if isinstance(one, Interval)), None)
+        if found is not None:
+            return found
+    return next(filter(None, map(limits, get_args(kind))), None)
+
+
+def check_options(config: Any) -> None:
+    """Check every number and text of ``config``, a dataclass, and of the dataclasses in it.
+
+    Numbers must lie within the limits beside their types; without any, whole ones are not negative, and none is beyond
+    ``LARGEST``. Texts and paths must be UTF-8, for they go into files that are. What depends on other options is the
+    config's own matter.
+
+    Raises:
+        UserError: for the first value that may not be.
+    """
+    owner: Any = type(config)
+    kinds = type_hints(owner)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_options(value)
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            check_value(flag(field.name), item, limits(kinds[field.name]))
+
+
+def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
+    """Check one value of the option ``name``.
+
+    Raises:
+        UserError: if it may not be.
+    """
+    if isinstance(value, (str, Path)):
+        try:
+            str(value).encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"{name} {str(value)!r} is not UTF-8: rename the file or folder.") from error
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{name} is {value}: give a finite number.")
+    bounds = bounds or Interval()
+    # Limits of annotated_types are of any type that compares; here they are numbers.
+    least: Any = bounds.ge if bounds.gt is None else bounds.gt
+    most: Any = bounds.le if bounds.lt is None else bounds.lt
+    least = (0 if isinstance(value, int) else -LARGEST) if least is None else least
+    most = LARGEST if most is None else most
+    above = value > least if bounds.gt is not None else value >= least
+    below = value < most if bounds.lt is not None else value <= most
+    if not (above and below):
+        # Python refuses to print an integer of thousands of digits.
+        shown = f"{value:g}" if isinstance(value, float) else value if abs(value) < 10**30 else "too large"
+        allowed = f"{least} to {most}"
+        if bounds.gt is not None:
+            allowed = f"a number above {least}, and at most {most}"
+        elif bounds.lt is not None:
+            allowed = f"a number from {least} to below {most}"
+        raise UserError(f"{name} is {shown}: give {allowed}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOption(Options):
+    """What is drawn at random."""
+
+    seed: Seed = 0
+    """Seeds all that is drawn at random: tracks, splits, weights, batches, disturbances. Where tracks are driven, it is
+    that of the first one, and the others have the following seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracks(SeedOption):
+    """Which tracks are driven, and how many."""
+
+    episodes: Count = 20
+    """Tracks to drive or to record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracksIfGiven(SeedOption):
+    """Which tracks are driven, and how many, where that depends on the other options."""
+
+    episodes: Count | None = None
+    """Tracks to drive. If not given, eval drives 20 (of udacity-track: so many skies of each track; with --data none),
+    and drive goes on until Ctrl-C where a person at the terminal watches the page or a simulator connects, else 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overwrite(Options):
+    """Where the result goes."""
+
+    overwrite: bool = False
+    """Replace what is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Overwrite):
+    """Where the result goes."""
+
+    out: Path | None = None
+    """Folder of the result; if not given, one under runs/ or recordings/ that is named after what is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Output):
+    """Where the result goes."""
+
+    resume: bool = False
+    """Go on with what --out holds, and do only what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers(Options):
+    """Where it is computed."""
+
+    workers: Annotated[int, Interval(ge=0, le=1024)] = 0
+    """Processes that work at the same time; 0 means one per core."""
+    ray: str | None = None
+    """Address of a Ray cluster that works instead of processes here; local starts one on this machine."""
+
+    def processes(self, most: int) -> int:
+        """How many work at the same time on ``most`` jobs."""
+        return max(1, min(self.workers or usable_cores(), most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(Options):
+    """Where networks run."""
+
+    device: str = "cpu"
+    """Where networks run: cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Options):
+    """The page."""
+
+    host: str = "127.0.0.1"
+    """Address to serve on; at another than this machine's own the page asks viewers for a token."""
+    page_port: Port = 8090
+    """Port of the page; 0 takes a free one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedPage(Page):
+    """The page, of verbs that have none unless it is asked for."""
+
+    watch: bool = False
+    """Drive in this process alone and show it on the live page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlOption(Options):
+    """Who may control the drive."""
+
+    allow_control: bool = False
+    """Let the page pause, start over, disturb and take the wheel; without it the page is read-only. A person who drives
+    needs it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LivePage(Page, ControlOption):
+    """The page, of verbs that drive for it."""
+
+    headless: bool = False
+    """No page, and as fast as possible."""
+    fast: bool = False
+    """As fast as possible instead of in real time."""
+    wait: bool = True
+    """Wait a few seconds for the page's first viewer before the drive begins."""
+    hold: Literal["auto", "yes", "no"] = "auto"
+    """Keep the page up until Ctrl-C after the last drive; auto: where a person is at the terminal."""

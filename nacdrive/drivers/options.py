@@ -1,0 +1,90 @@
+"""Who drives, who rides along, and through which camera: options; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Interval
+
+from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.options import Device, Options
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
+
+NOBODY = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraOptions(Options):
+    """What is wrong with the camera."""
+
+    disturbance: CameraNoise = field(default_factory=CameraNoise)
+    """What is wrong with the camera of whoever drives, or with the one that is recorded; experts see the true frames.
+    In train: in every second drive of DAgger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertOption(Options):
+    """Who knows better."""
+
+    expert: str | None = None
+    """Who rides along and says what to do, and whom record lets drive: ppo or continuous (shipped, CarRacing),
+    geometric, racing-line, the path of an exported PPO policy, module:MyExpert, none (drive, eval: nobody), or keyboard
+    (record: a person at the page). If not given, who taught the policy, or the environment's usual one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverOption(Options):
+    """Who drives."""
+
+    driver: str | None = None
+    """Who drives instead of a policy, or in recordings of the expert: ppo or continuous (shipped, CarRacing),
+    geometric, racing-line, the path of an exported PPO policy, or module:MyDriver."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOption(Options):
+    """Which policy."""
+
+    model: str = "nac_steady.pt"
+    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedOption(Options):
+    """How fast."""
+
+    speed: Annotated[float | None, Interval(ge=0.01, le=30)] = None
+    """udacity, udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelOption(Options):
+    """What disturbs the wheel."""
+
+    steering_noise: Annotated[float | None, Interval(ge=0, le=2)] = None
+    """Strength of disturbances of the wheel where steering is continuous, from which the driver recovers; 0 for none.
+    If not given, 1 in recordings of udacity-track, else none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
+    """Who drives, and who rides along."""
+
+
+def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
+    """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and plug-ins pass.
+
+    Raises:
+        UserError: for such a name, given to the option ``name``.
+    """
+    if expert is None or ":" in expert or expert in (*spec.experts, *also) or Path(expert).expanduser().is_file():
+        return
+    known = {one for other in map(env_spec, ENVIRONMENTS.names()) for one in other.experts}
+    if expert in known:
+        others = " or ".join((*spec.experts, *also, "my_module:MyExpert"))
+        raise UserError(f"{name} {expert} does not know {spec.name}: give {others}.")
+    if not Path(expert).suffix and len(Path(expert).parts) == 1:
+        raise unknown_name("expert", expert, (*spec.experts, *also))

@@ -1,0 +1,157 @@
+"""What is driven: the options of an environment, its tracks and its episodes; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Interval
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.options import Options
+from nacdrive.envs.lap_rules import LapRule
+from nacdrive.envs.registry import CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
+from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
+from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackOptions(Options):
+    """On which track or road."""
+
+    track: str | None = None
+    """udacity-track: lake, mountain, both (in turn, as if not given), random (each episode on the road of its seed) or
+    random:SEED (all on one)."""
+    road: RoadOptions = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningRoads(TrackOptions):
+    """On which track or road, where somebody is to learn from it."""
+
+    roads: Annotated[int | None, Interval(ge=1, le=len(POLICY_RECORDING))] = None
+    """udacity-track: of random roads, so many different ones in turn; each episode has its own if not given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if is_random(self.track):
+            refuse_test_road(road_seed(str(self.track)))
+        if self.roads is not None and (not is_random(self.track) or road_seed(str(self.track)) is not None):
+            raise UserError("--roads is for random roads: add --track random, or leave it out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOption(Options):
+    """How a lap is counted."""
+
+    rule: LapRule | None = None
+    """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeOptions(RuleOption):
+    """How long an episode and an action are."""
+
+    max_frames: Annotated[int | None, Interval(ge=1, le=10**7)] = None
+    """Simulated frames (50 a second) after which an episode ends; the environment's own limit if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendererOption(Options):
+    """Which pixels."""
+
+    renderer: Literal["official", "fast"] | None = None
+    """carracing: pixels of the simulator: the official ones (as if not given), or quicker ones that differ from them
+    by less than a level of 255 on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatOption(Options):
+    """How long an action is held."""
+
+    repeat: Annotated[int | None, Interval(ge=1, le=1000)] = None
+    """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
+    usual number if not given (carracing and udacity-track: 4, of 0.02 s)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvOption(Options):
+    """What is driven."""
+
+    begins_episodes: ClassVar[bool] = False
+    """Whether the verb begins episodes when it wants, which a simulator on the wire does not let it: the built-in one
+    for the same policies then takes its place."""
+
+    env: str = "carracing"
+    """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator), udacity (the simulator
+    that connects to 'nacdrive drive'; of other verbs the built-in tracks), gym:ID, or module:make_env for one of your
+    own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        spec = drivable(self.env) if self.begins_episodes else env_spec(self.env)
+        object.__setattr__(self, "env", spec.name)
+        check_world(spec, self)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What there is to know of the environment."""
+        return env_spec(self.env)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World(EnvOption, TrackOptions, EpisodeOptions, RendererOption, RepeatOption):
+    """What is driven, on which road, by which rule."""
+
+    laps: Annotated[float | None, Interval(ge=0.01, le=1000)] = None
+    """udacity-track: laps of a drive; if not given 1, of eval on the two tracks 3."""
+
+    def options(self, **usual: Any) -> dict[str, Any]:
+        """Those that are given and that the environment honours, by name; ``usual`` ones where not given."""
+        names = ("renderer", "rule", "max_frames", "laps", "repeat")
+        given = {name: getattr(self, name) for name in names} | self.road.given
+        given = usual | {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in given.items() if self.spec.honours(name)}
+
+
+def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> None:
+    """Refuse options of ``config`` that ``spec`` would ignore, and tracks that it does not have.
+
+    A value that is the usual one, or a switch that is off, asks for nothing; ``but`` are options that mean something
+    else to the verb.
+
+    Raises:
+        UserError: for the first of them.
+    """
+    road: RoadOptions = getattr(config, "road", RoadOptions())
+    given = road.given
+    for one in fields(config):
+        value = getattr(config, one.name)
+        usual = one.default if one.default is not MISSING else None
+        if one.name in OPTIONAL - {*but} and value not in (None, False, (), usual):
+            given[one.name] = value
+    spec.refuse(given)
+    track = getattr(config, "track", None)
+    spec.tracks_of(track)
+    road.check(track)
+
+
+OPTIONAL = CARRACING.options | UDACITY_TRACK.options | UDACITY.options
+"""Options that not every environment honours."""
+
+
+def drivable(name: str) -> EnvSpec:
+    """The environment of that name; for a simulator on the wire the built-in one for the same policies.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    spec = env_spec(name)
+    return (env_of_task(spec.task) or spec) if spec.realtime else spec
+
+
+def env_of_task(task: str) -> EnvSpec | None:
+    """The environment in which policies of ``task`` are recorded and drive for DAgger; None if there is none."""
+    specs = map(env_spec, ENVIRONMENTS.names())
+    return next((spec for spec in specs if spec.task == task and not spec.realtime), None)
