@@ -66,7 +66,7 @@ def test_a_policy_is_watched_at_the_pace_at_which_it_is_judged(env: str, repeat:
         assert watched.step_s == pytest.approx(repeat / 50)
     finally:
         watched.close()
-    assert EvalSpec(env).repeat(policy.policy) == repeat
+    assert EvalSpec(env).repeat(policy) == repeat
 
 
 def test_so_many_roads_are_recorded_as_were_asked_and_not_mixed_with_others(tmp_path: Path) -> None:
