@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.result_folder import PARTIAL_SUFFIX, note_own, result_folder
+from nacdrive.common.result_folder import FULL, drop_replaced, note_own, open_log, partial_path, result_folder
 
 __all__ = [
-    "PARTIAL_SUFFIX",
     "atomic_path",
+    "open_log",
     "read_json",
     "refuse_existing",
     "result_folder",
@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 WHY = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "permission is denied: give another path, or change its permissions"),
     errno.EROFS: "the disk is read-only: give a path elsewhere",
@@ -64,13 +63,14 @@ def atomic_path(target: Path) -> Iterator[Path]:
         UserError: if the disk is full (the partial file is removed, ``target`` keeps its old content).
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
+    partial = partial_path(target)
     try:
+        note_own(target)
         yield partial
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
-        note_own(target)
         partial.replace(target)
+        drop_replaced(target)
     except OSError as error:
         if error.errno in FULL:
             raise UserError(

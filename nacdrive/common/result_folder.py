@@ -1,39 +1,40 @@
 """Folders that hold results: never lost by accident, one writer at a time, and only nacdrive's own files are deleted.
 
-A marker in the folder lists by name what nacdrive wrote into it. What ``--overwrite`` replaces is put aside and deleted
-when the new result has its first file; a call that is refused before that leaves the folder as it was.
+A marker in the folder lists by name what nacdrive wrote into it; all else there is somebody's. What ``--overwrite``
+replaces is put aside and deleted when the new result has its first file; a call that is refused before that leaves the
+folder as it was.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import os
+import re
 import shutil
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from nacdrive.common.errors import UserError
 
 PARTIAL_SUFFIX = ".partial"
+PARTIAL = re.compile(rf"\.(.+)\.\d+{re.escape(PARTIAL_SUFFIX)}")
 RESULT_MARKER = ".nacdrive-result"
-"""Marks a result folder; each line is the name of a file (JSON text, relative) that nacdrive wrote."""
+"""Marks a result folder; each line is the name of a file or folder (JSON text, relative) that nacdrive made."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
 LOCK = ".nacdrive-lock"
 REPLACED = ".nacdrive-replaced"
 """Where an old result lies until the new one has its first file."""
-LOGS = (
-    *("metrics.jsonl", "episodes.jsonl", "expert*.jsonl", "results.jsonl", "log.jsonl", "lake*.jsonl"),
-    *("mountain*.jsonl", "tensorboard/events.out.tfevents.*", "driving_log.csv", "IMG/*_*_*_*_*_*_*_*.jpg"),
-    f".*{PARTIAL_SUFFIX}",
-)
-"""Own files that are written otherwise than whole, so that the marker may not list them; names from the folder down."""
-WHOLE_FOLDERS = ("made-up",)
-"""Folders with stand-ins for data sets, whose files have the names of the real ones."""
+STAGING = ".nacdrive-staging"
+"""Where what must be whole or absent is made; what a killed process left there is removed by the next."""
+COMPLETE = ".nacdrive-complete"
+"""What ``STAGING`` is renamed to when all is made: from that moment on it is what the folder holds."""
+BOOKKEEPING = (RESULT_MARKER, LOCK, REPLACED, STAGING, COMPLETE)
 
 
 @dataclass
@@ -83,11 +84,12 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) 
         if full and overwrite:
             refuse_special_place(path)
             refuse_foreign(path)
-            _move(path, entries, path / REPLACED)
+            _put_aside(entries, path / REPLACED)
             marked = False
         if not marked:
             (path / RESULT_MARKER).touch()
             held.marked = True
+            _note_in_outer(path)
     except BaseException:
         _release(held)
         raise
@@ -105,6 +107,66 @@ def lock_folder(path: Path, owner: object) -> None:
     weakref.finalize(owner, _disown, held)
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing into ``folder``; if it was made for that and stays empty, it is removed."""
+    owner = _Owner()
+    lock_folder(folder, owner)
+    try:
+        yield
+    finally:
+        # Now, not when a traceback that holds this frame is thrown away.
+        del owner
+
+
+class _Owner:
+    """Holds the lock of a folder while it lives."""
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder in a locked one, for what is moved into that by ``publish`` when the block ends well.
+
+    Raises:
+        UserError: if the disk is full.
+    """
+    clear_staging(folder)
+    staging = folder / STAGING
+    staging.mkdir()
+    try:
+        yield staging
+        staging.rename(folder / COMPLETE)
+    except OSError as error:
+        if error.errno in FULL:
+            raise UserError(
+                f"no space left on the disk while writing {folder}: nothing was written; free some space and run the "
+                "same command again."
+            ) from error
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def publish(folder: Path) -> None:
+    """Move what was staged into ``folder``, what describes it last; may be stopped at any moment and called again."""
+    complete = folder / COMPLETE
+    if (folder / REPLACED).is_dir():
+        _discard(folder / REPLACED)
+    files = sorted(path for path in complete.rglob("*") if path.is_file() and path.name != LOCK)
+    for path in sorted(files, key=lambda path: path.suffix == ".json"):
+        target = folder / path.relative_to(complete)
+        note_own(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+    shutil.rmtree(complete)
+
+
+def clear_staging(folder: Path) -> None:
+    """Remove what a killed process left half made in a locked folder."""
+    if (folder / STAGING).is_dir():
+        shutil.rmtree(folder / STAGING)
+
+
 def release_folders() -> None:
     """Give all folders free: those into which nothing was written are as they were before."""
     for held in list(_held.values()):
@@ -115,18 +177,99 @@ def release_folders() -> None:
 atexit.register(release_folders)
 
 
+def partial_path(target: Path) -> Path:
+    """Where the content of ``target`` is written until it is whole."""
+    return target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
+
+
+def partial_target(path: Path) -> Path | None:
+    """The file whose unfinished content ``path`` holds; None if it is no such file."""
+    match = PARTIAL.fullmatch(path.name)
+    return path.with_name(match[1]) if match else None
+
+
 def note_own(path: Path) -> None:
-    """Note that nacdrive wrote ``path``, in the marker of the result folder that it lies in, if it lies in one."""
-    for folder in path.parents:
-        marker = folder / RESULT_MARKER
-        if marker.is_file():
-            name = json.dumps(path.relative_to(folder).as_posix())
-            if name not in marker.read_text(encoding="utf-8").splitlines():
-                with marker.open("a", encoding="utf-8") as file:
-                    file.write(name + "\n")
-            if (folder / REPLACED).is_dir():
-                shutil.rmtree(folder / REPLACED)
+    """Note that nacdrive makes ``path``, in the marker of the result folder that it lies in, if it lies in one."""
+    folder = _result_around(path)
+    if folder is not None:
+        _note(folder, path.relative_to(folder).as_posix())
+
+
+def drop_replaced(path: Path) -> None:
+    """Delete what the result around ``path`` replaces, for now the new one has a file."""
+    folder = _result_around(path)
+    if folder is not None and (folder / REPLACED).is_dir():
+        _discard(folder / REPLACED)
+
+
+def open_log(path: Path) -> IO[str]:
+    """Open a text file of a result for appending; closing it is the caller's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    note_own(path)
+    file = path.open("a", encoding="utf-8", newline="")
+    drop_replaced(path)
+    return file
+
+
+def is_own(path: Path) -> bool:
+    """Whether the marker of the result around ``path`` lists it, or what it is the unfinished content of."""
+    folder = _result_around(path)
+    target = partial_target(path) or path
+    return folder is not None and target.relative_to(folder).as_posix() in own_names(folder)
+
+
+def own_names(folder: Path) -> set[str]:
+    """What the marker of a result folder lists, and with a slash behind them the folders in which that lies."""
+    marker = folder / RESULT_MARKER
+    if not marker.is_file():
+        return set()
+    status = marker.stat()
+    cached = _names.get(marker)
+    if cached is None or cached[0] != (status.st_ino, status.st_size):
+        names: set[str] = set()
+        for line in marker.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, RecursionError):
+                _add(names, json.loads(line))
+        cached = _names[marker] = ((status.st_ino, status.st_size), names)
+    return cached[1]
+
+
+_names: dict[Path, tuple[tuple[int, int], set[str]]] = {}
+"""What was last read of each marker, with its inode and size: a log of images notes thousands of names."""
+
+
+def _add(names: set[str], name: object) -> None:
+    if isinstance(name, str):
+        names |= {name, *(f"{parent}/" for parent in PurePosixPath(name).parents)}
+
+
+def _note(folder: Path, name: str) -> None:
+    marker = folder / RESULT_MARKER
+    names = own_names(folder)
+    if name not in names:
+        data = f"{json.dumps(name)}\n".encode()
+        size = marker.stat().st_size
+        with marker.open("ab") as file:
+            file.write(data)
+        status = marker.stat()
+        _add(names, name)
+        # Workers write into the same marker: what they have added is read the next time.
+        _names[marker] = ((status.st_ino, size + len(data)), names)
+
+
+def _note_in_outer(path: Path) -> None:
+    """Note a result folder as a part of the one around it that this process is making."""
+    for parent in path.resolve().parents:
+        if parent in _held and _held[parent].results:
+            _note(_held[parent].path, (path.resolve() / RESULT_MARKER).relative_to(parent).as_posix())
             return
+
+
+def _result_around(path: Path) -> Path | None:
+    """The innermost result folder that ``path`` lies in; None of what is only staged."""
+    if STAGING in path.parts:
+        return None
+    return next((folder for folder in path.parents if (folder / RESULT_MARKER).is_file()), None)
 
 
 def refuse_special_place(path: Path) -> None:
@@ -150,7 +293,7 @@ def refuse_foreign(folder: Path) -> None:
     Raises:
         UserError: naming what is not.
     """
-    foreign = next(_foreign(folder, folder, set()), None)
+    foreign = next(_foreign(folder, folder, own_names(folder)), None)
     if foreign is not None:
         raise UserError(
             f"{foreign} was not made by nacdrive, so --overwrite leaves {folder} as it is: "
@@ -159,25 +302,22 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _foreign(folder: Path, root: Path, own: set[str]) -> Iterator[Path]:
-    """Files below ``folder`` that are not nacdrive's; ``own`` are the names from ``root`` down that are."""
-    if (folder / RESULT_MARKER).is_file():
-        root, own = folder, set()
-        for line in (folder / RESULT_MARKER).read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError):
-                own.add(json.loads(line))
+    """What lies in ``folder`` and is not nacdrive's; ``own`` are the names from ``root`` down that are."""
     for entry in sorted(folder.iterdir()):
         name = entry.relative_to(root).as_posix()
-        if entry.is_dir() and not entry.is_symlink():
-            if entry.name not in (*WHOLE_FOLDERS, REPLACED):
-                yield from _foreign(entry, root, own)
-        elif entry.name not in (RESULT_MARKER, LOCK) and name not in own and not _is_log(entry, root):
-            yield entry
-
-
-def _is_log(path: Path, root: Path) -> bool:
-    """Whether ``path`` has the name of a log, in ``root`` or in a folder of it."""
-    parts = path.relative_to(root).parts
-    return any(fnmatch("/".join(parts[start:]), pattern) for start in range(len(parts)) for pattern in LOGS)
+        if entry.name == LOCK or (folder == root and entry.name in BOOKKEEPING):
+            continue
+        if not entry.is_dir() or entry.is_symlink():
+            target = partial_target(entry)
+            if name not in own and (target is None or target.relative_to(root).as_posix() not in own):
+                yield entry
+        elif (entry / RESULT_MARKER).is_file():
+            # A result of its own, unless it was made together with this one.
+            yield from _foreign(entry, entry, own_names(entry)) if f"{name}/{RESULT_MARKER}" in own else [entry]
+        elif name not in own and f"{name}/" not in own:
+            yield next((path for path in sorted(entry.rglob("*")) if not path.is_dir()), entry)
+        else:
+            yield from _foreign(entry, root, own)
 
 
 def _hold(path: Path) -> _Held:
@@ -274,21 +414,35 @@ def _release(held: _Held) -> None:
 
 def _recover(path: Path, marked: bool = True) -> None:
     """Give back a result that was put aside, or delete it if that which was to replace it has begun."""
-    begun = any(entry.name not in (LOCK, REPLACED, RESULT_MARKER) for entry in path.iterdir())
+    clear_staging(path)
+    if (path / COMPLETE).is_dir():
+        publish(path)
+    begun = any(entry.name not in BOOKKEEPING for entry in path.iterdir())
     aside = path / REPLACED
-    if begun:
-        if aside.is_dir():
-            shutil.rmtree(aside)
-    elif aside.is_dir():
-        (path / RESULT_MARKER).unlink(missing_ok=True)
-        _move(aside, list(aside.iterdir()), path)
+    if not aside.is_dir():
+        if marked and not begun:
+            (path / RESULT_MARKER).unlink(missing_ok=True)
+    elif begun and (aside / RESULT_MARKER).is_file():
+        _discard(aside)
+    else:
+        # Its marker is the last to be put aside and the first to come back: without one it was not put aside whole.
+        for entry in sorted(aside.iterdir(), key=lambda entry: entry.name != RESULT_MARKER):
+            entry.replace(path / entry.name)
         aside.rmdir()
-    elif marked:
-        (path / RESULT_MARKER).unlink(missing_ok=True)
 
 
-def _move(source: Path, entries: list[Path], target: Path) -> None:
-    """Move ``entries`` of a folder into another on the same disk; the marker goes last, for it tells whose they are."""
-    target.mkdir(exist_ok=True)
+def _put_aside(entries: list[Path], aside: Path) -> None:
+    """Move the entries of a folder into ``aside``, which lies in it; the marker goes last."""
+    aside.mkdir(exist_ok=True)
     for entry in sorted(entries, key=lambda entry: entry.name == RESULT_MARKER):
-        entry.replace(target / entry.name)
+        entry.replace(aside / entry.name)
+
+
+def _discard(aside: Path) -> None:
+    """Delete what was put aside; the marker goes last, so that a rest of it is never given back."""
+    for entry in sorted(aside.iterdir(), key=lambda entry: entry.name == RESULT_MARKER):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    aside.rmdir()

@@ -6,12 +6,21 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json, write_json
+from nacdrive.common.result_folder import (
+    BOOKKEEPING,
+    COMPLETE,
+    locked,
+    partial_target,
+    publish,
+    refuse_special_place,
+)
 from nacdrive.common.runs import package_versions
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeError, from_parquet
@@ -19,6 +28,10 @@ from nacdrive.datasets.episode_file import SCHEMA_VERSION, UNITS, NotAnEpisodeEr
 MANIFEST = "recording.json"
 KIND = "nacdrive recording"
 EPISODE_GLOB = "episode-*.parquet"
+EPISODE_NAME = re.compile(r"episode-\d{7,}(-[\w.-]+)?\.parquet")
+"""What nacdrive calls the files of episodes: their seed, then a track or a number."""
+SET_ASIDE = "damaged"
+"""Folder inside a recording for files that ``recordings check --set-aside`` has moved away."""
 DRIVES = "drives"
 """Folder of an evaluation that holds its filmed drives as a recording."""
 CARD = "README.md"
@@ -158,9 +171,16 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], episodes: Iterable
 def read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
     """The manifest and its episodes; whether their files are there is not looked at.
 
+    A recording that was to be replaced when the process was killed is replaced first.
+
     Raises:
         UserError: if the folder is missing or empty, or holds no recording that this version can read.
     """
+    settle(folder)
+    return _read_manifest(folder)
+
+
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], list[EpisodeInfo]]:
     path = folder / MANIFEST
     if not folder.exists():
         raise UserError(f"there is no folder {folder}: check the path, or make a recording with 'nacdrive record'.")
@@ -227,7 +247,7 @@ def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) 
     known = {info.path.name for info in listed}
     found = []
     for path in sorted(folder.glob(EPISODE_GLOB)):
-        if path.name in known:
+        if path.name in known or not EPISODE_NAME.fullmatch(path.name):
             continue
         data = path.read_bytes()
         try:
@@ -237,3 +257,86 @@ def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) 
         if episode.source == source:
             found.append(EpisodeInfo.of(path, episode, data))
     return found
+
+
+def holds_something(folder: Path) -> bool:
+    """Whether there is anything in a folder but what nacdrive keeps its books with."""
+    return any(path.name not in BOOKKEEPING for path in folder.iterdir())
+
+
+def remove_recording(folder: Path) -> None:
+    """Delete a recording's own files and nothing else.
+
+    Raises:
+        UserError: if the folder holds anything that is not a recording's, or is a place where nothing is deleted.
+    """
+    if not folder.is_dir() or not holds_something(folder):
+        return
+    refuse_special_place(folder)
+    _delete(own_files(folder), folder)
+
+
+def settle(folder: Path) -> None:
+    """Finish the replacement of a recording by one that is complete; whoever was doing it may have been killed.
+
+    Raises:
+        UserError: if another process is doing it.
+    """
+    complete = folder / COMPLETE
+    if not complete.is_dir():
+        return
+    with locked(folder):
+        if (complete / MANIFEST).is_file():
+            kept = {folder / info.path.name for info in _read_manifest(complete)[1]} | {folder / MANIFEST}
+            _delete([path for path in _own_files(folder) if path not in kept], folder)
+        publish(folder)
+
+
+def own_partials(folder: Path) -> list[Path]:
+    """Unfinished files that a killed process left in a recording."""
+    targets = {path: partial_target(path) for path in folder.iterdir()}
+    return [path for path, target in targets.items() if target and _is_own_name(target.name)]
+
+
+def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
+    """The files of the recording in a folder; [] where it holds something else and that is not refused.
+
+    Raises:
+        UserError: if ``refuse`` and the folder holds anything that is not a recording's, or its list is damaged.
+    """
+    aside = folder / SET_ASIDE
+    own = _own_files(folder)
+    there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
+    foreign = sorted(path.name for path in there if path not in (*own, aside) and path.name not in BOOKKEEPING)
+    if not foreign and own:
+        return own
+    if not refuse:
+        return []
+    unlisted = not own and all(map(EPISODE_NAME.fullmatch, foreign))
+    what = f"no {MANIFEST}" if unlisted else f"files that are no recording ({', '.join(foreign[:3])})"
+    raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """What is the recording's of a folder: the episodes that it lists, or that only a crash kept from being listed."""
+    if not (folder / MANIFEST).is_file():
+        return []
+    manifest, listed = _read_manifest(folder)
+    listed += unlisted_episodes(folder, manifest["source"], listed)
+    episodes = [info.path for info in listed]
+    aside = (folder / SET_ASIDE).iterdir() if (folder / SET_ASIDE).is_dir() else ()
+    own = [path for path in (*episodes, *aside) if EPISODE_NAME.fullmatch(path.name)]
+    own += [folder / CARD] if is_own_card(folder / CARD) else []
+    return [*own, *own_partials(folder), folder / MANIFEST]
+
+
+def _is_own_name(name: str) -> bool:
+    return name in (MANIFEST, CARD) or EPISODE_NAME.fullmatch(name) is not None
+
+
+def _delete(own: Iterable[Path], folder: Path) -> None:
+    for path in own:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        # Only where nothing else lies in it.
+        (folder / SET_ASIDE).rmdir()

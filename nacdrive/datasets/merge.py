@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.recording import Recording, load_episode
+from nacdrive.datasets.recording import EpisodeInfo, Recording, load_episode
+from nacdrive.datasets.staging import staged_recording
 from nacdrive.datasets.writer import RecordingWriter
 
 
@@ -52,22 +53,19 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
             "--license' sets one.",
             stacklevel=2,
         )
-    writer = RecordingWriter(
-        out,
-        source=first.meta["source"],
-        fps=first.meta["fps"],
-        expert=" + ".join(dict.fromkeys(part.meta["expert"] for part in parts)),
-        recipe={"merged": [{"expert": part.meta["expert"], "recipe": part.meta["recipe"]} for part in parts]},
-        license=licenses.pop() if len(licenses) == 1 else None,
-        overwrite=overwrite,
-    )
-    seen: set[str] = set()
-    duplicates = 0
-    for part in parts:
-        for info in part.episodes:
-            if info.sha256 in seen:
-                duplicates += 1
-                continue
-            seen.add(info.sha256)
+    episodes = [info for part in parts for info in part.episodes]
+    unique: dict[str, EpisodeInfo] = {}
+    for info in episodes:
+        unique.setdefault(info.sha256, info)
+    with staged_recording(out, overwrite=overwrite) as staging:
+        writer = RecordingWriter(
+            staging,
+            source=first.meta["source"],
+            fps=first.meta["fps"],
+            expert=" + ".join(dict.fromkeys(part.meta["expert"] for part in parts)),
+            recipe={"merged": [{"expert": part.meta["expert"], "recipe": part.meta["recipe"]} for part in parts]},
+            license=licenses.pop() if len(licenses) == 1 else None,
+        )
+        for info in unique.values():
             writer.add_file(info)
-    return MergeResult(len(seen), duplicates)
+    return MergeResult(len(unique), len(episodes) - len(unique))

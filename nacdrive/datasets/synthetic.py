@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nacdrive.common.files import write_text
+from nacdrive.common.files import atomic_path, write_text
+from nacdrive.common.result_folder import note_own
 from nacdrive.datasets.par import ACTIVITIES, TAGS
 
 MARKER = "MADE-UP.txt"
@@ -40,7 +41,8 @@ def emnist(folder: Path) -> None:
     for image, label in zip(images, labels, strict=True):
         row, column = 4 + 2 * int(label) + random.integers(0, 2), random.integers(2, 8)
         image[row : row + 3, column : column + 6 + int(label)] = 255
-    np.savez_compressed(folder / "digits.npz", images=images, labels=labels)
+    with atomic_path(folder / "digits.npz") as partial, partial.open("wb") as file:
+        np.savez_compressed(file, images=images, labels=labels)
 
 
 def par(folder: Path) -> None:
@@ -73,6 +75,7 @@ def udacity(folder: Path) -> None:
                 middle = int(160 + aside * (row - 60) / 100 + 120 * steering * (160 - row) / 100)
                 frame[row, max(0, middle - row // 2) : max(0, middle + row // 2)] = (120, 120, 120)
             names.append(f"IMG/{camera}_{stamp}.jpg")
+            note_own(folder / names[-1])
             Image.fromarray(frame).save(folder / names[-1], quality=70)
         lines.append(",".join([*names, f"{steering:.4f}", "0.3", "0", "15.0"]))
     write_text(folder / "driving_log.csv", "\n".join(lines) + "\n")
@@ -118,6 +121,7 @@ def hust(folder: Path) -> None:
 
     random = np.random.default_rng(2)
     for fault, wear in {"N": 0.0, "B": 0.5}.items():
+        note_own(folder / f"{fault}400.mat")
         savemat(folder / f"{fault}400.mat", {"data": vibration(4 * 51_200, wear, random, 51_200)[:, :1]})
 
 

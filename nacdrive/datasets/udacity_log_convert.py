@@ -11,7 +11,8 @@ from types import TracebackType
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, result_folder
+from nacdrive.common.files import atomic_path, open_log, result_folder
+from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG
@@ -37,13 +38,14 @@ class UdacityLogWriter:
             UserError: if the folder holds something and neither is asked for.
         """
         self.folder = result_folder(Path(folder), resume=resume, overwrite=overwrite)
+        note_own(self.folder / IMAGES)
         (self.folder / IMAGES).mkdir(exist_ok=True)
         log = self.folder / LOG
         if log.exists():
             whole = log.read_bytes().rpartition(b"\n")
             with atomic_path(log) as partial:
                 partial.write_bytes(whole[0] + whole[1])
-        self._log = log.open("a", encoding="utf-8", newline="")
+        self._log = open_log(log)
 
     def add(
         self,
@@ -75,7 +77,8 @@ class UdacityLogWriter:
             for name, data in zip(names, images, strict=True):
                 if data:
                     # Not synced to the disk: three times a row that would be felt while driving.
-                    partial = self.folder / f"{name}{PARTIAL_SUFFIX}"
+                    note_own(self.folder / name)
+                    partial = partial_path(self.folder / name)
                     partial.write_bytes(data)
                     partial.replace(self.folder / name)
             self._log.write(",".join([*names, *map(plain_number, numbers)]) + "\n")

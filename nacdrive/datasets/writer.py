@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path
-from nacdrive.common.result_folder import LOCK, lock_folder, refuse_special_place
+from nacdrive.common.files import atomic_path
+from nacdrive.common.result_folder import clear_staging, is_own, lock_folder, note_own
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import (
-    CARD,
-    EPISODE_GLOB,
     MANIFEST,
+    SET_ASIDE,
     EpisodeInfo,
-    is_own_card,
+    holds_something,
     new_manifest,
+    own_partials,
     read_manifest,
+    remove_recording,
+    settle,
     size_problem,
     unlisted_episodes,
     with_license,
     write_manifest,
 )
-
-SET_ASIDE = "damaged"
-"""Folder inside a recording for files that ``recordings check --set-aside`` has moved away."""
 
 
 class RecordingWriter:
@@ -66,6 +65,8 @@ class RecordingWriter:
         if overwrite and resume:
             raise UserError("--overwrite and --resume contradict each other: give one of them.")
         lock_folder(self.folder, self)
+        clear_staging(self.folder)
+        settle(self.folder)
         if overwrite:
             remove_recording(self.folder)
         exists = (self.folder / MANIFEST).exists()
@@ -84,8 +85,8 @@ class RecordingWriter:
             found, listed = read_manifest(self.folder)
             refuse_other_recipe(self.folder, found, manifest)
             manifest = with_license(found, license, self.folder)
-        for leftover in self.folder.glob(f".*{PARTIAL_SUFFIX}"):
-            leftover.unlink()
+        for path in own_partials(self.folder):
+            path.unlink()
         self._manifest = manifest
         self._episodes = {info.path.name: info for info in listed if not set_aside_if_broken(info)}
         self.adopt_unlisted()
@@ -171,6 +172,8 @@ def set_aside(path: Path) -> Path:
     """Move a file of a recording into its folder for damaged ones; returns where it lies now."""
     folder = path.parent / SET_ASIDE
     folder.mkdir(exist_ok=True)
+    if is_own(path):
+        note_own(folder / path.name)
     return path.replace(folder / path.name)
 
 
@@ -186,43 +189,3 @@ def refuse_other_recipe(folder: Path, found: Mapping[str, Any], wanted: Mapping[
         raise UserError(
             f"{folder} was recorded with {', '.join(different)}: resume with the same options, or give another --out."
         )
-
-
-def holds_something(folder: Path) -> bool:
-    """Whether there is anything in a folder but the lock of whoever writes into it."""
-    return any(path.name != LOCK for path in folder.iterdir())
-
-
-def remove_recording(folder: Path) -> None:
-    """Delete a recording's own files and nothing else.
-
-    Raises:
-        UserError: if the folder holds anything that is not a recording's, or is a place where nothing is deleted.
-    """
-    if not folder.is_dir() or not holds_something(folder):
-        return
-    refuse_special_place(folder)
-    for path in own_files(folder):
-        path.unlink(missing_ok=True)
-    if (folder / SET_ASIDE).is_dir():
-        (folder / SET_ASIDE).rmdir()
-
-
-def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
-    """The files of the recording in a folder; [] where it holds something else and that is not refused.
-
-    Raises:
-        UserError: if ``refuse`` and the folder holds anything that is not a recording's.
-    """
-    aside = folder / SET_ASIDE
-    own = [*folder.glob(EPISODE_GLOB), *folder.glob(f".*{PARTIAL_SUFFIX}"), folder / MANIFEST]
-    own += aside.glob(EPISODE_GLOB)
-    own += [folder / CARD] if is_own_card(folder / CARD) else []
-    there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
-    foreign = sorted(path.name for path in there if path not in (*own, aside, folder / LOCK))
-    if not foreign and (folder / MANIFEST).exists():
-        return own
-    if not refuse:
-        return []
-    what = f"files that are no recording ({', '.join(foreign[:3])})" if foreign else f"no {MANIFEST}"
-    raise UserError(f"{folder} holds {what}, so --overwrite leaves it alone: give another --out.")

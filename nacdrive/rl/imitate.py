@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, result_folder
+from nacdrive.common.files import atomic_path, open_log, result_folder
 from nacdrive.common.runs import RUN, check_resumable, plain, seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
@@ -288,7 +288,7 @@ class Imitation:
             "loss": None if math.isnan(loss) else float(f"{loss:.4g}"), **told,
             **({"eval": evaluation} if evaluation else {}),
         }  # fmt: skip
-        with (self.out / LOG).open("a", encoding="utf-8") as file:
+        with open_log(self.out / LOG) as file:
             file.write(json.dumps(line) + "\n")
         about = self.about(evaluation)
         if evaluation is not None and evaluation["mean"] > self.best:

@@ -20,7 +20,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, read_json, result_folder, write_json
+from nacdrive.common.files import atomic_path, open_log, read_json, result_folder, write_json
 from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
@@ -36,6 +36,7 @@ from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
 from nacdrive.rl.vec_env import CONTINUOUS, DISCRETE, ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
+from nacdrive.training.log import BOARD, note_board
 from nacdrive.viz.figures import draw_curve
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
@@ -105,8 +106,9 @@ def train(
     )
     try:
         model = build(config, laps, agent.memory)
-        model.set_logger(configure(str(out / "tensorboard"), []))
-        model.logger.output_formats.append(TensorBoardOutputFormat(str(out / "tensorboard")))
+        model.set_logger(configure(str(out / BOARD), []))
+        model.logger.output_formats.append(TensorBoardOutputFormat(str(out / BOARD)))
+        note_board(out)
         keeper = TrainingCallback(config, agent, settings, laps, out, show)
         if state is not None:
             restore(model, laps, state)
@@ -437,7 +439,7 @@ class TrainingCallback(BaseCallback):
             line["eval"] = evaluation
             self.logger.record("eval/mean_return", evaluation["mean"])
             self.logger.record("eval/min_return", evaluation["min"])
-        with (self.out / LOG).open("a", encoding="utf-8") as file:
+        with open_log(self.out / LOG) as file:
             file.write(json.dumps(line) + "\n")
         left = (self.config.timesteps - self.num_timesteps) * self.seconds / max(self.num_timesteps, 1)
         if self.config.minutes is not None:

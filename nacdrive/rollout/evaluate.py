@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import PARTIAL_SUFFIX, atomic_path, read_json, write_json
+from nacdrive.common.files import atomic_path, read_json, write_json
 from nacdrive.common.parallel import run_jobs
+from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
 from nacdrive.datasets.episode import Episode
@@ -422,8 +423,9 @@ def film(
                     if mine and again["episode_return"] != entry["episode_return"]:
                         entry["filmed_return"] = again["episode_return"]
     finally:
-        for partial in [*out.glob(f".*{PARTIAL_SUFFIX}"), *(out / DRIVES).glob(f".*{PARTIAL_SUFFIX}")]:
-            partial.unlink(missing_ok=True)
+        for partial in [*out.iterdir(), *((out / DRIVES).iterdir() if (out / DRIVES).is_dir() else ())]:
+            if partial_target(partial) is not None and is_own(partial):
+                partial.unlink(missing_ok=True)
     list_drives(spec, out / DRIVES)
     return films
 
@@ -433,10 +435,10 @@ def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
     films = {job.film for job in jobs}
     kept = {drive_name(job.seed, job.track) for job in jobs}
     for path in out.glob("*.mp4"):
-        if path not in films:
+        if path not in films and is_own(path):
             path.unlink()
     for path in (out / DRIVES).glob("*.parquet"):
-        if path.name not in kept:
+        if path.name not in kept and is_own(path):
             path.unlink()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive.common.files import write_text
+from nacdrive.common.files import open_log, write_text
 from nacdrive.drivers.tick import Tick
 
 
@@ -183,9 +183,6 @@ class ResultsFile:
     def add(self, row: Row) -> None:
         """Append one row and make sure it is on the disk."""
         self.rows[row["seed"]] = row
-        if not self.path.exists():
-            # The way that notes it as one of the result's own files.
-            write_text(self.path, "")
-        with self.path.open("a", encoding="utf-8") as handle:
+        with open_log(self.path) as handle:
             handle.write(json.dumps(row) + "\n")
             handle.flush()

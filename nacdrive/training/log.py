@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.files import write_text
+from nacdrive.common.result_folder import note_own
+
+BOARD = "tensorboard"
+
+
+def note_board(folder: Path) -> None:
+    """Note the event files that TensorBoard's writer has begun: their names hold time, machine and process."""
+    for path in (folder / BOARD).glob(f"events.out.tfevents.*.{os.getpid()}.*"):
+        note_own(path)
 
 
 class MetricsLog:
@@ -25,7 +35,8 @@ class MetricsLog:
         kept = [row for row in read_rows(self.path) if (row["round"], row["epoch"]) < (round_, epoch)]
         write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._index = len(kept)
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=self._index)
+        self._board = SummaryWriter(str(folder / BOARD), purge_step=self._index)
+        note_board(folder)
 
     def add(self, row: dict[str, Any]) -> None:
         """Write one row, flushed to the disk."""

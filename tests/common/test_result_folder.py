@@ -11,7 +11,18 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
-from nacdrive.common.result_folder import LOCK, RESULT_MARKER, lock_folder, release_folders, result_folder
+from nacdrive.common.result_folder import (
+    LOCK,
+    RESULT_MARKER,
+    drop_replaced,
+    is_own,
+    lock_folder,
+    note_own,
+    open_log,
+    own_names,
+    release_folders,
+    result_folder,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,13 +61,113 @@ def test_a_result_is_never_overwritten_unasked(tmp_path: Path) -> None:
 
 def test_overwrite_replaces_a_whole_result(tmp_path: Path) -> None:
     finished(tmp_path / "r", "run.json", "sub/model.pt", "policy.pt")
-    for log in ("metrics.jsonl", "cells/a/metrics.jsonl", "tensorboard/events.out.tfevents.1.vm"):
-        (tmp_path / "r" / log).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "r" / log).write_text("{}")
+    result_folder(tmp_path / "r", resume=True)
+    for log in ("metrics.jsonl", "log.jsonl"):
+        with open_log(tmp_path / "r" / log) as file:
+            file.write("{}")
+    (tmp_path / "r" / "IMG").mkdir()
+    note_own(tmp_path / "r" / "IMG")
+    # What a killed process leaves of a file that is its own.
+    (tmp_path / "r" / "sub" / ".model.pt.123.partial").write_text("half")
+    release_folders()
     result_folder(tmp_path / "r", overwrite=True)
     write_text(tmp_path / "r" / "run.json", "new")
     release_folders()
     assert set(tree(tmp_path / "r")) == {"run.json", RESULT_MARKER}
+
+
+@pytest.mark.parametrize("moved", range(5))
+def test_an_overwrite_killed_while_it_puts_aside_loses_nothing(tmp_path: Path, moved: int) -> None:
+    before = finished(tmp_path / "r")
+    code = (
+        "import os, sys, pathlib; from nacdrive.common import result_folder as module;"
+        "moves = []; replace = pathlib.Path.replace\n"
+        "def die(path, target):\n"
+        "    if len(moves) == int(sys.argv[2]): os._exit(9)\n"
+        "    moves.append(path); return replace(path, target)\n"
+        "pathlib.Path.replace = die\n"
+        "module.result_folder(pathlib.Path(sys.argv[1]), overwrite=True)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "r"), str(moved)], cwd=ROOT, check=False)
+    result_folder(tmp_path / "r", resume=True)
+    release_folders()
+    assert tree(tmp_path / "r") == before
+
+
+def test_a_rest_of_what_was_replaced_is_never_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(tmp_path / "r", "a.json", "b.json")
+    result_folder(tmp_path / "r", overwrite=True)
+
+    def stop(path: Path, missing_ok: bool = False) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", stop)
+        drop_replaced(tmp_path / "r" / "c.json")
+    (tmp_path / "r" / "c.json").write_text("new")
+    release_folders()
+    assert set(tree(tmp_path / "r")) == {"c.json", RESULT_MARKER}
+
+
+KEPT = (
+    "driving_log.csv", "IMG/center_2018_07_16_17_11_43_382.jpg", "made-up/thesis.docx", "thesis/made-up/x.docx",
+    "metrics.jsonl", "episodes.jsonl", "results.jsonl", "log.jsonl", "expert-mine.jsonl", "lake-mine.jsonl",
+    "mountain-mine.jsonl", "tensorboard/events.out.tfevents.1.vm", ".x.partial", ".x.7.partial", "empty/",
+    "sub/empty/", "sub/.nacdrive-replaced/x", "sub/.nacdrive-staging/x", "mine/.nacdrive-result", "holiday.mp4",
+)  # fmt: skip
+"""One of every kind that a user might keep in a result folder; names with a slash behind them are folders."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_the_marker_does_not_list_is_kept(tmp_path: Path, name: str) -> None:
+    finished(tmp_path / "r")
+    path = tmp_path / "r" / name
+    if name.endswith("/"):
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    before = tree(tmp_path / "r")
+    for _ in range(2):
+        with pytest.raises(UserError, match="was not made by nacdrive, so --overwrite leaves"):
+            result_folder(tmp_path / "r", overwrite=True)
+        release_folders()
+        assert tree(tmp_path / "r") == before
+
+
+def test_a_result_in_a_result_is_kept_unless_both_were_made_together(tmp_path: Path) -> None:
+    finished(tmp_path / "r")
+    before = finished(tmp_path / "r" / "eval")
+    with pytest.raises(UserError, match="eval was not made by nacdrive"):
+        result_folder(tmp_path / "r", overwrite=True)
+    release_folders()
+    assert tree(tmp_path / "r" / "eval") == before
+    result_folder(tmp_path / "both")
+    result_folder(tmp_path / "both" / "training")
+    write_text(tmp_path / "both" / "training" / "policy.pt", "own")
+    release_folders()
+    result_folder(tmp_path / "both", overwrite=True)
+    write_text(tmp_path / "both" / "run.json", "new")
+    release_folders()
+    assert set(tree(tmp_path / "both")) == {"run.json", RESULT_MARKER}
+
+
+def test_a_marker_is_read_whatever_it_holds(tmp_path: Path) -> None:
+    finished(tmp_path / "r")
+    with (tmp_path / "r" / RESULT_MARKER).open("ab") as file:
+        file.write(b"\xff\n[1]\n{}\n" + b"[" * 100_000 + b'\n"mine.txt"\n')
+    (tmp_path / "r" / "mine.txt").write_text("listed")
+    result_folder(tmp_path / "r", overwrite=True)
+
+
+def test_names_that_another_process_adds_are_seen(tmp_path: Path) -> None:
+    result_folder(tmp_path / "r")
+    note_own(tmp_path / "r" / "a")
+    with (tmp_path / "r" / RESULT_MARKER).open("a") as file:
+        file.write('"b"\n')
+    note_own(tmp_path / "r" / "c")
+    assert {"a", "b", "c"} <= own_names(tmp_path / "r")
+    assert [is_own(tmp_path / "r" / name) for name in ("a", ".b.1.partial", "d")] == [True, True, False]
 
 
 def test_a_refused_overwrite_gives_the_old_result_back(tmp_path: Path) -> None:
@@ -121,15 +232,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="link was not made by nacdrive"):
         result_folder(tmp_path / "r", overwrite=True)
     assert (tmp_path / "mine" / "run.json").read_text() == "precious"
-
-
-def test_markers_of_older_versions_own_no_more_than_the_logs(tmp_path: Path) -> None:
-    (tmp_path / RESULT_MARKER).touch()
-    (tmp_path / "metrics.jsonl").write_text("{}")
-    result_folder(tmp_path, resume=True)
-    (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match=r"thesis\.tex was not made by nacdrive"):
-        result_folder(tmp_path, overwrite=True)
 
 
 @pytest.mark.parametrize("place", ["cwd", "parent", "home", "repository"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets import writer as writer_module
+from nacdrive.datasets import manifest as manifest_module
 from nacdrive.datasets.check import check_recording, content_problem, episode_problem, keep_sound
 from nacdrive.datasets.episode_file import NotAnEpisodeError, read_header, to_parquet
 from nacdrive.datasets.images import decode_frames, encode_png
@@ -20,7 +20,9 @@ from nacdrive.datasets.manifest import (
     check_types,
     is_own_card,
     new_manifest,
+    own_files,
     read_manifest,
+    remove_recording,
     sign_card,
     size_problem,
     unlisted_episodes,
@@ -28,8 +30,7 @@ from nacdrive.datasets.manifest import (
 )
 from nacdrive.datasets.merge import merge_recordings
 from nacdrive.datasets.recording import Recording, duplicates_sentence, unique_episodes
-from nacdrive.datasets.staging import episode_names, header_of, made_beside, manifest_of, staged_folder, write_recording
-from nacdrive.datasets.writer import own_files, remove_recording
+from nacdrive.datasets.staging import episode_names, header_of, manifest_of, staged_folder, write_recording
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.exchange import drive, write
 
@@ -266,14 +267,14 @@ def test_a_folder_of_files_is_told_from_one_of_a_recording(tmp_path, recording_f
 
 
 def test_a_file_that_goes_while_a_recording_is_removed_is_no_failure(recording_folder, monkeypatch):
-    real = writer_module.own_files
+    real = manifest_module.own_files
 
     def gone(folder, **options):
         found = real(folder, **options)
         found[0].unlink()
         return found
 
-    monkeypatch.setattr(writer_module, "own_files", gone)
+    monkeypatch.setattr(manifest_module, "own_files", gone)
     remove_recording(recording_folder)
     assert list(recording_folder.iterdir()) == []
 
@@ -462,18 +463,11 @@ def test_what_a_recording_says_of_itself_travels(recording_folder):
             manifest_of(broken)
 
 
-def test_the_folder_beside_is_on_the_same_disk_and_goes_again(tmp_path):
-    with made_beside(tmp_path / "deep" / "out") as staging:
-        assert staging.parent == tmp_path / "deep" and staging.name.startswith(".out.")
-        (staging / "x").write_text("x")
-    assert list((tmp_path / "deep").iterdir()) == []
-
-
 def test_the_file_that_makes_a_data_set_comes_last(tmp_path, monkeypatch):
     moved = []
     real = Path.replace
     monkeypatch.setattr(Path, "replace", lambda self, target: (moved.append(Path(target).name), real(self, target))[1])
-    with staged_folder(tmp_path / "out", overwrite=False, last="meta/info.json") as staging:
+    with staged_folder(tmp_path / "out", overwrite=False) as staging:
         for name in ("z.bin", "meta/info.json", "a.bin"):
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_text(name)

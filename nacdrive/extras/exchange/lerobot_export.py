@@ -147,7 +147,7 @@ def export_lerobot(
     """
     recording = Recording.open(folder)
     layout = Layout.of(recording)
-    with staged_folder(out, overwrite=overwrite, last=INFO) as staging:
+    with staged_folder(out, overwrite=overwrite) as staging:
         with DataWriter(staging, layout) as writer:
             for index in range(len(recording)):
                 writer.add(recording.load(index))

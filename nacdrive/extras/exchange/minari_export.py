@@ -196,7 +196,7 @@ def export_minari(
         # A person may have driven continuously what an expert drives by choices.
         gym = None
     frames = 0
-    with staged_folder(out, overwrite=overwrite, last=METADATA) as staging:
+    with staged_folder(out, overwrite=overwrite) as staging:
         (staging / MAIN).parent.mkdir()
         # Minari reads it in the order in which it was written.
         with h5py.File(staging / MAIN, "w", track_order=True) as file:
