@@ -4,7 +4,8 @@
     python tools/headlines.py set NAME "898.2 ± 39.6"   # a new measurement: changes the file and every page of it
 
 A headline has a ``value`` as pages write it, what was ``measured``, the ``command``, the page it comes ``from`` and all
-pages ``in`` which it stands. In YAML "±" is written "+/-".
+pages ``in`` which it stands. Its numbers count, not what stands between them: "97.8 % (95.6 to 99.2)" in one page is
+"**97.8%** [95.6%, 99.2%]" in a table of another.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "docs/results/headlines.json"
-SPREAD = re.compile(r"\d+\.\d ± \d+\.\d")
-"""A mean with its deviation, as README writes one."""
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|arXiv [\d.]+", re.DOTALL)
+VERSIONS = {"3.11", "3.12", "3.13", "3.14"}
+"""Of Python."""
 
 
 def read_headlines(file: Path = FILE) -> dict[str, dict[str, Any]]:
@@ -27,23 +32,25 @@ def read_headlines(file: Path = FILE) -> dict[str, dict[str, Any]]:
     return headlines
 
 
-def spellings(value: str) -> tuple[str, ...]:
-    """``value`` as text, as bold text with its deviation outside, in two cells of a table, and as in YAML."""
-    mean, mark, spread = value.partition(" ± ")
-    return (value, f"**{mean}**{mark}{spread}", f"{mean} | {spread}", f"{mean} +/- {spread}") if mark else (value,)
+def pattern(value: str) -> re.Pattern[str]:
+    """The numbers of ``value`` one after another, whatever a page writes between them; each gap is a group."""
+    return re.compile(r"(?<![\d.])" + r"([^\d\n]{1,24})".join(map(re.escape, NUMBER.findall(value))) + r"(?!\.?\d)")
 
 
 def stale(headlines: dict[str, dict[str, Any]], root: Path = ROOT) -> list[str]:
-    """A line for each page that does not say its headline, and each mean ± deviation of README that is none."""
+    """A line for each page that does not say its headline, and each decimal number in README's text that is none."""
     lines = []
     for name, headline in headlines.items():
         for page in (headline["from"], *headline["in"]):
-            text = (root / page).read_text(encoding="utf-8")
-            if not any(spelling in text for spelling in spellings(headline["value"])):
+            if not pattern(headline["value"]).search((root / page).read_text(encoding="utf-8")):
                 lines.append(f"{page} does not say {headline['value']} ({name})")
-    known = {headline["value"] for headline in headlines.values() if "README.md" in headline["in"]}
-    readme = (root / "README.md").read_text(encoding="utf-8").replace("**", "")
-    lines += [f"README.md says {number}: no headline" for number in SPREAD.findall(readme) if number not in known]
+    known = {
+        number for one in headlines.values() if "README.md" in one["in"] for number in NUMBER.findall(one["value"])
+    }
+    text = CODE.sub(" ", (root / "README.md").read_text(encoding="utf-8"))
+    lines += [
+        f"README.md says {number}: no headline" for number in DECIMAL.findall(text) if number not in known | VERSIONS
+    ]
     return lines
 
 
@@ -51,24 +58,30 @@ def set_value(name: str, value: str, root: Path = ROOT) -> None:
     """Write ``value`` into the file and every page of headline ``name``.
 
     Raises:
-        SystemExit: where another headline of a page has the same old value, so that a page must be edited by hand.
+        SystemExit: where another headline of a page has the same old value, so that pages must be edited by hand, or
+            the new value has more or fewer numbers.
     """
     file = root / FILE.relative_to(ROOT)
     headlines = read_headlines(file)
     headline = headlines[name]
     pages = (headline["from"], *headline["in"])
+    if len(NUMBER.findall(value)) != len(NUMBER.findall(headline["value"])):
+        raise SystemExit(f"{name} is {headline['value']}: {value} has another count of numbers")
     for other, theirs in headlines.items():
         shared = set(pages) & {theirs["from"], *theirs["in"]}
         if other != name and theirs["value"] == headline["value"] and shared:
             raise SystemExit(f"{other} has the value of {name} in {', '.join(sorted(shared))}: edit by hand")
     for page in pages:
         path = root / page
-        text = path.read_text(encoding="utf-8")
-        for old, new in zip(spellings(headline["value"]), spellings(value), strict=True):
-            text = text.replace(old, new)
+        text = pattern(headline["value"]).sub(partial(_with_numbers, NUMBER.findall(value)), path.read_text("utf-8"))
         path.write_text(text, encoding="utf-8")
     headline["value"] = value
     file.write_text(json.dumps(headlines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _with_numbers(numbers: list[str], match: re.Match[str]) -> str:
+    """``numbers`` with what stands between them in ``match``."""
+    return "".join(number + gap for number, gap in zip(numbers, (*match.groups(), ""), strict=True))
 
 
 def main(arguments: list[str]) -> int:
