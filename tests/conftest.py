@@ -15,6 +15,8 @@ from hypothesis import settings
 
 from nacdrive.bench.grid import PRELOADED
 
+pytest_plugins = ["tests.helpers.cpu_times"]
+
 # How long an example takes is the machine's business, and no test's.
 settings.register_profile("nacdrive", deadline=None)
 settings.load_profile("nacdrive")
