@@ -16,7 +16,7 @@ from statistics import fmean, geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.bench.inference import Model, predict_lives
+from nacdrive.extras.predict.predictions import Model, predict_lives
 from nacdrive.tasks.bearings.bearings import Bearings
 from nacdrive.tasks.bearings.runs import read_runs
 from nacdrive.tasks.bearings.wear import SHORTEST_S, wear_curves

@@ -44,13 +44,14 @@ VERBS = {
     "sim": "udacity: the built-in track as a stand-in for the Udacity simulator",
     "expert": "train, imitate, eval, export: trained experts",
     "bench": "table, plan, run, report, robustness, runtime: every sequence layer on the same tasks",
-    "predict": "remaining life of bearings from their vibration",
-    "classify": "digits in pictures, activities in recordings of worn tags",
+    "predict": "remaining life of bearings, digits in pictures, activities in recordings of worn tags",
     "doctor": "what works on this machine, and how to mend what does not",
 }
 
 # Verbs of ``nacdrive/extras``: verb -> its file there.
-EXTRAS = {"export": "export.verb", "share": "export.share_verb"}
+EXTRAS = {"export": "export.verb", "predict": "predict.verb", "share": "export.share_verb"}
+# Old spelling of a verb -> the new one.
+RENAMED = {"classify": ("predict", "--task", "emnist")}
 
 
 def load_verb(verb: str) -> ModuleType:
@@ -77,6 +78,9 @@ def dispatch(arguments: list[str]) -> int:
         print(f"nacdrive {__version__}")
         return 0
     verb, *rest = arguments
+    if verb in RENAMED:
+        say(f"nacdrive: 'nacdrive {verb}' is now 'nacdrive {' '.join(RENAMED[verb])}'.")
+        verb, *rest = *RENAMED[verb], *rest
     if verb not in VERBS:
         raise unknown_name("verb", verb, VERBS)
     module = load_verb(verb)

@@ -25,7 +25,7 @@ LINES = {
     "predict none --model none.pt --out mine": ("mine/wear.csv", "--out"),
     "predict none --model none.pt --out drawn": ("drawn/wear.png", "--out"),
     "predict none --model none.pt": ("runs/predict-none/wear.csv", "--out"),
-    "classify none --model none.pt --out mine": ("mine/classes.csv", "--out"),
+    "predict none --task par --model none.pt --out mine": ("mine/classes.csv", "--out"),
     "bench runtime --models none --out mine": ("mine/runtime.md", "--out"),
 }
 OLD = "a year's work"

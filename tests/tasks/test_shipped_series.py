@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacdrive.bench.inference import Model, predict_digits, predict_lives
 from nacdrive.common.paths import shipped
+from nacdrive.extras.predict.predictions import Model, predict_digits, predict_lives
 from nacdrive.tasks.bearings.bearings import Bearings
 from nacdrive.tasks.bearings.runs import read_runs
 from nacdrive.tasks.bearings.wear import wear_curves

@@ -224,7 +224,7 @@ def test_made_up_bearings_are_cut_at_the_same_share_of_their_lives(tmp_path):
 
 
 def test_a_model_of_the_challenge_predicts_with_the_lives_it_learnt_from(fold, small, tmp_path):
-    from nacdrive.bench.inference import Model, predict_lives
+    from nacdrive.extras.predict.predictions import Model, predict_lives
 
     task = load_task("pronostia", "challenge")
     torch.manual_seed(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
@@ -175,10 +177,16 @@ def read_digits(place: Path) -> tuple[list[str], NDArray[np.uint8], NDArray[np.u
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
     """A picture as MNIST would have it: 28 x 28, bright ink on dark paper."""
+    if not path.is_file():
+        raise UserError(f"{path} is no regular file, so no picture: remove it.")
     try:
-        with Image.open(path) as image:
-            grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
-    except (UnidentifiedImageError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR), np.uint8)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UserError(f"{path} has too many pixels to be decoded ({error}): make it smaller.") from error
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error) as error:
         raise UserError(f"{path} is no picture that can be read: check or remove it.") from error
     edge = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
     return 255 - grey if edge.mean() > 127 else grey

@@ -1,5 +1,6 @@
-"""``nacdrive predict``, ``classify`` and ``bench`` as a person calls them."""
+"""``nacdrive predict`` and ``bench`` as a person calls them."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def shelf(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("verb", ["bench table", "bench runtime", "predict", "classify"])
+@pytest.mark.parametrize("verb", ["bench table", "bench runtime", "predict"])
 def test_help_answers_without_torch(verb):
     script = f"import sys; sys.argv = ['nacdrive', *{verb.split()!r}, '--help']\nfrom nacdrive.cli.main import main\n"
     script += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules, file=sys.stderr)"
@@ -64,14 +65,14 @@ def test_pictures_are_classified_whatever_their_size_and_paper(shelf, tmp_path, 
     Image.fromarray(ink).save(pictures / "a.png")
     Image.fromarray(255 - ink).save(pictures / "b.png")
     out = tmp_path / "out"
-    assert dispatch(["classify", str(pictures), "--model", str(shelf / "emnist.pt"), "--out", str(out)]) == 0
+    assert dispatch(f"predict {pictures} --task emnist --model {shelf}/emnist.pt --out {out}".split()) == 0
     _, a, b = (out / "classes.csv").read_text().splitlines()
     assert a.split(",")[1:] == b.split(",")[1:]
 
 
 def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, tmp_path, capsys):
     place, out = shelf / "par/readings.txt", tmp_path
-    arguments = ["classify", str(place), "--task", "par", "--model", str(shelf / "par.pt"), "--out", str(out)]
+    arguments = ["predict", str(place), "--task", "par", "--model", str(shelf / "par.pt"), "--out", str(out)]
     assert dispatch(arguments) == 0
     assert "right:" in capsys.readouterr().out
     assert len((out / "classes.csv").read_text().splitlines()) == 1 + 6 * 11 * 40
@@ -85,12 +86,14 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
         ("predict {s}/par --model {s}/pronostia.pt", "holds no vibration files"),
         ("predict {s}/par --task pronostai", "did you mean 'pronostia'"),
         ("predict {s}/pronostia --lives-h 30 --lives-h=-2", "--lives-h must be numbers above 0"),
-        ("classify {s}/pronostia --model {s}/emnist.pt", "holds no pictures"),
-        ("classify {s}/par --model nac_exakt", "did you mean|known are"),
+        ("predict {s}/pronostia --task emnist --model {s}/emnist.pt", "holds no pictures"),
+        ("predict {s}/par --task emnist --model nac_exakt", "did you mean|known are"),
         (
-            "classify {s}/par --task par",
+            "predict {s}/par --task par",
             "no model file nac_lag.pt, and none is shipped for par: give one with --model",
         ),
+        ("predict {s}/par --task par --most 3", "--most is for --task emnist: leave it out"),
+        ("predict {s}/par --task par --lives-h 3", "--lives-h is for --task pronostia: leave it out"),
         ("bench table --models lsmt", "did you mean 'lstm'"),
         ("bench table --tasks hust --protocol sequence --out {s}/x", "hust has no place under --protocol sequence"),
     ],
@@ -115,7 +118,31 @@ def test_other_channels_are_refused(shelf, tmp_path):
         dispatch(["predict", str(source), "--model", str(tmp_path / "paper.pt")])
 
 
-def test_a_picture_that_is_none_is_named(shelf, tmp_path):
-    (tmp_path / "a.png").write_text("no picture")
-    with pytest.raises(UserError, match=r"a\.png is no picture"):
-        dispatch(["classify", str(tmp_path), "--model", str(shelf / "emnist.pt")])
+@pytest.mark.parametrize("damage", ["text", "cut", "bomb", "larger bomb", "pipe"])
+def test_a_bad_picture_is_named_and_never_decoded_or_waited_for(shelf, tmp_path, damage):
+    path, sentence = tmp_path / "a.png", r"a\.png is no picture"
+    if damage == "text":
+        path.write_text("no picture")
+    elif damage == "pipe":
+        os.mkfifo(path)
+        sentence = r"a\.png is no regular file"
+    else:
+        side = {"cut": 60, "bomb": 10_000, "larger bomb": 14_000}[damage]
+        Image.new("1", (side, side)).save(path)
+        if damage == "cut":
+            path.write_bytes(path.read_bytes()[:50])
+        else:
+            sentence = r"a\.png has too many pixels to be decoded"
+    with pytest.raises(UserError, match=sentence):
+        dispatch(f"predict {tmp_path} --task emnist --model {shelf}/emnist.pt --out {tmp_path}/out".split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_classify_is_an_old_word_for_it_and_says_so(shelf, tmp_path, capsys):
+    picture = tmp_path / "a.png"
+    Image.new("L", (28, 28), 200).save(picture)
+    for line in ("predict --task emnist", "classify", "classify --task emnist"):
+        out = tmp_path / line.replace(" ", "")
+        assert dispatch(f"{line} {picture} --model {shelf}/emnist.pt --out {out}".split()) == 0
+    assert capsys.readouterr().err.count("'nacdrive classify' is now 'nacdrive predict --task emnist'") == 2
+    assert len({file.read_text() for file in tmp_path.glob("*/classes.csv")}) == 1

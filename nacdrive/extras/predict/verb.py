@@ -1,0 +1,180 @@
+"""``nacdrive predict``: how worn a bearing is and how long it will still run, which digit a picture shows (E-MNIST),
+what a person is doing (PAR).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from nacdrive.common.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from nacdrive.extras.predict.predictions import BearingLife, Model, Prediction
+
+MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.pt"}
+"""Task -> the model file that is looked for if none is given."""
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class PredictConfig:
+    """Wear and remaining life of bearings, digits in pictures, activities in recordings: a table and files."""
+
+    place: Annotated[Path, tyro.conf.Positional]
+    """pronostia: vibration files of one bearing (acc_00001.csv ... or 1.csv ...), or a folder of such folders. emnist:
+    a picture, a folder of pictures, or MNIST's files. par: a file in PAR's format, or its folder."""
+    task: str = "pronostia"
+    """What is predicted: pronostia, emnist or par."""
+    model: str | None = None
+    """A model file, or the name of a shipped one: nac_exact.pt (pronostia) or nac_lag.pt if not given."""
+    lives_h: Annotated[tuple[float, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOURS")] = ()
+    """pronostia: hours that a bearing like these lived, once for every bearing, which say most while no wear shows;
+    those that the model learnt from if not given, which are of a test rig that wears bearings out within hours."""
+    most: int = 0
+    """emnist: pictures to look at; 0: all."""
+    rows: int | None = None
+    """Rows of the table that is printed: 8 per bearing, evenly spread over its time, or 20; the CSV file holds all."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    out: Path | None = None
+    """Folder of wear.csv and wear.png, or of classes.csv; runs/predict-PLACE if not given."""
+    overwrite: bool = False
+    """Replace the files that are there."""
+
+    def __post_init__(self) -> None:
+        if self.task not in MODELS:
+            raise unknown_name("task", self.task, tuple(MODELS))
+        if self.rows is not None and self.rows < 1:
+            raise UserError(f"--rows is {self.rows}: it must be at least 1.")
+        if self.most < 0:
+            raise UserError(f"--most is {self.most}: it must not be negative.")
+        if not all(0 < hours < 1e7 for hours in self.lives_h):
+            raise UserError("--lives-h must be numbers above 0: how many hours each of your earlier bearings ran.")
+        for flag, task, given in (("--lives-h", "pronostia", self.lives_h), ("--most", "emnist", self.most)):
+            if given and self.task != task:
+                raise UserError(f"{flag} is for --task {task}: leave it out.")
+
+
+CONFIG = PredictConfig
+
+
+def run(config: PredictConfig) -> None:
+    """Predict, print, write."""
+    from nacdrive.common.files import refuse_existing
+    from nacdrive.extras.predict.predictions import Model
+
+    place = config.place.resolve()
+    out = config.out or Path("runs") / f"predict-{place.stem if place.is_file() else place.name}"
+    names = ("wear.csv", "wear.png") if config.task == "pronostia" else ("classes.csv",)
+    refuse_existing(*(out / name for name in names), overwrite=config.overwrite)
+    model = Model.load(config.model or MODELS[config.task], config.task, config.device)
+    (predict_wear if config.task == "pronostia" else predict_classes)(config, model, out)
+    print(f"{out}/{', '.join(names)}")
+
+
+def predict_wear(config: PredictConfig, model: Model, out: Path) -> None:
+    """Bearings: a table and a sentence for each, wear.csv, wear.png."""
+    from rich.console import Console
+
+    from nacdrive.common.files import write_text
+    from nacdrive.extras.predict.predictions import predict_lives
+    from nacdrive.viz.figures import plot_wear
+
+    bearings = predict_lives(model, config.place, [hours * HOUR_S for hours in config.lives_h])
+    for name, bearing in bearings.items():
+        Console().print(table(name, bearing, config.rows or 8))
+        print(summary(name, bearing))
+    write_text(out / "wear.csv", csv_text(bearings))
+    curves = {name: bearing.curve for name, bearing in bearings.items()}
+    plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
+
+
+def predict_classes(config: PredictConfig, model: Model, out: Path) -> None:
+    """Digits or activities: a table, how many are right where that is known, classes.csv."""
+    from rich.console import Console
+
+    from nacdrive.common.files import write_text
+    from nacdrive.extras.predict.predictions import predict_activities, predict_digits
+
+    if config.task == "emnist":
+        answers = predict_digits(model, config.place, config.most or None)
+        lines = ["picture,digit,probability,truth"]
+        lines += [f"{a.name},{a.label},{a.share:.4f},{a.truth or ''}" for a in answers]
+    else:
+        answers, readings = predict_activities(model, config.place)
+        classes = model.network.config.about["classes"]
+        lines = ["recording,t_s,activity,truth"]
+        for name, (t, y, truth) in readings.items():
+            pairs = zip(t.tolist(), y.tolist(), truth.tolist(), strict=True)
+            lines += [f"{name},{s:.3f},{classes[a]},{classes[b]}" for s, a, b in pairs]
+    write_text(out / "classes.csv", "\n".join(lines) + "\n")
+    Console().print(class_table(answers[: config.rows or 20], config.task))
+    known = [a.right for a in answers if a.right is not None]
+    if known:
+        print(f"right: {100 * sum(known) / len(known):.1f} % on average over {len(known)}")
+
+
+def class_table(answers: list[Prediction], task: str) -> object:
+    """The first answers."""
+    from rich.table import Table
+
+    result = Table()
+    for title in (
+        ("picture", "digit", "probability") if task == "emnist" else ("recording", "most of the time", "share")
+    ):
+        result.add_column(title)
+    if any(a.truth is not None for a in answers):
+        result.add_column("truth")
+        result.add_column("right")
+    for a in answers:
+        known = [] if a.truth is None or a.right is None else [a.truth, f"{a.right:.0%}"]
+        result.add_row(a.name, a.label, f"{a.share:.0%}", *known)
+    return result
+
+
+def table(name: str, bearing: BearingLife, rows: int) -> object:
+    """A few moments of one bearing."""
+    import numpy as np
+    from rich.table import Table
+
+    curve, life = bearing.curve, bearing.life
+    result = Table(title=f"{name}: {len(curve.t_s)} snapshots")
+    for title in ("running for", "wear (0 new, 1 failed)", "remaining life", "80 % interval"):
+        result.add_column(title, justify="right")
+    result.add_column("how sure")
+    for i in np.unique(np.linspace(0, len(curve.t_s) - 1, rows).round().astype(int)):
+        interval = f"{span(life.low_s[i])} .. {span(life.high_s[i])}"
+        result.add_row(
+            span(curve.t_s[i]), f"{curve.predicted[i]:.2f}", span(life.median_s[i]), interval, life.sureness(int(i))
+        )
+    return result
+
+
+def summary(name: str, bearing: BearingLife) -> str:
+    """The last snapshot in a sentence."""
+    life = bearing.life
+    return (
+        f"{name} now: about {span(life.median_s[-1])} left, with 80 % probability {span(life.low_s[-1])} to "
+        f"{span(life.high_s[-1])}: {life.sureness(-1)} ({life.basis(-1)}). Ages are compared with {bearing.basis}."
+    )
+
+
+def span(seconds: float) -> str:
+    """Hours and minutes."""
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def csv_text(bearings: dict[str, BearingLife]) -> str:
+    """A row per snapshot."""
+    lines = ["bearing,t_s,wear,remaining_s,remaining_low_s,remaining_high_s,wear_shows"]
+    for name, bearing in bearings.items():
+        curve, life = bearing.curve, bearing.life
+        columns = (curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn)
+        for t, wear, middle, low, high, worn in zip(*columns, strict=True):
+            lines.append(f"{name},{t:.2f},{wear:.4f},{middle:.0f},{low:.0f},{high:.0f},{int(worn)}")
+    return "\n".join(lines) + "\n"
