@@ -183,15 +183,10 @@ def main() -> None:
             config = load_policy(model).config
             graphs = {"onnx": folder / "policy.onnx"}
             export_onnx(model, graphs["onnx"])
-            if subject == "carracing, nac-steady":
-                graphs["onnx, int8"] = folder / "int8.onnx"
-                export_onnx(model, graphs["onnx, int8"], int8=True)
-            kinds = ["torch", "compiled", *graphs, *(["c"] if has_c else [])]
-            for kind in kinds:
-                backend = kind.partition(",")[0]
+            for backend in ["torch", "compiled", *graphs, *(["c"] if has_c else [])]:
                 if backend not in given.by:
                     continue
-                file = graphs.get(kind, model)
+                file = graphs.get(backend, model)
                 row = [backend, str(file), str(config.height), str(config.width), name]
                 command = [sys.executable, __file__, "--decisions", str(given.decisions), "--row", *row]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -201,9 +196,8 @@ def main() -> None:
                 else:
                     n = json.loads(done.stdout.splitlines()[-1])
                     (w50, w99), (c50, c99) = n["wall_ms"], n["cpu_ms"]
-                    by = BACKENDS[backend] + (", int8" if "int8" in kind else "")
                     lines.append(
-                        f"| {subject} | {by} | {w50:.3f} | {w99:.3f} | "
+                        f"| {subject} | {BACKENDS[backend]} | {w50:.3f} | {w99:.3f} | "
                         f"{c50:.3f} | {c99:.3f} | {n['start_s']:.2f} | {n['start_cpu_s']:.2f} | {n['memory_mb']:.0f} |"
                     )
                 print(lines[-1], flush=True)

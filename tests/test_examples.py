@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("my_*.py")), ids=lambda file: file.stem)
 def test_each_is_short_and_has_examples_of_its_use(file: Path) -> None:
     text = file.read_text()
     assert 20 <= len(text.splitlines()) <= 65
@@ -91,6 +91,17 @@ def nacdrive(line: str) -> str:
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def test_stable_baselines_learns_in_vector_environments() -> None:
+    done = subprocess.run(
+        [sys.executable, "gym_vec_env.py", "128"],
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "total_timesteps" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,9 +17,8 @@ from stable_baselines3.common.vec_env import VecMonitor
 from torch import nn
 
 import nacdrive.envs  # noqa: F401
-from nacdrive.common.errors import UserError
-from nacdrive.rl.gym_vec_env import GymVecEnv
 
+GymVecEnv = runpy.run_path(str(Path(__file__).parents[2] / "examples/gym_vec_env.py"))["GymVecEnv"]
 FAST = "nacdrive/CarRacingFast-v0"
 SAME = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
@@ -82,7 +83,7 @@ def test_processes_with_shared_memory_give_the_same() -> None:
 
 def test_another_autoreset_is_refused_in_one_sentence() -> None:
     envs = four()
-    with pytest.raises(UserError, match="make them with vector_kwargs="):
+    with pytest.raises(ValueError, match="give vector_kwargs=SAME_STEP"):
         GymVecEnv(envs)
     envs.close()
 

@@ -28,14 +28,12 @@ OPSET = 20
 """The newest that onnxruntime 1.20 knows."""
 
 
-def export_onnx(model: Path, out: Path, *, int8: bool = False, calibration: Sequence[Path] = ()) -> list[Path]:
+def export_onnx(model: Path, out: Path) -> list[Path]:
     """Write the policy in ``model`` to ``out`` as ONNX.
 
     Args:
         model: the ``.pt`` file.
         out: the ``.onnx`` file, replaced if it is there.
-        int8: quantize convolutions and dense layers to 8 bits, with ranges taken from ``calibration``.
-        calibration: recordings that the policy drives through for the ranges.
 
     Returns:
         The files written.
@@ -44,12 +42,7 @@ def export_onnx(model: Path, out: Path, *, int8: bool = False, calibration: Sequ
         UserError: if the policy cannot be loaded, its layer cannot be exported, or the packages are not installed.
     """
     policy = load_policy(model)
-    proto = to_model(policy)
-    if int8:
-        from nacdrive.extras.export.quantize import quantize
-
-        proto = quantize(proto, policy, calibration)
-    about = describe(policy, model, "int8" if int8 else "float32")
+    proto, about = to_model(policy), describe(policy, model)
     with atomic_path(out) as partial:
         partial.write_bytes(to_bytes(proto, about))
     return [out]
@@ -99,7 +92,7 @@ def record(
     return proto
 
 
-def describe(policy: Policy, model: Path, precision: str) -> dict[str, Any]:
+def describe(policy: Policy, model: Path) -> dict[str, Any]:
     """What stands in the file beside the graph."""
     config = policy.config
     state = PolicyStep(policy).step.initial()
@@ -109,7 +102,7 @@ def describe(policy: Policy, model: Path, precision: str) -> dict[str, Any]:
         "name": policy.name,
         "source": {"file": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
         "task": config.task,
-        "precision": precision,
+        "precision": "float32",
         "frame": {"shape": [config.height, config.width, 3], "dtype": "uint8", "colours": "RGB"},
         "normalisation": "inside the graph: crop, area resize, colours, then pixel * 2 / 255 - 1",
         "units": {

@@ -24,20 +24,12 @@ class ExportConfig:
     safetensors: the same model file in the format of model hubs."""
     out: Path | None = None
     """The file to write; MODEL's name in the working folder if not given."""
-    int8: bool = False
-    """onnx: convolutions and dense layers in 8 bits."""
-    calibration: tuple[Path, ...] = ()
-    """onnx --int8: recordings that show which numbers occur; the shipped one of CarRacing if not given."""
     lap: Path | None = None
     """html: the recorded lap to play, a recording or an episode file."""
     overwrite: bool = False
     """Replace the file if it is there."""
 
     def __post_init__(self) -> None:
-        if self.int8 and self.to != "onnx":
-            raise UserError("--int8 is for --to onnx: leave it out.")
-        if self.calibration and not self.int8:
-            raise UserError("--calibration is for --int8: give both, or neither.")
         if (self.lap is None) == (self.to == "html"):
             raise UserError("--lap and --to html belong together: give the recorded lap that the page shows.")
 
@@ -50,7 +42,7 @@ def run(config: ExportConfig) -> None:
     from nacdrive.common.files import refuse_existing
 
     model = model_file(config.model)
-    out = config.out or Path(f"{model.stem}{'_int8' if config.int8 else ''}{SUFFIXES[config.to]}")
+    out = config.out or Path(f"{model.stem}{SUFFIXES[config.to]}")
     if out.suffix != SUFFIXES[config.to]:
         raise UserError(f"--out {out} must end in {SUFFIXES[config.to]} for --to {config.to}.")
     refuse_existing(*files_of(config.to, out), overwrite=config.overwrite)
@@ -69,7 +61,7 @@ def export(config: ExportConfig, model: Path, out: Path) -> list[Path]:
     if config.to == "onnx":
         from nacdrive.extras.export.onnx import export_onnx
 
-        return export_onnx(model, out, int8=config.int8, calibration=config.calibration)
+        return export_onnx(model, out)
     if config.to == "c":
         from nacdrive.extras.export.c_source import export_c
 

@@ -224,23 +224,3 @@ def test_the_runtime_decides_on_image_files(exported: Path, tmp_path: Path, caps
     assert rows[0] == "t_s,steering,throttle,brake,choice"
     assert int(rows[1].split(",")[-1]) == load_policy(STEADY).step(frame, 0.0).choice
     assert onnx_runtime.main([str(tmp_path / "none.onnx"), "--images", "a.png"]) == 2
-
-
-@pytest.mark.slow
-def test_eight_bits_decide_almost_alike(tmp_path: Path) -> None:
-    from nacdrive.datasets.recording import Recording
-
-    (out,) = export_onnx(STEADY, tmp_path / "int8.onnx", int8=True)
-    own, other = load_policy(STEADY), ExportedPolicy(out)
-    episode = Recording.open(shipped("recordings") / "carracing-sample").load(0)
-    alike = [
-        own.step(frame, t).choice == other.step(frame, t).choice
-        for frame, t in zip(episode.decoded(), episode.t_s.tolist(), strict=True)
-    ]
-    assert np.mean(alike) > 0.95
-    assert other.about["precision"] == "int8"
-
-
-def test_eight_bits_without_a_recording_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no recording of 'udacity' is shipped"):
-        export_onnx(shipped("agents") / "udacity" / "nac_steady.pt", tmp_path / "x.onnx", int8=True)

@@ -13,8 +13,6 @@ from nacdrive.common.errors import UserError
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--to", "c", "--int8"], "--int8 is for --to onnx"),
-        (["--calibration", "x"], "--calibration is for --int8"),
         (["--to", "html"], "--lap and --to html belong together"),
         (["--lap", "x"], "--lap and --to html belong together"),
         (["--out", "x.pt"], "must end in .onnx"),
