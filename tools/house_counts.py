@@ -47,7 +47,7 @@ def verb_configs() -> Iterator[type[Any]]:
     sys.path.insert(0, str(ROOT))
     main = import_module("nacdrive.cli.main")
     for verb in main.VERBS:
-        module = import_module(f"nacdrive.cli.{verb}")
+        module = main.load_verb(verb)
         for rest in [[name] for name in getattr(module, "VERBS", ())] or [[]]:
             yield main.module_entry(module, verb, rest)[0]
 
