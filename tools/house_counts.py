@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -61,8 +64,20 @@ def declarations(config: type[Any]) -> Iterator[tuple[str, str]]:
         if group is not None:
             yield from declarations(group)
             continue
-        owner = next(base for base in config.__mro__ if field.name in vars(base).get("__annotations__", {}))
+        owner = next(base for base in config.__mro__ if field.name in written_fields(base))
         yield field.name, f"{owner.__module__}.{owner.__qualname__}"
+
+
+@cache
+def written_fields(owner: type[Any]) -> frozenset[str]:
+    """Fields that stand in the source of a class: another default for a field of a group is no declaration."""
+    if not owner.__module__.startswith("nacdrive"):
+        return frozenset()
+    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    return frozenset(
+        node.target.id for node in body.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    )
 
 
 def main() -> int:
