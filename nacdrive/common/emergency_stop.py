@@ -37,11 +37,14 @@ class EmergencyStop:
         self._steering, self._sound_s = action.steering, now_s
         return recovered
 
-    def fail(self, reason: str, now_s: float) -> bool:
-        """Note that there is no sound decision; True if an emergency begins or has another reason than before."""
+    def fail(self, reason: str, now_s: float, held_s: float = 0.0) -> bool:
+        """Note that there is no sound decision; True if an emergency begins or has another reason than before.
+
+        ``held_s``: for how long the last action has been held already.
+        """
         news = reason != self.reason
         if self.reason is None:
-            self.began_s = now_s
+            self.began_s = now_s - min(held_s, HOLD_S)
         self.reason = reason
         return news
 

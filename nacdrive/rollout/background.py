@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from queue import Full, Queue
-from threading import Thread
 from typing import Any, Self
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.rollout.rollout import Probes
 
@@ -43,11 +43,10 @@ class BackgroundListener:
         self._listeners, self._probes, self._say = list(listeners), probes, say
         self._neurons_due = self._saliency_due = 0
         self._queue: Queue[Tick | None] = Queue(BACKLOG)
-        self._thread = Thread(target=self._run, name="nacdrive-listeners", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin to tell."""
-        self._thread.start()
+        self._thread = lasting_thread("nacdrive-listeners", self._run, self._say)
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -64,7 +64,10 @@ class Simulator:
     def _frames(self) -> None:
         while not self._closing.wait(self._frame_s):
             if not self.paused.is_set():
-                self.client.frame()
+                self._frame()
+
+    def _frame(self) -> None:
+        self.client.frame()
 
     def drives(self, more: int = 20) -> bool:
         """Whether it is told ``more`` commands from now on."""

@@ -14,6 +14,8 @@ SILENCE_S = 1.0
 PATIENT_SILENCE_S = 5.0
 """The same after a few tries: a simulator that is paused answers all of them at once when it goes on."""
 TRIES = 5
+ANSWER_S = 0.1
+"""While the car is braked a report is answered within this time, whoever should have done so."""
 SENT_AT_OPENING = 2
 """Telemetries that the simulator sends by itself, because its "open" event fires twice."""
 RELEASE_MPS = 5 * MPS_PER_MPH
@@ -31,8 +33,8 @@ class SimulatorConnection:
 
     def __init__(self, sid: str, number: int, simulator: bool, now_s: float) -> None:
         self.sid, self.number, self.simulator = sid, number, simulator
-        self.heard_s = now_s
-        """When it last reported, or was last pinged."""
+        self.reported_s = self.sent_s = now_s
+        """When it last reported, and was last sent something."""
         self.tries = 0
         """How often it was pinged since it last reported."""
         self.pending = SENT_AT_OPENING if simulator else 0
@@ -42,16 +44,20 @@ class SimulatorConnection:
         self.separator: str | None = None
         """Decimal separator of its numbers; None until it has reported soundly, and only then is it driven."""
         self.speed_mps = 0.0
+        self.steering = "0"
+        """As it was last commanded, in its own numbers."""
         self.manual = False
         self.foreign = False
         """Whether it turned out to be another simulator, which is left alone."""
+        self.guarded = False
+        """Whether it was handed to the guardian, as far as it can be."""
         self._braked = False
         self._lock = RLock()
 
     def begin(self, in_flight: int, now_s: float) -> bool:
         """Note that a report came in; False if it is not to be decided on."""
         with self._lock:
-            self.heard_s, self.tries = now_s, 0
+            self.reported_s, self.tries = now_s, 0
             self.pending = max(0, self.pending - 1)
             if self.pending + self.busy >= in_flight:
                 return False
@@ -63,27 +69,35 @@ class SimulatorConnection:
         with self._lock:
             self.busy -= reports
 
-    def sent(self) -> None:
+    def sent(self, now_s: float) -> None:
         """Note that something is sent that makes it report."""
         with self._lock:
+            self.sent_s = now_s
             self.pending += 1
 
     def ping(self, now_s: float) -> None:
         """Note that it is asked although it has not reported: what was pending is taken for lost."""
         with self._lock:
-            self.heard_s, self.pending = now_s, 0
+            self.sent_s, self.pending = now_s, 0
             self.tries += 1
 
     def silent(self, now_s: float) -> bool:
-        """Whether it has said nothing for so long that it is to be pinged."""
-        return now_s - self.heard_s > (SILENCE_S if self.tries < TRIES else PATIENT_SILENCE_S)
+        """Whether it has reported nothing, and was sent nothing, for so long that it is to be pinged."""
+        waits_s = SILENCE_S if self.tries < TRIES else PATIENT_SILENCE_S
+        return now_s - max(self.reported_s, self.sent_s) > waits_s
+
+    def unanswered(self, now_s: float) -> bool:
+        """Whether it has reported, and was sent nothing for so long that nobody seems to answer."""
+        return self.reported_s > self.sent_s and now_s - self.reported_s > ANSWER_S
 
     def command(self, action: Action) -> dict[str, str]:
         """The argument of ``steer`` for it."""
         if self.separator is None:
             # Whatever its culture is, it reads this; anything else might be no number there.
             return {"steering_angle": "0", "throttle": "0"}
-        return answer(action.steering, self.pedal(action.throttle, action.brake), self.separator)
+        command = answer(action.steering, self.pedal(action.throttle, action.brake), self.separator)
+        self.steering = command["steering_angle"]
+        return command
 
     def pedal(self, throttle: float, brake: float) -> float:
         """Throttle and brake, each 0 .. 1, as the simulator's one number: negative is braking.
@@ -117,6 +131,11 @@ class Connections:
                 self._connections[sid] = SimulatorConnection(sid, self._count, simulator, now_s)
                 self._count += 1
             return self._connections[sid]
+
+    def sound(self) -> list[SimulatorConnection]:
+        """All that have reported soundly."""
+        with self._lock:
+            return [each for each in self._connections.values() if each.separator is not None]
 
     def remove(self, sid: str) -> SimulatorConnection | None:
         """Forget a session; what it was, if it was one of these."""

@@ -8,11 +8,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from socketserver import BaseServer
 from typing import Any, Protocol
 
 from werkzeug.serving import make_server
 
 from nacdrive.common.errors import unknown_name
+from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import QuietHandler
 
 MOST_SEGMENT = 1460
@@ -83,8 +85,18 @@ class Engine(Protocol):
     async_mode: str
     """Name for python-socketio."""
 
-    def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
-        """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end."""
+    def start(
+        self,
+        listener: socket.socket,
+        app: Any,
+        watch: Callable[[], None],
+        goodbye: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end.
+
+        ``say`` is called with a line when a thread has ended and is started again.
+        """
 
     def call(self, function: Callable[[], None]) -> None:
         """Run ``function``, which sends something, from whichever thread; it may run after this has returned."""
@@ -101,7 +113,14 @@ class Threads:
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
-    def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
+    def start(
+        self,
+        listener: socket.socket,
+        app: Any,
+        watch: Callable[[], None],
+        goodbye: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         """Serve in the background."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
@@ -110,11 +129,12 @@ class Threads:
         )
         listener.close()
         tune(self._server.socket)
-        self._serving = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="nacdrive-udacity", daemon=True
-        )
-        self._serving.start()
-        threading.Thread(target=self._watch, args=(watch,), name="nacdrive-udacity-watch", daemon=True).start()
+        self._serving = lasting_thread("nacdrive-udacity", self._serve, say)
+        lasting_thread("nacdrive-udacity-watch", lambda: self._watch(watch), say)
+
+    def _serve(self) -> None:
+        # werkzeug's own would close the port, however it ends.
+        BaseServer.serve_forever(self._server, 0.1)
 
     def _watch(self, watch: Callable[[], None]) -> None:
         while not self._stopping.wait(LOOK_S):
@@ -130,6 +150,7 @@ class Threads:
         # The port first: the simulator comes back within milliseconds of a goodbye.
         self._server.shutdown()
         self._serving.join()
+        self._server.server_close()
         self._goodbye()
 
 
@@ -154,37 +175,50 @@ class Eventlet:
         self._eventlet = eventlet
         eventlet.websocket.RFC6455WebSocket._apply_mask = staticmethod(unmask)
         self._stopping = threading.Event()
+        self._green: Any = None
         # Green threads belong to their own operating-system thread: what others want done there is put into a list,
         # and a byte through a pair of sockets wakes it up.
         self._wanted: deque[Callable[[], None]] = deque()
         self._bell, self._bell_pull = socket.socketpair()
         self._bell_pull.setblocking(False)
 
-    def start(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
+    def start(
+        self,
+        listener: socket.socket,
+        app: Any,
+        watch: Callable[[], None],
+        goodbye: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         """Serve in the background."""
         tune(listener)
-        self._serving = threading.Thread(
-            target=self._serve, args=(listener, app, watch, goodbye), name="nacdrive-udacity", daemon=True
-        )
-        self._serving.start()
+        self._listener, self._app = listener, app
+        self._serving = lasting_thread("nacdrive-udacity", lambda: self._serve(watch, goodbye), say)
 
-    def _serve(self, listener: socket.socket, app: Any, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
+    def _serve(self, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
         eventlet = self._eventlet
-        listener.setblocking(False)
-        green = eventlet.greenio.GreenSocket(listener)
-        # Requests that are none would be printed as they came, in full.
-        quiet = type("QuietProtocol", (eventlet.wsgi.HttpProtocol,), {"log_message": lambda *_: None})
-        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": quiet}
-        eventlet.spawn(eventlet.wsgi.server, green, quick(app), **options)
-        eventlet.spawn(self._answer_bell)
+        if self._green is None:
+            self._green = self._spawn()
         while not self._stopping.is_set():
             eventlet.sleep(LOOK_S)
             watch()
         # The port first: the simulator comes back within milliseconds of a goodbye.
-        green.close()
+        self._green.close()
         self._run_wanted()
         goodbye()
         eventlet.sleep(LOOK_S)
+
+    def _spawn(self) -> Any:
+        """Begin to accept, in green threads of this thread; the listening socket."""
+        eventlet = self._eventlet
+        self._listener.setblocking(False)
+        green = eventlet.greenio.GreenSocket(self._listener)
+        # Requests that are none would be printed as they came, in full.
+        quiet = type("QuietProtocol", (eventlet.wsgi.HttpProtocol,), {"log_message": lambda *_: None})
+        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": quiet}
+        eventlet.spawn(eventlet.wsgi.server, green, quick(self._app), **options)
+        eventlet.spawn(self._answer_bell)
+        return green
 
     def _answer_bell(self) -> None:
         self._bell.setblocking(False)

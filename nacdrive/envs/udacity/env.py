@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import atexit
 import math
+import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Condition
 from typing import Any
 
@@ -193,16 +196,17 @@ class UdacityEnv(DrivingEnv):
 
     def close(self) -> None:
         """Brake the car, disconnect everybody and free the port."""
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            drive = self._drive
-            self._changed.notify_all()
-        atexit.unregister(self.close)
-        if drive is not None:
-            self._end(drive, "the environment was closed")
-        self._server.stop()
+        with ignored_signals():
+            with self._changed:
+                if self._closed:
+                    return
+                self._closed = True
+                drive = self._drive
+                self._changed.notify_all()
+            atexit.unregister(self.close)
+            if drive is not None:
+                self._end(drive, "the environment was closed")
+            self._server.stop()
 
     @property
     def _over(self) -> bool:
@@ -259,7 +263,9 @@ class UdacityEnv(DrivingEnv):
             if drive is not self._drive:
                 return STOP
             begins = self._emergency.reason is None
-            news = self._emergency.fail(reason, now)
+            # The car went on with the last action while nothing was decided in time: it is braked now.
+            held_s = self._emergency.limit_s if self._emergency.overdue(now) else 0.0
+            news = self._emergency.fail(reason, now, held_s)
             action = self._emergency.action(now)
         # While nobody drives yet, nobody has failed.
         if news and drive is self._episode:
@@ -381,6 +387,23 @@ class _Pilot:
         drive = self._env._drive
         if drive is not None and drive.connection is connection:
             self._env._end(drive, why)
+
+
+@contextmanager
+def ignored_signals() -> Iterator[None]:
+    """No signal that can be ignored ends or stops the program meanwhile; only its main thread can see to that."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGBREAK"):
+            number = getattr(signal, name, None)
+            # One that was set by another language's code cannot be set again from here.
+            if number is not None and signal.getsignal(number) is not None:
+                before[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class UnsoundActionError(Exception):

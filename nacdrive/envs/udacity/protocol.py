@@ -43,6 +43,8 @@ class LegacySocket(Socket):  # type: ignore[misc]
     """Bytes of a message, finished or not."""
     websocket: Any = None
     """simple-websocket's end of the connection, where that serves it."""
+    connection: Any = None
+    """The socket of a websocket."""
     ping_due: float | None = None
     """When it is to be asked for a sign of life, in ``time.monotonic()`` seconds."""
 
@@ -124,9 +126,11 @@ def bound_messages(session: LegacySocket, ws: Any) -> None:
     Engine.IO looks at the size of finished messages only. What has come and waits to be handled is bounded too.
     """
     if not hasattr(ws, "ws"):
+        session.connection = ws.socket
         ws.Message = bounded_message(session, ws.Message)
         return
     session.websocket = websocket = ws.ws
+    session.connection = websocket.sock
     websocket.max_message_size = session.largest_message
     websocket.input_buffer = Backlog(websocket, websocket.input_buffer)
     close = websocket.sock.close

@@ -14,8 +14,10 @@ from flask import Flask, request
 
 from nacdrive.common.action import Action
 from nacdrive.common.net import is_loopback, listen
+from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
 from nacdrive.envs.udacity.engines import new_engine
+from nacdrive.envs.udacity.guardian import Guardian
 from nacdrive.envs.udacity.protocol import LegacyServer
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, Report, picture, read
 
@@ -26,6 +28,7 @@ PARTING_S = 2.0
 GOODBYE_S = 0.5
 """Longest time for which a client may take to hang up."""
 STOP = Action(0.0, 0.0, 1.0)
+COAST = Action(0.0, 0.0, 0.0)
 LANDING_PAGE = (
     "This is nacdrive's port for the Udacity simulator, which connects to it by itself: start the simulator and choose "
     "Autonomous Mode. The page to watch is at the address that nacdrive printed.\n"
@@ -99,24 +102,24 @@ class SimulatorServer:
             self._sio.on(event, self._guarded(handler))
         listener = listen(host, port, what="the simulator")
         self.port: int = listener.getsockname()[1]
+        self._guardian = Guardian(self.log.say)
         app = same_site(socketio.WSGIApp(self._sio, landing_page(self.log.say)), is_loopback(host))
-        self._engine.start(listener, app, self._guarded(self._watch), self._disconnect_all)
+        watch, goodbye = self._guarded(self._watch), self._guarded(self._disconnect_all)
+        self._engine.start(listener, app, watch, goodbye, lambda line: self.log.say(line, line))
 
     def stop(self) -> None:
         """Brake the car, disconnect everybody and free the port."""
         self._leaving = True
         until = time.monotonic() + PARTING_S
-        try:
-            # A command holds until the next one, and one that brakes would reverse the car once it is slow.
-            while self._moving() and time.monotonic() < until:
-                time.sleep(0.05)
-        finally:
-            # Somebody who is impatient and presses Ctrl-C again gets a car that was told to brake all the same.
-            self._engine.stop()
-
-    def _moving(self) -> bool:
         connection = self.connections.driven()
-        return connection is not None and connection.speed_mps > RELEASE_MPS
+        if connection is not None and not connection.manual:
+            # Whoever was to answer its last report may have been interrupted.
+            self.steer(connection, STOP)
+            # A command holds until the next one, and one that brakes would reverse the car once it is slow.
+            while connection.speed_mps > RELEASE_MPS and time.monotonic() < until:
+                time.sleep(0.05)
+        self._engine.stop()
+        self._guardian.close()
 
     def steer(self, connection: SimulatorConnection, action: Action) -> None:
         """Send a command, from whichever thread."""
@@ -124,7 +127,7 @@ class SimulatorServer:
 
     def _send(self, connection: SimulatorConnection, event: str, data: dict[str, str]) -> None:
         """Answer one session, never all: an event that it cannot read makes the simulator drop the connection."""
-        connection.sent()
+        connection.sent(time.monotonic())
         self.steers += event == "steer"
         self._sio.emit(event, data, to=connection.sid)
 
@@ -159,6 +162,7 @@ class SimulatorServer:
         connection = self.connections.remove(sid)
         if connection is None:
             return
+        self._guardian.remove(connection.number)
         self._pilot.release(connection, "the simulator has gone")
         if connection.separator is not None and not self._leaving:
             who = "The simulator" if connection.simulator else "A client that reported as the simulator does"
@@ -186,7 +190,7 @@ class SimulatorServer:
         connection = self.connections.of(sid, session.simulator, now)
         fresh = connection.begin(self._in_flight, now)
         # If the car is being stopped while another report is decided on, that takes too long.
-        if not fresh and not (connection.busy and self._pilot.stopping(connection)):
+        if not (fresh or self._leaving or (connection.busy and self._pilot.stopping(connection))):
             self.dropped += 1
             return
         answer: Action | None = STOP
@@ -197,8 +201,11 @@ class SimulatorServer:
                 self._manual(connection)
             else:
                 answer, kept = self._answer(connection, data, now, fresh)
-                if connection.separator is not None:
+                if connection.separator is not None and not connection.guarded:
                     session.trust()
+                    connection.guarded = True
+                    if session.connection is not None:
+                        self._guardian.add(connection.number, session.connection)
         finally:
             # A fault of our own is no reason to leave the car without an answer.
             if fresh and not kept:
@@ -254,19 +261,24 @@ class SimulatorServer:
             if connection is None:
                 continue
             action, must = self._pilot.watch(connection, now)
+            stopping = self._leaving or self._pilot.stopping(connection)
             # While a report is decided on, it is for us to speak.
-            waits = not connection.busy or self._pilot.stopping(connection)
-            if must or (waits and connection.silent(now)):
+            if must or ((stopping or not connection.busy) and connection.silent(now)):
                 connection.ping(now)
-                if connection.manual:
-                    self._send(connection, "manual", {})
-                else:
-                    self._send(connection, "steer", connection.command(action))
+            elif not (stopping and connection.unanswered(now)):
+                continue
+            if connection.manual:
+                self._send(connection, "manual", {})
+            else:
+                self._send(connection, "steer", connection.command(action))
+        # Last: whoever hangs above this line gives no sign of life, and the guardian brakes.
+        cars = {each.number: (each.speed_mps * MPH_PER_MPS, each.steering) for each in self.connections.sound()}
+        self._guardian.sign_of_life(cars)
 
     def _disconnect_all(self) -> None:
         connection = self.connections.driven()
         if connection is not None:
-            self._send(connection, "steer", connection.command(STOP))
+            self._send(connection, "steer", connection.command(COAST))
         sessions = self._sio.eio.sockets
         for session in list(sessions.values()):
             session.close(wait=False)

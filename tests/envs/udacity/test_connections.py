@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity.connections import RELEASE, SILENCE_S, Connections, SimulatorConnection
+from nacdrive.envs.udacity.connections import ANSWER_S, RELEASE, SILENCE_S, Connections, SimulatorConnection
 
 
 def connection() -> SimulatorConnection:
@@ -42,15 +42,15 @@ def test_reports_beyond_those_in_flight_are_dropped_and_the_count_heals() -> Non
     assert one.begin(1, 0.0)
     assert not one.begin(1, 0.0), "one is being decided on"
     one.end()
-    one.sent()
+    one.sent(0.0)
     assert one.begin(1, 0.0)
     one.end()
-    # Two answers, of which one is lost: dropped until it is pinged, then as before.
-    one.sent()
-    one.sent()
+    # Two answers, of which one is lost: dropped until it is pinged.
+    one.sent(0.0)
+    one.sent(0.0)
     assert not one.begin(1, 1.0)
     one.ping(2.0)
-    one.sent()
+    one.sent(2.0)
     assert one.begin(1, 2.1)
 
 
@@ -62,6 +62,14 @@ def test_a_silent_one_is_pinged_and_ever_more_rarely() -> None:
     assert not one.silent(10.0 + SILENCE_S + 0.1)
     one.begin(1, 20.0)
     assert one.silent(20.0 + SILENCE_S + 0.1)
+
+
+def test_a_report_that_nobody_answers_is_noticed() -> None:
+    one = connection()
+    one.begin(1, 1.0)
+    assert not one.unanswered(1.0 + ANSWER_S / 2) and one.unanswered(1.0 + 2 * ANSWER_S)
+    one.sent(1.2)
+    assert not one.unanswered(9.0), "it is its turn to report"
 
 
 def test_a_culture_that_is_not_known_yet_is_sent_whole_numbers() -> None:

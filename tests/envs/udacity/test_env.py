@@ -15,10 +15,11 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
-from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv
+from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv, connections
 from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
 from tests.helpers.udacity_loop import FunctionDriver, Loop, drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
+from tests.helpers.udacity_ways import end_thread
 
 
 def test_a_simulator_is_driven_by_what_it_reports(driven, simulator) -> None:
@@ -399,3 +400,28 @@ def test_the_status_says_what_there_is_to_wait_for(stack) -> None:
     while not env.step(Action(0.0, 0.0, 0.0))[3]:
         pass
     assert env.status.startswith("A person drives")
+
+
+def test_threads_that_have_ended_are_started_again_and_named(driven, simulator, lines) -> None:
+    loop = driven()
+    assert simulator(loop).drives()
+    end_thread("nacdrive-udacity")
+    assert until(lambda: lines.told("nacdrive-udacity-watch has ended") and lines.told("nacdrive-udacity has ended"))
+    assert simulator(loop).drives(), "a newcomer is let in"
+    assert until(lambda: any("has ended" in event for event in loop.events)), "on the page too"
+
+
+def test_a_late_decision_does_not_end_the_commands_of_the_stop(driven, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A simulator that seems silent is pinged; here the stop itself has to go on.
+    monkeypatch.setattr(connections, "SILENCE_S", 1000.0)
+    patient: list[bool] = []
+
+    def decide(*_: object) -> Action:
+        goal = car.client.steers + 40
+        patient.append(until(lambda: car.client.steers > goal or len(patient) >= 5, 30))
+        return Action(0.0, 0.5, 0.0)
+
+    loop = driven(decide)
+    car = Simulator(loop.env.port)
+    with car:
+        assert until(lambda: len(patient) >= 5, 120) and all(patient), patient
