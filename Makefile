@@ -20,8 +20,8 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/deno lint --quiet
-	$(BIN)/deno check --quiet
+	$(BIN)/deno lint --quiet server/www/js nacdrive/extras/*/page
+	$(BIN)/deno check --quiet server/www/js nacdrive/extras/*/page
 	$(BIN)/python tools/hygiene.py
 
 # The site comes to lie in build/site; warnings are errors.

@@ -24,15 +24,16 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_model
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.carracing.env import ACTIONS, BRAKE, STEERING, THROTTLE, make_carracing
+from nacdrive.extras.arena.arena import Arena
+from nacdrive.extras.arena.card import ArenaCard
+from nacdrive.extras.arena.contestant import Contestant
+from nacdrive.extras.what_if import WhatIfCard, WhatIfSource
+from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 from nacdrive.models import load_policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.policy import Policy
-from nacdrive.rollout.arena import Arena
-from nacdrive.rollout.contestant import Contestant
-from nacdrive.rollout.what_if import Simulation, WhatIf
 from nacdrive.viz import GradCam
-from nacdrive.web import LiveServer, WhatIfSource
-from nacdrive.web.arena_server import ArenaServer
+from nacdrive.web import LiveServer
 from nacdrive.web.protocol import message, pack
 from nacdrive.web.stream import row as stream_row
 
@@ -61,7 +62,7 @@ def watch(seen, number):
             message = socket.receive()
             if isinstance(message, bytes):
                 (length,) = struct.unpack_from("<I", message)
-                seen[number] += "frame_seq" in json.loads(message[4 : 4 + length])
+                seen[number] += bool(json.loads(message[4 : 4 + length])["ticks"])
                 socket.send("a")
     except ConnectionClosed:
         pass
@@ -97,7 +98,7 @@ try:
         while message is not None:
             if isinstance(message, bytes):
                 head = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
-                seq = head.get("frame_seq", seq)
+                seq = max([seq, *(tick["seq"] for tick in head["ticks"])])
                 stream.send("a")
             message = stream.receive(timeout=0)
         if seq < 30:
@@ -198,7 +199,7 @@ def measure(
     """One row of the table; with ``asked`` the viewer asks what if, and the seconds until the answers go there."""
     audience = None
     source = WhatIfSource(load_what_if, policy.config.window, ghost=True)
-    with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS, what_if=source) as server:
+    with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS, cards=[WhatIfCard.of_drive(source)]) as server:
         if viewers:
             script = WATCH if asked is None else ASK
             command = [sys.executable, "-c", script, str(server.port), str(viewers)]
@@ -235,8 +236,8 @@ def message_bytes(policy: Policy, decisions: int = 160) -> float:
             neurons=policy.neurons() if step % 2 == 0 else {},
             saliency=cam() if step % 8 == 0 else None,
         )
-        numbers = stream_row(seen, step + 1, info["t_s"], 0)
-        sizes.append(len(message({"rows": [numbers], "events": []}, pack(seen, step + 1, numbers))))
+        numbers = stream_row(seen, step + 1, info["t_s"], 0, 0.0)
+        sizes.append(len(message({"lanes": [{"rows": [numbers], "events": []}]}, [pack(seen, step + 1, numbers)])))
         frame, _, _, _, info = world.step(int(action.choice or 0))
     return float(np.mean(sizes))
 
@@ -252,14 +253,15 @@ def measure_arena(seconds: float) -> list[tuple[str, float, float]]:
     found = []
     with Arena(field) as arena:
         for viewers in (0, 1, 5):
-            with ArenaServer(port=0, names=[one.name for one in field]) as server:
+            card = ArenaCard()
+            with LiveServer(port=0, names=[one.name for one in field], cards=[card]) as server:
                 command = [sys.executable, "-c", WATCH, str(server.port), str(viewers)]
                 audience = subprocess.Popen(command, stdout=subprocess.DEVNULL) if viewers else None
                 deadline = time.monotonic() + 60
                 while server.viewers < viewers and time.monotonic() < deadline:
                     time.sleep(0.1)
                 began = time.process_time()
-                rows = arena.drive(0, 4_000_000, audience=[server], realtime=True)
+                rows = arena.drive(0, 4_000_000, audience=[card], realtime=True)
                 spent = time.process_time() - began
             if audience is not None:
                 audience.wait(60)

@@ -66,6 +66,8 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("console", lambda said: page.faults.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.goto(url)
+        # The page puts itself together when it knows what is served.
+        page.wait_for_selector("main")
         return page
 
     yield opened

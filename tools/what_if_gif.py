@@ -15,8 +15,10 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from nacdrive.cli.replay import ReplayConfig, opened
+from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.paths import shipped
+from nacdrive.extras.what_if import WhatIfCard
+from nacdrive.web.episode_cache import EpisodeCache
 from nacdrive.web.replay import ReplayServer
 
 SIZE = (1280, 800)
@@ -64,8 +66,11 @@ def main() -> None:
     parser.add_argument("--t", type=float, default=5.2, help="moment of the recording in seconds")
     options = parser.parse_args()
     folder = shipped("recordings") / "carracing-sample"
-    run = opened(folder, ReplayConfig((folder,), model="nac_steady.pt"))
-    with ReplayServer([run], port=0) as server, sync_playwright() as play:
+    run, source = open_run(folder, ReplayConfig((folder,), model="nac_steady.pt"))
+    assert source is not None
+    cache = EpisodeCache([run])
+    cards = [WhatIfCard.of_recordings(cache, {0: source})]
+    with ReplayServer(cache, port=0, cards=cards) as server, sync_playwright() as play:
         chromium = play.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.tick import Listener, Tick
     from nacdrive.envs.base import DrivingEnv
+    from nacdrive.extras.what_if import WhatIfSource
+    from nacdrive.extras.what_if.what_if import WhatIf
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
-    from nacdrive.rollout.what_if import WhatIf
-    from nacdrive.web import LiveServer, WhatIfSource
+    from nacdrive.web import LiveServer
     from nacdrive.web.stream import DriveResult
 
 PORT = 4567
@@ -136,6 +137,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             from nacdrive.cli.page import network_view, open_page
             from nacdrive.common.paths import find_model
             from nacdrive.drivers.exported import ExportedPolicy
+            from nacdrive.extras.what_if import WhatIfCard
             from nacdrive.viz.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
@@ -144,7 +146,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             what["choices"] = spec.actions if spec.realtime else action_names(spec, driver_options(spec, driver))
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
-                what["what_if"] = what_if_of(config, policy, expert is not None)
+                what["cards"] = [WhatIfCard.of_drive(what_if_of(config, policy, expert is not None))]
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
@@ -152,8 +154,8 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         results = driving(config, driver, policy, expert, control, page)
         if config.video is not None and results:
             print(f"video: {config.video}", flush=True)
-        if page is not None and config.episodes is not None and not spec.realtime and stays_up(config.hold):
-            hold()
+        if page is not None and config.episodes is not None and not spec.realtime and page.stays_up(config.hold):
+            page.stay()
     return results
 
 
@@ -201,7 +203,7 @@ def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatI
     """Whom the page asks what would be if: the same policy, in the same world, in another process."""
     from functools import partial
 
-    from nacdrive.web import WhatIfSource
+    from nacdrive.extras.what_if import WhatIfSource
 
     again = replace(config, steering_noise=None, allow_control=False)
     ghost = not config.spec.realtime
@@ -211,7 +213,7 @@ def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatI
 def load_what_if(config: DriveConfig) -> WhatIf:
     """Called in the process that answers."""
     from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.rollout.what_if import Simulation, WhatIf
+    from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 
     _, policy = driver_of(config)
     assert policy is not None and not isinstance(policy.policy, ExportedPolicy)
@@ -289,7 +291,7 @@ def drive_episodes(
     probes = probes_of(config, policy, page)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
-        endless = config.episodes is None and page is not None and stays_up(config.hold)
+        endless = config.episodes is None and page is not None and page.stays_up(config.hold)
         for episode in count() if endless else range(config.episodes or 1):
             seed = config.first_seed + episode
             env = make_env(config, driver, policy, seed)
@@ -578,22 +580,6 @@ def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
         else ""
     )
     return f"{recorder.kept} {what} added to {recorder.folder}{test}\n"
-
-
-def stays_up(hold: str) -> bool:
-    """Whether the page stays up after the drive."""
-    return hold == "yes" or (hold == "auto" and sys.stdin is not None and sys.stdin.isatty())
-
-
-def hold() -> None:
-    """Keep the page up until Ctrl-C."""
-    from threading import Event
-
-    print("the page stays up; Ctrl-C ends it.", flush=True)
-    try:
-        Event().wait()
-    except KeyboardInterrupt:
-        print()
 
 
 def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.rollout.standings import ARENA
+from nacdrive.extras.arena.standings import ARENA
 
 if TYPE_CHECKING:
     from nacdrive.drivers.base import Driver
     from nacdrive.envs.base import DrivingEnv
+    from nacdrive.extras.what_if import WhatIfSource
+    from nacdrive.extras.what_if.what_if import WhatIf
     from nacdrive.models.policy import Policy
-    from nacdrive.rollout.what_if import WhatIf
-    from nacdrive.web import WhatIfSource
     from nacdrive.web.episode_cache import ReplaySource
 
 
@@ -56,11 +56,19 @@ CONFIG = ReplayConfig
 def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
     from nacdrive.common.files import refuse_existing
+    from nacdrive.extras.what_if import WhatIfCard
+    from nacdrive.web.episode_cache import EpisodeCache
     from nacdrive.web.replay import ReplayServer, film
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
-    runs = [opened(part, config) for folder in config.recordings for part in parts_of(folder)]
+    runs: list[ReplaySource] = []
+    sources: dict[int, WhatIfSource] = {}
+    for part in (part for folder in config.recordings for part in parts_of(folder)):
+        source, what_if = open_run(part, config)
+        if what_if is not None:
+            sources[len(runs)] = what_if
+        runs.append(source)
     if config.video is not None:
         first = runs[0]
         if not 0 <= config.episode < len(first.labels):
@@ -68,7 +76,9 @@ def run(config: ReplayConfig) -> int:
         film(first.load(config.episode), config.video, first.name, first.caption(config.episode))
         print(f"video: {config.video}")
         return 0
-    server = ReplayServer(runs, config.host, config.port)
+    cache = EpisodeCache(runs)
+    cards = [WhatIfCard.of_recordings(cache, sources)] if sources else []
+    server = ReplayServer(cache, config.host, config.port, cards=cards)
     print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
     try:
         Event().wait()
@@ -111,8 +121,8 @@ def kept_in(folder: Path) -> Path:
     return folder / DRIVES
 
 
-def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
-    """A recording as a run of the page, seen by the policy of ``--model`` if there is one."""
+def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSource | None]:
+    """A recording as a run of the page, seen by the policy of ``--model`` if there is one, whom one may ask then."""
     from nacdrive.datasets.recording import Recording
     from nacdrive.envs.registry import spec_of_source
     from nacdrive.rollout.expert_scores import scores_of_evaluation
@@ -130,9 +140,10 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     choices, task = (spec.actions, spec.task) if spec is not None else ((), source)
     expert = recording.meta.get("expert")
     if config.model is None:
-        return ReplaySource(
+        recorded = ReplaySource(
             folder.name, labels, lambda i: recorded_ticks(recording.load(i), i, expert), choices, expert=expert
         )
+        return recorded, None
 
     import torch
 
@@ -146,7 +157,7 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, task), expect_task=task)
     every = config.saliency_every
-    return ReplaySource(
+    retraced = ReplaySource(
         folder.name,
         labels,
         lambda i: retrace(policy, recording.load(i), number=i, saliency_every=every),
@@ -154,10 +165,10 @@ def opened(folder: Path, config: ReplayConfig) -> ReplaySource:
         policy=policy.name,
         expert=expert,
         tuning=read_tuning(find_model(config.model, task)),
-        what_if=what_if_of(folder, config, policy),
         driven=lambda i: driven_actions(recording.load(i)),
         **network_view(policy),
     )
+    return retraced, what_if_of(folder, config, policy)
 
 
 def what_if_of(folder: Path, config: ReplayConfig, policy: Policy) -> WhatIfSource:
@@ -166,7 +177,7 @@ def what_if_of(folder: Path, config: ReplayConfig, policy: Policy) -> WhatIfSour
 
     from nacdrive.datasets.recording import Recording
     from nacdrive.envs.registry import spec_of_source
-    from nacdrive.web import WhatIfSource
+    from nacdrive.extras.what_if import WhatIfSource
 
     meta = Recording.open(kept_in(folder)).meta
     spec = spec_of_source(str(meta["source"]))
@@ -184,9 +195,9 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.speed_control import at_speed
     from nacdrive.envs.registry import spec_of_source
+    from nacdrive.extras.what_if.what_if import JPEG_LEVELS, Simulation, WhatIf
     from nacdrive.models import load_policy
     from nacdrive.rollout.environment import driver_options
-    from nacdrive.rollout.what_if import JPEG_LEVELS, Simulation, WhatIf
 
     recording = Recording.open(kept_in(folder))
     spec = spec_of_source(str(recording.meta["source"]))

@@ -136,7 +136,7 @@ def _reporting(send: Callable[[Any], object]) -> Iterator[None]:
 
 
 @dataclass
-class _Worker:
+class Worker:
     """One process and what it is doing."""
 
     process: BaseProcess
@@ -171,7 +171,7 @@ def _run_in_processes(
 ) -> Iterator[tuple[Any, Any]]:
     """The jobs in ``count`` processes, which are started as there are jobs for them."""
     packed = bytes(ForkingPickler.dumps(setup))
-    workers: list[_Worker] = []
+    workers: list[Worker] = []
 
     def refill() -> None:
         """Give jobs to idle workers, and start more while there are jobs and too few workers."""
@@ -239,12 +239,32 @@ def _death(exit_code: int | None) -> UserError:
     )
 
 
-def _start(packed: bytes, preload: Sequence[str]) -> _Worker:
+def _start(packed: bytes, preload: Sequence[str]) -> Worker:
     """A process that waits for jobs."""
+    worker = start_worker(_work, preload=preload)
+    # If it has died already, the first wait for it finds out.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        worker.pipe.send_bytes(packed)
+    return worker
+
+
+def start_worker(
+    function: Callable[..., object], *arguments: Any, name: str | None = None, preload: Sequence[str] = ()
+) -> Worker:
+    """A process of its own for ``function(pipe, *arguments)``, which may talk over ``pipe`` in the middle of its work.
+
+    Like the workers of ``run_jobs`` it has one thread, ignores Ctrl-C and ends when this process ends.
+
+    Args:
+        function: Importable by name, as all that travels to a process.
+        arguments: Further ones; they pickle.
+        name: Of the process.
+        preload: Modules that new processes find imported, where the system can fork them safely.
+    """
     context = multiprocessing.get_context(start_method())
     ours, theirs = context.Pipe()
     process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-        target=_work, args=(theirs,), daemon=True
+        target=_run_worker, args=(function, theirs, arguments), name=name, daemon=True
     )
     try:
         if start_method() == "forkserver":
@@ -254,10 +274,6 @@ def _start(packed: bytes, preload: Sequence[str]) -> _Worker:
         else:
             with sigint_blocked():
                 process.start()
-        ours.send_bytes(packed)
-    except (BrokenPipeError, ConnectionResetError):
-        # It has died already, which the first wait for it finds out.
-        pass
     except BaseException:
         ours.close()
         if process.pid is not None:
@@ -265,7 +281,14 @@ def _start(packed: bytes, preload: Sequence[str]) -> _Worker:
         raise
     finally:
         theirs.close()
-    return _Worker(process, ours)
+    return Worker(process, ours)
+
+
+def _run_worker(function: Callable[..., object], pipe: Connection, arguments: tuple[Any, ...]) -> None:
+    prepare_worker()
+    # The other end has gone or has closed the pipe: there is nobody to work for.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        function(pipe, *arguments)
 
 
 def _start_forkserver(preload: Sequence[str]) -> None:
@@ -324,8 +347,7 @@ def _limit_threads() -> None:
 
 
 def _work(pipe: Connection) -> None:
-    """Body of a worker: jobs come in, messages, results and errors go out."""
-    prepare_worker()
+    """Body of a worker of ``run_jobs``: jobs come in, messages, results and errors go out."""
     function: Callable[[Any], Any] | None = None
 
     def do(job: Any) -> bytes:
@@ -339,16 +361,14 @@ def _work(pipe: Connection) -> None:
         with _reporting(lambda message: pipe.send(("message", message))):
             return bytes(ForkingPickler.dumps(("result", function(job))))
 
-    # The other end has gone or has closed the pipe: there is nobody to work for.
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        packed = pipe.recv_bytes()
-        while True:
-            job = pipe.recv()
-            try:
-                answer = do(job)
-            except Exception as error:
-                answer = bytes(ForkingPickler.dumps(("error", _packed(error))))
-            pipe.send_bytes(answer)
+    packed = pipe.recv_bytes()
+    while True:
+        job = pipe.recv()
+        try:
+            answer = do(job)
+        except Exception as error:
+            answer = bytes(ForkingPickler.dumps(("error", _packed(error))))
+        pipe.send_bytes(answer)
 
 
 class RemoteTraceback(Exception):  # noqa: N818
@@ -584,7 +604,7 @@ class Actors:
             UserError: if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.
         """
         setups: list[Setup] = [(function, initializer, arguments) for arguments in initargs]
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._remote: list[Any] = []
         self._ray: _RayModule | None = None
         self._connected = False

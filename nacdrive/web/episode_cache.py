@@ -10,7 +10,6 @@ from typing import Any
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
-from nacdrive.web.what_if_process import WhatIfSource
 
 KEPT_EPISODES = 6
 
@@ -53,8 +52,6 @@ class ReplaySource:
     """What the policy gets of a frame, as for ``LiveServer``."""
     tuning: Sequence[Mapping[str, Any]] = ()
     """Which heads tell left from right, as for ``LiveServer``."""
-    what_if: WhatIfSource | None = None
-    """Whom to ask what would be if."""
     driven: Callable[[int], Sequence[Action]] | None = None
     """What was done in an episode, where ``load`` gives what a policy that looks on would have done."""
 
@@ -107,7 +104,6 @@ class EpisodeCache:
                 "policy": run.policy,
                 "expert": run.expert,
                 "network_input": dict(run.network_input) if run.network_input is not None else None,
-                "what_if": run.what_if.describe() if run.what_if is not None else None,
                 "tuning": [dict(head) for head in run.tuning],
                 "episodes": [
                     {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from threading import Thread
+import sys
+from collections.abc import Sequence
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,20 +15,21 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from nacdrive.common.net import QuietHandler, listen
 from nacdrive.common.paths import shipped
 from nacdrive.web.auth import HEADERS, AccessControl
-from nacdrive.web.what_if_socket import WhatIfDesk
+from nacdrive.web.card import Card
 
 WILDCARDS = ("0.0.0.0", "::", "")
 ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
 
 
-def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None, page: str = "index.html") -> Flask:
-    """An application that serves the page's files to whom ``access`` lets in.
+def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
+    """An application that serves the page's files, and those of ``cards``, to whom ``access`` lets in.
 
-    ``mode`` tells the ``page`` what it shows; at the ``desk``, if there is one, viewers may ask what would be if.
+    ``mode`` tells the page what it shows.
     """
     app = Flask("nacdrive.web", static_folder=None)
     www = shipped("www")
+    folders = {card.name: card.files for card in cards}
 
     @app.before_request
     def check() -> Response | None:
@@ -43,7 +46,7 @@ def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None, p
 
     @app.get("/")
     def front() -> Response:
-        return send_from_directory(www, page)
+        return send_from_directory(www, "index.html")
 
     @app.get("/<path:name>")
     def file(name: str) -> Response:
@@ -53,14 +56,12 @@ def base_app(access: AccessControl, mode: str, desk: WhatIfDesk | None = None, p
     def what() -> dict[str, str]:
         return {"mode": mode}
 
-    @app.route("/what-if", websocket=True)
-    def what_if() -> Response:
-        require_origin()
-        if desk is None:
-            abort(403, "There is no policy here that could be asked.")
-        desk.serve(request.environ)
-        return UpgradedResponse()
+    @app.get("/cards/<name>/<path:file>")
+    def card_file(name: str, file: str) -> Response:
+        return send_from_directory(folders[name], file) if name in folders else abort(404)
 
+    for card in cards:
+        card.add_routes(app)
     return app
 
 
@@ -115,6 +116,19 @@ class HttpServer:
         self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-page", daemon=True)
         self._thread.start()
         return self._access.url()
+
+    @staticmethod
+    def stays_up(hold: str) -> bool:
+        """Whether ``--hold`` keeps the page up after the drive: yes, no, or auto: where a person is at the terminal."""
+        return hold == "yes" or (hold == "auto" and sys.stdin is not None and sys.stdin.isatty())
+
+    def stay(self) -> None:
+        """Keep the page up until Ctrl-C."""
+        print("the page stays up; Ctrl-C ends it.", flush=True)
+        try:
+            Event().wait()
+        except KeyboardInterrupt:
+            print()
 
     def stop(self) -> None:
         """Free the port."""

@@ -31,6 +31,7 @@ EXACT_VALUES = 2048
 class Packed:
     """The parts of a Tick that are the same for every viewer, encoded once."""
 
+    lane: int
     seq: int
     row: Sequence[float | int | None] | None
     """The Tick's numbers, in the order of ``COLUMNS``; None where the page has them already."""
@@ -38,7 +39,7 @@ class Packed:
     body: bytes
 
 
-def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None) -> Packed:
+def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, lane: int = 0) -> Packed:
     """Encode frame, saliency, scores and neurons of ``tick``."""
     parts: list[dict[str, Any]] = []
     blobs: list[bytes] = []
@@ -64,16 +65,16 @@ def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None) 
             lo, hi = bounds(array)
             grey = as_bytes(array, lo, hi)
             add(f"neurons.{name}", "u8", grey.tobytes(), array.shape, lo=lo, hi=hi)
-    return Packed(seq, row, tuple(parts), b"".join(blobs))
+    return Packed(lane, seq, row, tuple(parts), b"".join(blobs))
 
 
-def message(header: dict[str, Any], packed: Packed | None) -> bytes:
-    """One message: ``header`` (what this viewer has not seen) and the shared parts."""
-    if packed is not None:
-        header = {**header, "frame_seq": packed.seq, "tick": packed.row, "parts": packed.parts}
-    head = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
+def message(header: dict[str, Any], packed: Sequence[Packed]) -> bytes:
+    """One message: ``header`` (what this viewer has not seen) and the shared parts of the Ticks that are shown."""
+    ticks = [{"lane": one.lane, "seq": one.seq, "row": one.row} for one in packed]
+    parts = [{**part, "lane": one.lane} for one in packed for part in one.parts]
+    head = json.dumps({**header, "ticks": ticks, "parts": parts}, allow_nan=False, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 4)
-    return b"".join((struct.pack("<I", len(head)), head, packed.body if packed else b""))
+    return b"".join((struct.pack("<I", len(head)), head, *(one.body for one in packed)))
 
 
 def encode_frame(frame: NDArray[np.uint8]) -> tuple[str, bytes, tuple[int, int]]:

@@ -10,16 +10,13 @@ from typing import Any
 from flask import Flask, Response, abort, request, send_file
 
 from nacdrive.drivers.tick import Tick
-from nacdrive.rollout.what_if import Moment
 from nacdrive.viz.video import video
 from nacdrive.web.auth import AccessControl
-from nacdrive.web.episode_cache import EpisodeCache, ReplaySource
+from nacdrive.web.card import Card
+from nacdrive.web.episode_cache import EpisodeCache
 from nacdrive.web.http_server import HttpServer, base_app
-from nacdrive.web.moments import FindMoment, moment_of
 from nacdrive.web.protocol import message, pack
-from nacdrive.web.stream import COLUMNS, finite, row
-from nacdrive.web.what_if_process import WhatIfProcess
-from nacdrive.web.what_if_socket import WhatIfDesk
+from nacdrive.web.stream import COLUMNS, Lane, finite
 
 LARGEST_CHUNK = 100
 
@@ -29,43 +26,26 @@ class ReplayServer(HttpServer):
 
     def __init__(
         self,
-        runs: Sequence[ReplaySource],
+        cache: EpisodeCache,
         host: str = "127.0.0.1",
         port: int = 8090,
         title: str = "replay",
         announce: Callable[[str], None] = print,
+        cards: Sequence[Card] = (),
     ) -> None:
-        access, cache = AccessControl(host, announce), EpisodeCache(runs)
-        asked = {
-            number: (moments_of(cache, number, run.what_if.window), WhatIfProcess(run.what_if))
-            for number, run in enumerate(runs)
-            if run.what_if is not None
-        }
-        self._desk = WhatIfDesk(asked) if asked else None
-        super().__init__(host, port, replay_app(cache, access, title, self._desk), access)
+        access, self._cards = AccessControl(host, announce), list(cards)
+        super().__init__(host, port, replay_app(cache, access, title, cards), access)
 
     def stop(self) -> None:
         """Free the port."""
-        if self._desk is not None:
-            self._desk.close()
+        for card in self._cards:
+            card.close()
         super().stop()
 
 
-def moments_of(cache: EpisodeCache, run: int, window: int) -> FindMoment:
-    """Finds the moments ``{"run", "episode", "seq"}`` of a run."""
-
-    def find(name: dict[str, int]) -> Moment | None:
-        episode = name.get("episode", 0)
-        if not cache.has(run, episode):
-            return None
-        return moment_of(cache.ticks(run, episode), cache.driven(run, episode), name["seq"], window)
-
-    return find
-
-
-def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: WhatIfDesk | None = None) -> Flask:
+def replay_app(cache: EpisodeCache, access: AccessControl, title: str, cards: Sequence[Card]) -> Flask:
     """The Flask application of a replay."""
-    app = base_app(access, "replay", desk)
+    app = base_app(access, "replay", cards)
 
     def ticks(run: int, episode: int) -> Sequence[Tick]:
         if not cache.has(run, episode):
@@ -74,7 +54,9 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: Wha
 
     @app.get("/replay/runs")
     def runs() -> dict[str, Any]:
-        return {"title": title, "columns": COLUMNS, "runs": cache.listing()}
+        about = [{card.name: card.describe(run) for card in cards} for run in range(len(cache.runs))]
+        listing = [{**run, "cards": described} for run, described in zip(cache.listing(), about, strict=True)]
+        return {"title": title, "columns": COLUMNS, "runs": listing}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:
@@ -87,7 +69,7 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: Wha
         first = request.args.get("from", 0, int)
         count = min(request.args.get("count", 1, int), LARGEST_CHUNK)
         chosen = list(enumerate(ticks(run, episode)))[max(0, first) : max(0, first) + count]
-        body = b"".join(message({"step": i}, pack(tick, i + 1)) for i, tick in chosen)
+        body = b"".join(message({"step": i}, [pack(tick, i + 1)]) for i, tick in chosen)
         return Response(body, content_type="application/octet-stream")
 
     @app.get("/replay/<int:run>/<int:episode>/video.mp4")
@@ -106,14 +88,10 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, desk: Wha
 
 def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
     """All rows and events of an episode, as plain JSON."""
-    missed, rows = 0, []
-    events: list[dict[str, Any]] = []
-    for i, tick in enumerate(ticks):
-        missed += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
-        rows.append(row(tick, i + 1, tick.t_s, missed))
-        place = {"clock_s": tick.t_s, "t_s": tick.t_s, "episode": tick.episode, "step": tick.step}
-        events += [{"n": len(events) + k + 1, **place, "text": text} for k, text in enumerate(tick.events)]
-    return {"rows": rows, "events": events}
+    lane = Lane(most_events=None)
+    for tick in ticks:
+        lane.add(tick)
+    return {"rows": lane.rows, "events": list(lane.events)}
 
 
 def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from flask import Flask, Response, abort, request
@@ -10,20 +11,18 @@ from flask import Flask, Response, abort, request
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.web.auth import AccessControl
+from nacdrive.web.card import Card
 from nacdrive.web.control_socket import serve_controller
 from nacdrive.web.http_server import HttpServer, UpgradedResponse, base_app, require_origin
-from nacdrive.web.moments import MomentMemory
-from nacdrive.web.stream import DriveResult, StreamState
+from nacdrive.web.stream import DriveResult, StreamState, plain
 from nacdrive.web.stream_socket import Encoder, serve_viewer
-from nacdrive.web.what_if_process import WhatIfProcess, WhatIfSource
-from nacdrive.web.what_if_socket import WhatIfDesk
 
 GOODBYE_S = 1.0
 """So long the end of a run waits for the viewers to be told of it."""
 
 
 class LiveServer(HttpServer):
-    """Shows a stream of Ticks on a page.
+    """Shows the Ticks of one drive, or of several side by side, each in a lane of its own.
 
     Closing the browser, opening five of them or freezing one changes nothing for the loop: ``publish`` only keeps the
     newest Tick. Bound to this machine unless ``host`` says otherwise; then a one-time token is needed to look.
@@ -41,7 +40,9 @@ class LiveServer(HttpServer):
             ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
             None if not known.
         tuning: Which heads tell left from right, as of ``viz.tuning``; without, the page measures it on the drive.
-        what_if: Whom to ask what would be if; None where there is no policy.
+        names: Of the lanes, where several drive.
+        people: Those of ``names`` that a person drives; of a drive alone a person may always take the wheel.
+        cards: Further parts of the page.
     """
 
     def __init__(
@@ -54,28 +55,31 @@ class LiveServer(HttpServer):
         announce: Callable[[str], None] = print,
         control: HumanControl | None = None,
         network_input: Mapping[str, Any] | None = None,
-        what_if: WhatIfSource | None = None,
         tuning: Sequence[Mapping[str, Any]] = (),
+        names: Sequence[str] = (),
+        people: Sequence[str] = (),
+        cards: Sequence[Card] = (),
     ) -> None:
-        self._state = StreamState()
-        self._moments = MomentMemory(what_if.window) if what_if is not None else None
-        self._desk: WhatIfDesk | None = None
-        if what_if is not None and self._moments is not None:
-            self._desk = WhatIfDesk({0: (self._moments.find, WhatIfProcess(what_if))})
+        self._state = StreamState(max(1, len(names)))
+        self._cards = list(cards)
         if control is not None:
-            self._state.set_control(control.state)
-            control.on_change = lambda: self._state.set_control(control.state)
+            self._state.set(control=control.state)
+            control.on_change = lambda: self._state.set(control=control.state)
         hello = {
             "title": title,
             "circuit": dict(circuit) if circuit is not None else None,
             "choices": list(choices),
             "control": control is not None,
             "network_input": dict(network_input) if network_input is not None else None,
-            "what_if": what_if.describe() if what_if is not None else None,
             "tuning": [dict(head) for head in tuning],
+            "names": list(names),
+            "people": [list(names).index(name) for name in people],
+            "cards": {card.name: card.describe() for card in cards},
         }
         access = AccessControl(host, announce)
-        super().__init__(host, port, live_app(self._state, access, hello, control, self._desk), access)
+        super().__init__(host, port, live_app(self._state, access, hello, control, cards), access)
+        for card in cards:
+            card.attach(self)
 
     @property
     def viewers(self) -> int:
@@ -86,25 +90,33 @@ class LiveServer(HttpServer):
         """Wait until somebody watches; False if nobody has come within ``timeout_s`` seconds (None: wait on)."""
         return self._state.wait_for_viewers(True, timeout_s)
 
-    def publish(self, tick: Tick) -> None:
+    def begin(self, **about: Any) -> None:
+        """All lanes begin a track, or begin it anew; ``about``: as for ``set``."""
+        self._state.begin(**about)
+
+    def publish(self, tick: Tick, lane: int = 0) -> None:
         """Show ``tick``; returns at once, and the newest Tick wins."""
-        seq = self._state.publish(tick)
-        if self._moments is not None:
-            self._moments.add(tick, seq)
+        seq = self._state.publish(tick, lane)
+        for card in self._cards:
+            card.publish(tick, seq)
+
+    def set(self, **about: Any) -> None:
+        """Show what is known of all lanes together, as plain JSON: what cards add, by their own words."""
+        self._state.set(**about)
 
     def status(self, text: str) -> None:
         """Show a sentence in place of the stream's state ('Waiting for the simulator ...'); '' takes it back."""
-        self._state.set_status(text)
+        self._state.set(status=text)
 
     def result(self, result: DriveResult) -> None:
         """Show what came of an episode, until the next one begins; it also stands after the end of the run."""
-        self._state.set_result(result)
+        self._state.set(result={name: plain(value) for name, value in asdict(result).items()})
 
     def stop(self) -> None:
         """Say goodbye to the viewers and free the port."""
         self._state.close()
-        if self._desk is not None:
-            self._desk.close()
+        for card in self._cards:
+            card.close()
         if self._server is not None:
             self._state.wait_for_viewers(False, GOODBYE_S)
         super().stop()
@@ -114,12 +126,14 @@ def live_app(
     state: StreamState,
     access: AccessControl,
     hello: dict[str, Any],
-    control: HumanControl | None = None,
-    desk: WhatIfDesk | None = None,
+    control: HumanControl | None,
+    cards: Sequence[Card],
 ) -> Flask:
     """The application of a running drive: page and stream, and a way in for commands where there is a ``control``."""
-    app = base_app(access, "live", desk)
-    encoder = Encoder()
+    app = base_app(access, "several" if hello["names"] else "live", cards)
+    encoder = Encoder(max(1, len(hello["names"])))
+    wheel = not hello["names"] or bool(hello["people"])
+    commands = {name: command for card in cards for name, command in card.commands.items()}
 
     @app.route("/stream", websocket=True)
     def stream() -> Response:
@@ -133,7 +147,7 @@ def live_app(
         require_origin()
         if control is None:
             abort(403, "This drive can only be watched: it was started without --allow-control.")
-        serve_controller(request.environ, state, control)
+        serve_controller(request.environ, state, control, commands, wheel=wheel)
         return UpgradedResponse()
 
     return app

@@ -1,10 +1,10 @@
-"""What is on the page right now: the newest Tick, the last half minute in numbers, the event log, the status line."""
+"""What is on the page now: of each lane the newest Tick, rows and events; of all lanes status, control, result."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nacdrive.common.action import Action
@@ -44,10 +44,15 @@ COLUMNS = (
     "budget_ms",
     "missed",
     "held",
+    "station_m",
+    "wheels_off",
+    "off_share",
     "done",
 )
 HISTORY_ROWS = 2000
-"""40 s at 50 Hz: more than the 30 s that the charts show, and the same after an hour as after a minute."""
+"""Of a drive that goes on: 40 s at 50 Hz are more than the 30 s that the charts show."""
+TRACK_ROWS = 10_000
+"""Of each lane where several drive one track: a quarter of an hour."""
 HISTORY_EVENTS = 300
 
 Row = tuple[float | int | None, ...]
@@ -55,7 +60,7 @@ Row = tuple[float | int | None, ...]
 
 @dataclass(frozen=True)
 class ShownTick:
-    """A Tick whose frame is shown: the newest that the policy decided on."""
+    """A Tick whose frame is shown: the newest that was decided on."""
 
     seq: int
     row: Row
@@ -63,18 +68,33 @@ class ShownTick:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What one viewer has not seen yet: every row and event since it last looked, but only the newest Tick."""
+class LaneNews:
+    """What one viewer has not seen of a lane: every row and event since it last looked, but only the newest Tick."""
 
-    seq: int
-    shown: ShownTick | None
     rows: list[Row]
     events: list[dict[str, Any]]
-    status: str
-    control: dict[str, Any]
-    result: dict[str, Any] | None
-    status_version: int
-    """Version of ``status``, ``control`` and ``result``."""
+    shown: ShownTick | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How far a viewer has seen: numbers of the attempt, of the last row and event of each lane, of ``about``."""
+
+    attempt: int = -1
+    rows: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one viewer has not seen yet."""
+
+    seen: Seen
+    """How far it has seen with this."""
+    lanes: list[LaneNews]
+    about: dict[str, Any] | None
+    """What is known of all lanes together; None where the viewer has it."""
 
 
 @dataclass(frozen=True)
@@ -99,111 +119,138 @@ class DriveResult:
     """What comes next, in words, such as "Track 4000001 begins in 4 s."."""
 
 
-class StreamState(Viewers):
-    """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only."""
+class Lane:
+    """One who drives: its rows and events, and the Tick whose frame is shown.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Args:
+        most_rows: From then on every second one of the older half goes.
+        most_events: From then on the oldest go.
+    """
+
+    def __init__(self, most_rows: int | None = None, most_events: int | None = HISTORY_EVENTS) -> None:
+        self._most_rows, self._most_events = most_rows, most_events
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all: a track begins, or begins anew."""
+        self.seq = self.event_count = self._missed = 0
+        self.rows: list[Row] = []
+        self.events: deque[dict[str, Any]] = deque(maxlen=self._most_events)
+        self.shown: ShownTick | None = None
         self._last: Tick | None = None
-        self._shown: ShownTick | None = None
-        self._seq = 0
-        self._rows: deque[Row] = deque(maxlen=HISTORY_ROWS)
-        self._events: deque[dict[str, Any]] = deque(maxlen=HISTORY_EVENTS)
-        self._event_count = 0
-        self._status = ""
-        self._control: dict[str, Any] = {}
-        self._result: dict[str, Any] | None = None
-        self._status_version = 0
-        self._missed = 0
-        self._clock_offset = 0.0
+        self._clock_offset = self._off = 0.0
+        self._episode_began = 0
 
-    def publish(self, tick: Tick) -> int:
-        """Make ``tick`` the newest, and return its number; at once, whatever the viewers do."""
-        with self._changed:
-            clock = self._clock(tick)
-            if self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s:
-                self._set_result(None)
-            if tick.budget_ms is not None and tick.decision_ms > tick.budget_ms:
-                self._missed += 1
-            self._seq += 1
-            self._last = tick
-            numbers = row(tick, self._seq, clock, self._missed)
-            self._rows.append(numbers)
-            if not tick.held or self._shown is None:
-                self._shown = ShownTick(self._seq, numbers, tick)
-            for text in tick.events:
-                self._event(text, tick, clock)
-            self._changed.notify_all()
-            return self._seq
+    def is_new_episode(self, tick: Tick) -> bool:
+        """Whether an episode begins with ``tick``."""
+        return self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s
 
-    def set_status(self, status: str) -> None:
-        """Show ``status`` on every page; an empty one gives way to the state of the stream."""
-        with self._changed:
-            if status != self._status:
-                self._status = status
-                self._status_version += 1
-                self._changed.notify_all()
+    def add(self, tick: Tick) -> None:
+        """Make ``tick`` the newest."""
+        clock_s = self._clock_s(tick)
+        if self.is_new_episode(tick):
+            self._off, self._episode_began = 0.0, self.seq
+        self.seq += 1
+        self._missed += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
+        self._off += float(tick.next_info.get("wheels_off", 0.0))
+        self._last = tick
+        numbers = row(tick, self.seq, clock_s, self._missed, self._off / (self.seq - self._episode_began))
+        self.rows.append(numbers)
+        if self._most_rows is not None and len(self.rows) > self._most_rows:
+            del self.rows[: self._most_rows // 2 : 2]
+        if not tick.held or self.shown is None:
+            self.shown = ShownTick(self.seq, numbers, tick)
+        place = {"clock_s": finite(clock_s), "t_s": finite(tick.t_s), "episode": tick.episode, "step": tick.step}
+        for text in tick.events:
+            self.event_count += 1
+            self.events.append({"n": self.event_count, **place, "text": text})
 
-    def set_control(self, control: dict[str, Any]) -> None:
-        """Show on every page which person drives, if any, and whether the drive stands still."""
-        with self._changed:
-            if control != self._control:
-                self._control = control
-                self._status_version += 1
-                self._changed.notify_all()
+    def since(self, seq: int, event: int) -> LaneNews:
+        """What is newer than row number ``seq`` and event number ``event``."""
+        fresh = min(self.seq - seq, len(self.rows))
+        events = [entry for entry in self.events if entry["n"] > event]
+        shown = self.shown if self.shown is not None and self.shown.seq > seq else None
+        return LaneNews(self.rows[len(self.rows) - fresh :], events, shown)
 
-    def set_result(self, result: DriveResult) -> None:
-        """Show on every page what came of the episode, until the next one begins."""
-        with self._changed:
-            self._set_result({name: plain(value) for name, value in asdict(result).items()})
-
-    def wait_for_new(self, seq: int, event: int, version: int, timeout_s: float) -> Snapshot | None:
-        """Wait until something is newer than ``seq`` / ``version``; None after ``timeout_s`` or at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._seq > seq or self._status_version > version, timeout_s)
-            if self._seq <= seq and self._status_version <= version:
-                return None
-            fresh = min(self._seq - seq, len(self._rows))
-            rows = [self._rows[i] for i in range(-fresh, 0)]
-            events = [entry for entry in self._events if entry["n"] > event]
-            shown = self._shown if self._shown is not None and self._shown.seq > seq else None
-            return Snapshot(
-                self._seq, shown, rows, events, self._status, self._control, self._result, self._status_version
-            )
-
-    def _set_result(self, result: dict[str, Any] | None) -> None:
-        if result != self._result:
-            self._result = result
-            self._status_version += 1
-            self._changed.notify_all()
-
-    def _clock(self, tick: Tick) -> float:
+    def _clock_s(self, tick: Tick) -> float:
         """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
         last = self._last
-        if last is not None and (tick.episode != last.episode or tick.t_s < last.t_s):
+        if last is not None and self.is_new_episode(tick):
             gap = last.budget_ms / 1000 if last.budget_ms else 0.1
             self._clock_offset += last.t_s + gap - tick.t_s
         return self._clock_offset + tick.t_s
 
-    def _event(self, text: str, tick: Tick, clock: float) -> None:
-        self._event_count += 1
-        self._events.append(
-            {
-                "n": self._event_count,
-                "clock_s": finite(clock),
-                "t_s": finite(tick.t_s),
-                "episode": tick.episode,
-                "step": tick.step,
-                "text": text,
-            }
-        )
+
+class StreamState(Viewers):
+    """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only.
+
+    Args:
+        lanes: How many drive side by side.
+    """
+
+    def __init__(self, lanes: int = 1) -> None:
+        super().__init__()
+        self._lanes = [Lane(HISTORY_ROWS if lanes == 1 else TRACK_ROWS) for _ in range(lanes)]
+        self._attempt = self._version = 0
+        self._about: dict[str, Any] = {"status": "", "control": {}, "result": None, "endings": [None] * lanes}
+
+    def begin(self, **about: Any) -> None:
+        """All begin a track, or begin it anew: what was shown before is void."""
+        with self._changed:
+            for lane in self._lanes:
+                lane.clear()
+            self._attempt += 1
+            self._set(result=None, endings=[None] * len(self._lanes), **about)
+
+    def publish(self, tick: Tick, lane: int = 0) -> int:
+        """Make ``tick`` the newest of its lane, and return its number; at once, whatever the viewers do."""
+        with self._changed:
+            endings: list[dict[str, Any] | None] = list(self._about["endings"])
+            if self._lanes[lane].is_new_episode(tick):
+                endings[lane] = None
+                self._set(result=None, endings=endings)
+            self._lanes[lane].add(tick)
+            if tick.done:
+                text = tick.failure or (tick.events[-1] if tick.events else "ended")
+                endings[lane] = {"text": text, "failed": tick.failure is not None}
+                self._set(endings=endings)
+            self._changed.notify_all()
+            return self._lanes[lane].seq
+
+    def set(self, **about: Any) -> None:
+        """Change what is known of all lanes together: ``status``, ``control``, ``result``, and what cards add."""
+        with self._changed:
+            self._set(**about)
+
+    def wait_for_new(self, seen: Seen, timeout_s: float) -> Snapshot | None:
+        """Wait until there is something newer than ``seen``; None after ``timeout_s`` or at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or seen != self._now(), timeout_s)
+            now = self._now()
+            if seen == now:
+                return None
+            rows, events = seen.rows, seen.events
+            if seen.attempt != self._attempt:
+                rows = events = (0,) * len(self._lanes)
+            news = [lane.since(row, event) for lane, row, event in zip(self._lanes, rows, events, strict=True)]
+            return Snapshot(now, news, self._about if seen.version != now.version else None)
+
+    def _now(self) -> Seen:
+        rows, events = tuple(lane.seq for lane in self._lanes), tuple(lane.event_count for lane in self._lanes)
+        return Seen(self._attempt, rows, events, self._version)
+
+    def _set(self, **about: Any) -> None:
+        if any(self._about.get(name) != value for name, value in about.items()):
+            self._about = {**self._about, **about}
+            self._version += 1
+            self._changed.notify_all()
 
 
-def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
+def row(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float) -> Row:
     """One line of numbers per Tick, in the order of ``COLUMNS``; None where there is no number."""
     return (
         seq,
-        finite(clock),
+        finite(clock_s),
         finite(tick.t_s),
         tick.episode,
         tick.seed,
@@ -225,6 +272,9 @@ def row(tick: Tick, seq: int, clock: float, missed: int) -> Row:
         finite(tick.budget_ms),
         missed,
         int(tick.held),
+        finite(tick.info.get("station_m")),
+        finite(tick.next_info.get("wheels_off")),
+        finite(off_share),
         int(tick.done),
     )
 

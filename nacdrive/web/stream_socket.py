@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import socket as sockets
+import time
 from collections.abc import Callable
 from threading import Lock, Thread
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 from simple_websocket import ConnectionClosed, Server
 
 from nacdrive.web.protocol import Packed, message, pack
-from nacdrive.web.stream import COLUMNS, Snapshot, StreamState
+from nacdrive.web.stream import COLUMNS, Seen, ShownTick, Snapshot, StreamState
 
 IN_FLIGHT = 2
 """Ticks sent and not yet acknowledged: one on its way, one being drawn."""
+GATHER_S = 0.015
+"""So long a message waits for the news of other lanes, which come at almost the same time."""
 RECEIVE_TIMEOUT_S = 1.0
 PING_S = 20
 SEND_BUFFER = 1 << 20
@@ -33,19 +36,22 @@ class Encoder:
     It runs in the thread of the first viewer that asks; the others take what it made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int = 1) -> None:
         self._lock = Lock()
-        self._packed: Packed | None = None
+        self._kept: list[tuple[int, Packed] | None] = [None] * lanes
 
-    def packed(self, seen: Snapshot) -> Packed | None:
-        """The shared parts of the Tick in ``seen``; None where it holds no new Tick."""
-        if seen.shown is None:
-            return None
+    def packed(self, seen: Snapshot) -> list[Packed]:
+        """The shared parts of the Ticks in ``seen``, each with its lane."""
+        attempt = seen.seen.attempt
+        return [self._pack(attempt, k, lane.shown) for k, lane in enumerate(seen.lanes) if lane.shown is not None]
+
+    def _pack(self, attempt: int, lane: int, shown: ShownTick) -> Packed:
         with self._lock:
-            if self._packed is None or seen.shown.seq > self._packed.seq:
-                self._packed = pack(seen.shown.tick, seen.shown.seq, seen.shown.row)
+            kept = self._kept[lane]
+            if kept is None or (attempt, shown.seq) > (kept[0], kept[1].seq):
+                kept = self._kept[lane] = (attempt, pack(shown.tick, shown.seq, shown.row, lane))
             # A viewer that looked before a newer Tick was encoded gets the newer one: it is the one to show.
-            return self._packed
+            return kept[1]
 
 
 def serve_viewer(environ: dict[str, Any], state: StreamState, encoder: Encoder, hello: dict[str, Any]) -> None:
@@ -71,31 +77,32 @@ def accept(environ: dict[str, Any], largest: int = LARGEST_ANSWER) -> Server:
 
 
 def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
-    """Send what is new whenever the viewer is ready for it."""
-    seq = event = in_flight = 0
-    version = -1
+    """Send what is new whenever the viewer is ready for it; a slow one skips frames, never numbers."""
+    seen, in_flight = Seen(), 0
     while True:
         in_flight -= answers(socket, block=in_flight >= IN_FLIGHT)
         if in_flight >= IN_FLIGHT:
             if state.closed:
                 return
             continue
-        seen = state.wait_for_new(seq, event, version, RECEIVE_TIMEOUT_S)
-        if seen is None:
+        news = state.wait_for_new(seen, RECEIVE_TIMEOUT_S)
+        if news is not None and len(news.lanes) > 1:
+            time.sleep(GATHER_S)
+            news = state.wait_for_new(seen, 0)
+        if news is None:
             if state.closed:
                 return
             continue
-        packed = encoder.packed(seen)
-        socket.send(message(header(seen, changed=seen.status_version != version), packed))
+        socket.send(message(header(news), encoder.packed(news)))
         in_flight += 1
-        seq, version = seen.seq, seen.status_version
-        event = seen.events[-1]["n"] if seen.events else event
+        seen = news.seen
 
 
-def header(seen: Snapshot, *, changed: bool) -> dict[str, Any]:
-    """What this viewer has not seen: rows, events, and where they changed status line, control and end card."""
-    status = {"status": seen.status, "control": seen.control, "result": seen.result} if changed else {}
-    return {"rows": seen.rows, "events": seen.events, **status}
+def header(news: Snapshot) -> dict[str, Any]:
+    """What this viewer has not seen: rows and events by lane, and what is known of all where it has changed."""
+    lanes = [{"rows": lane.rows, "events": lane.events} for lane in news.lanes]
+    about = {} if news.about is None else {"about": news.about}
+    return {"attempt": news.seen.attempt, "lanes": lanes, **about}
 
 
 def answers(socket: Server, *, block: bool) -> int:

@@ -10,11 +10,11 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import env_spec
+from nacdrive.extras.what_if.process import WhatIfSource
+from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 from nacdrive.models import Policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.rollout.rollout import Probes, rollout
-from nacdrive.rollout.what_if import Simulation, WhatIf
-from nacdrive.web.what_if_process import WhatIfSource
 
 SEED = 4_000_000
 FRAMES = 160

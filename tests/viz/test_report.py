@@ -140,14 +140,15 @@ def test_a_drive_that_was_not_kept_has_its_film_and_no_link(
 def test_the_link_of_the_report_leads_to_that_moment_in_the_replay(
     evaluation: tuple[Path, dict[str, Any]], open_page: Any
 ) -> None:
-    from nacdrive.cli.replay import ReplayConfig, opened
+    from nacdrive.cli.replay import ReplayConfig, open_run
+    from nacdrive.web.episode_cache import EpisodeCache
     from nacdrive.web.replay import ReplayServer
     from tests.web.test_page import text, until
 
     folder, metrics = evaluation
     (folder / "evaluation.json").write_text("{}")
     fragment = re.findall(r'href="http://127.0.0.1:8090/(#[^"]+)"', films(metrics, folder))[0].replace("&amp;", "&")
-    with ReplayServer([opened(folder, ReplayConfig(recordings=(folder,)))], port=0) as server:
+    with ReplayServer(EpisodeCache([open_run(folder, ReplayConfig(recordings=(folder,)))[0]]), port=0) as server:
         page = open_page(server.url + fragment)
         until(page, "document.getElementById('time').textContent === '6.5 s'")
         assert (text(page, "#seed"), text(page, "#state")) == ("9", "Paused")

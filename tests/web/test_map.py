@@ -13,7 +13,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import from_parquet, to_parquet
 from nacdrive.drivers.tick import Tick
 from nacdrive.viz.recorded import recorded_ticks
-from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
+from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
 from tests.helpers.ticks import CHOICES
 from tests.web.test_page import PAINTED, text, until
@@ -51,7 +51,9 @@ def replayed(episode: Episode, *, policy: str | None = None, expert_return: floa
     def ticks(_: int) -> Sequence[Tick]:
         return recorded_ticks(episode)
 
-    return ReplayServer([ReplaySource("sample", [label], ticks, CHOICES, expert="ppo", policy=policy)], port=0)
+    return ReplayServer(
+        EpisodeCache([ReplaySource("sample", [label], ticks, CHOICES, expert="ppo", policy=policy)]), port=0
+    )
 
 
 def stopped_at(page: Any, key: str) -> None:

@@ -126,7 +126,7 @@ def test_waiting_says_for_what(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         server.status("Waiting for the simulator on port 4567 ...")
         page = open_page(server.url)
-        until(page, "document.getElementById('curtain').textContent.includes('port 4567')")
+        until(page, "document.getElementById('curtain')?.textContent.includes('port 4567')")
         assert page.is_visible("#curtain")
         server.status("")
         server.publish(make_tick(0))

@@ -36,7 +36,7 @@ def run_of(name: str, shift: int = 0, circuit: bool = True) -> ReplaySource:
 
 @pytest.fixture
 def replay() -> Iterator[ReplayServer]:
-    with ReplayServer([run_of("steady"), run_of("exact", shift=20)], port=0) as server:
+    with ReplayServer(EpisodeCache([run_of("steady"), run_of("exact", shift=20)]), port=0) as server:
         yield server
 
 
@@ -210,7 +210,7 @@ def commented_run() -> ReplaySource:
 
 
 def test_a_policy_that_only_looks_on_is_not_credited_with_the_drive(open_page: Callable[..., Any]) -> None:
-    with ReplayServer([commented_run()], port=0) as server:
+    with ReplayServer(EpisodeCache([commented_run()]), port=0) as server:
         page = open_page(server.url)
         until(page, "Number(document.getElementById('step').textContent) > 0")
         assert "nac_steady looks on, ppo drove" in text(page, "#title")
@@ -232,7 +232,7 @@ def test_a_film_says_who_drove(tmp_path: Path) -> None:
 
 
 def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any]) -> None:
-    with ReplayServer([replace(run_of("sample", circuit=False), expert="ppo")], port=0) as server:
+    with ReplayServer(EpisodeCache([replace(run_of("sample", circuit=False), expert="ppo")]), port=0) as server:
         page = open_page(server.url)
         until(page, "Number(document.getElementById('step').textContent) > 0")
         assert text(page, "#agree") == "the expert itself drives"
@@ -241,7 +241,7 @@ def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any
 
 def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callable[..., Any]) -> None:
     long = ReplaySource("long", [EpisodeLabel(700, 400, 1.0, "ppo")], lambda _: [make_tick(i) for i in range(400)])
-    server = ReplayServer([long], port=0)
+    server = ReplayServer(EpisodeCache([long]), port=0)
     page = open_page(server.start())
     until(page, "Number(document.getElementById('step').textContent) > 0")
     server.stop()
@@ -249,7 +249,7 @@ def test_a_server_that_died_stops_the_replay_and_is_waited_for(open_page: Callab
     until(page, "document.getElementById('state').dataset.state === 'lost'")
     faults = [fault for fault in page.faults if "ERR_CONNECTION_REFUSED" not in fault]
     assert faults == [], "no promise is left alone with its failure"
-    with ReplayServer([long], port=server.port):
+    with ReplayServer(EpisodeCache([long]), port=server.port):
         until(page, "document.getElementById('step').textContent === '399'")
         assert text(page, "#state") == "Paused"
         assert page.get_attribute("#state", "data-state") == "paused"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive.common.action import Action
-from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
+from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.web.test_page import PAINTED, STICKING_OUT, serve, text, until
@@ -108,7 +108,7 @@ def test_a_replay_counts_the_episode_and_then_all_of_the_run(open_page: Callable
 
     labels = [EpisodeLabel(700 + i, 30, 1.0, "keyboard") for i in range(2)]
     run = ReplaySource("mine", labels, load, CHOICES, policy="nac_steady", expert="keyboard", driven=driven)
-    with ReplayServer([run], port=0) as server:
+    with ReplayServer(EpisodeCache([run]), port=0) as server:
         page = open_page(server.url, viewport={"width": 390, "height": 844})
         until(page, "Number(document.getElementById('step').textContent) > 0")
         page.click("#over-run")

@@ -17,7 +17,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
-from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, StreamState, row, sureness
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, row, sureness
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 
@@ -37,7 +37,7 @@ def rows_until(viewer: Client, step: int, answer: bool = True) -> list[dict[str,
         message = viewer.receive(5)
         assert message is not None
         if isinstance(message, bytes):
-            rows += [dict(zip(COLUMNS, row, strict=True)) for row in head(message)["rows"]]
+            rows += [dict(zip(COLUMNS, row, strict=True)) for row in head(message)["lanes"][0]["rows"]]
             if answer:
                 viewer.send("a")
     return rows
@@ -77,9 +77,10 @@ def test_five_viewers_get_every_frame_at_twenty_a_second(server: LiveServer) -> 
         while (message := viewer.receive(3)) is not None:
             if isinstance(message, bytes):
                 said = head(message)
-                frames[number].add(said.get("frame_seq", 0))
+                shown = max((tick["seq"] for tick in said["ticks"]), default=0)
+                frames[number].add(shown)
                 viewer.send("a")
-                if said.get("frame_seq") == 40:
+                if shown == 40:
                     return
 
     watchers = [threading.Thread(target=watch, args=(number, join(server))) for number in range(5)]
@@ -118,7 +119,7 @@ def test_a_frozen_viewer_that_wakes_up_sees_the_newest_frame(server: LiveServer)
     while (message := viewer.receive(0.3)) is not None:
         last = message
     assert isinstance(last, bytes)
-    assert head(last)["frame_seq"] == 50
+    assert head(last)["ticks"][0]["seq"] == 50
 
 
 def test_the_axis_runs_on_over_the_episodes() -> None:
@@ -126,9 +127,9 @@ def test_the_axis_runs_on_over_the_episodes() -> None:
     for episode in range(2):
         for step in range(10):
             state.publish(make_tick(step, episode=episode, circuit=False))
-    seen = state.wait_for_new(0, 0, -1, 0)
+    seen = state.wait_for_new(Seen(), 0)
     assert seen is not None
-    clock = [row[COLUMNS.index("clock_s")] for row in seen.rows]
+    clock = [row[COLUMNS.index("clock_s")] for row in seen.lanes[0].rows]
     assert np.allclose(np.diff(clock), 0.05)
 
 
@@ -137,10 +138,11 @@ def test_history_stays_bounded() -> None:
     tick = make_tick(0, circuit=False, events=("off road",))
     for _ in range(HISTORY_ROWS + 500):
         state.publish(tick)
-    seen = state.wait_for_new(0, 0, -1, 0)
+    seen = state.wait_for_new(Seen(), 0)
     assert seen is not None
-    assert len(seen.rows) == HISTORY_ROWS
-    assert len(seen.events) <= 300
+    (lane,) = seen.lanes
+    assert HISTORY_ROWS * 3 // 4 <= len(lane.rows) <= HISTORY_ROWS
+    assert len(lane.events) <= 300
 
 
 def test_numbers_that_are_not_finite_become_nothing(server: LiveServer) -> None:
@@ -205,8 +207,8 @@ def test_a_held_decision_gives_numbers_but_neither_a_frame_nor_a_decision_time(s
         message = viewer.receive(5)
         if isinstance(message, bytes):
             said = head(message)
-            rows += [dict(zip(COLUMNS, row, strict=True)) for row in said["rows"]]
-            shown += [dict(zip(COLUMNS, said["tick"], strict=True))["step"]] if "tick" in said else []
+            rows += [dict(zip(COLUMNS, row, strict=True)) for row in said["lanes"][0]["rows"]]
+            shown += [dict(zip(COLUMNS, tick["row"], strict=True))["step"] for tick in said["ticks"]]
             viewer.send("a")
     assert [row["decision_ms"] for row in rows] == [4.5, None]
     assert [row["held"] for row in rows] == [0, 1]
@@ -253,9 +255,10 @@ def test_the_last_words_of_a_drive_reach_the_viewer_before_the_goodbye() -> None
     except ConnectionClosed:
         pass
     assert heard[-1] == {"kind": "bye"}
-    (result,) = [said["result"] for said in heard if said.get("result")]
+    results = [said["about"]["result"] for said in heard if "about" in said]
+    result = results[-1]
     assert (result["track"], result["time_s"], result["episode_return"]) == (700, 12.5, None)
-    assert any(row[COLUMNS.index("step")] == 1 for said in heard for row in said.get("rows", []))
+    assert any(row[COLUMNS.index("step")] == 1 for said in heard if "lanes" in said for row in said["lanes"][0]["rows"])
 
 
 def test_how_sure_a_decision_is_stands_in_its_row() -> None:
@@ -264,4 +267,4 @@ def test_how_sure_a_decision_is_stands_in_its_row() -> None:
     assert sureness(Action(0.0, 0.0, 0.0)) is None
     assert sureness(Action(0.0, 0.0, 0.0, 0, np.array([np.nan, 1.0], dtype=np.float32))) is None
     tick = make_tick(3)
-    assert row(tick, 1, 0.0, 0)[COLUMNS.index("sure")] == sureness(tick.action)
+    assert row(tick, 1, 0.0, 0, 0.0)[COLUMNS.index("sure")] == sureness(tick.action)

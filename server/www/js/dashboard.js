@@ -39,6 +39,8 @@ export class Dashboard {
     this.described = 0;
     this.latest = null;
     this.thumbnails = new Map();
+    // What the expert scored on a track, by its seed, where a card has let it drive.
+    this.scores = new Map();
     onTheme(() => this.repaint());
   }
 

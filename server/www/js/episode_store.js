@@ -11,7 +11,7 @@ export class EpisodeStore {
   constructor(run, episode, columns) {
     this.base = `/replay/${run}/${episode}`;
     this.columns = columns;
-    // Promises of decoded messages by number of the chunk, the one looked at last at the end.
+    // Promises of the parts of Ticks by number of the chunk, the one looked at last at the end.
     this.chunks = new Map();
     this.ring = null;
     this.events = [];
@@ -39,7 +39,7 @@ export class EpisodeStore {
     return false;
   }
 
-  // The message of a step; asks for the chunk after it too. Rejected with TypeError where the server is away.
+  // The parts of a step; asks for the chunk after it too. Rejected with TypeError where the server is away.
   async tick(step) {
     const chunk = Math.floor(step / CHUNK);
     const coming = this.chunk(chunk);
@@ -66,7 +66,7 @@ export class EpisodeStore {
       const ticks = [];
       for (let at = 0; at < buffer.byteLength;) {
         const message = decode(buffer, at);
-        ticks.push(message);
+        ticks.push(message.parts[0]);
         at = message.end;
       }
       return ticks;

@@ -3,7 +3,7 @@
 import { $, button, onKeys, put } from "./dom.js";
 
 export class HistoryBar {
-  // acts: hold(t), step(n), live(), and ask: the button of what if
+  // acts: hold(t), step(n), live()
   constructor(root, acts) {
     this.root = root;
     this.acts = acts;
@@ -25,7 +25,6 @@ export class HistoryBar {
       this.toggle,
       button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }),
       button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }),
-      acts.ask,
       this.slider,
       this.clock,
       this.note,

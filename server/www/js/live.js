@@ -1,15 +1,14 @@
 // A running drive: every message is kept for five minutes; the newest one is seen, or the one at which a person holds.
 
+import { Cards } from "./cards.js";
 import { ControlBar } from "./control_bar.js";
 import { $, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
 import { HistoryBar } from "./history_bar.js";
 import { JumpPanel } from "./jump_panel.js";
-import { LapLines } from "./lap_lines.js";
 import { LiveSource } from "./live_source.js";
 import { MomentHistory, SPAN_S as KEPT_S } from "./moment_history.js";
 import { clearAddress, fromAddress, putAddress, toAddress } from "./moment_link.js";
-import { WhatIf } from "./what_if.js";
 
 const SPAN_S = 30;
 const SILENCE_MS = 2500;
@@ -27,9 +26,16 @@ export function startLive(dashboard) {
   const wanted = fromAddress();
   const notes = [];
   let shown = null;
-  const whatIf = new WhatIf(dashboard, { hold: () => holdAt(bar.newest), link: () => location.href, changed: address });
-  const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive, ask: whatIf.button });
-  const laps = new LapLines(dashboard.map, () => shown && { seq: shown.row.seq }, (seed) => result?.track === seed && showResult());
+  const bar = new HistoryBar($("history"), { hold: holdAt, step, live: backToLive });
+  const cards = new Cards({
+    dashboard,
+    tool: (button) => bar.slider.before(button),
+    hold: () => holdAt(bar.newest),
+    moment: () => shown && { seq: shown.row.seq },
+    changed: address,
+    refresh: showResult,
+    send: (command) => controls.send(command),
+  });
   const jumps = new JumpPanel(dashboard, {
     go: (entry) => holdAt(entry.clock_s),
     notes: () => notes,
@@ -42,7 +48,7 @@ export function startLive(dashboard) {
     if (bar.held === null || !shown) return clearAddress();
     const { episode, t_s } = shown.row;
     const head = dashboard.network.chosen ? dashboard.network.head : null;
-    putAddress(toAddress({ episode, t_s, head, edits: whatIf.open ? whatIf.edits : [] }));
+    putAddress(toAddress({ episode, t_s, head, more: cards.link() }));
   }
   dashboard.strips.onSeek = (t) => Number.isFinite(t) && holdAt(t);
 
@@ -84,16 +90,13 @@ export function startLive(dashboard) {
     }
   }
 
-  function hello(description) {
+  async function hello(description) {
     connection = "open";
     dashboard.describe(description);
     controls.allow(description.control);
     history.clear((row) => dashboard.named(row));
-    whatIf.allow(description.what_if, description.choices);
-    laps.allow(description.what_if);
     jumps.pick(jumps.tab);
     if (wanted.head !== null) dashboard.network.want(wanted.head);
-    if (wanted.edits.length) whatIf.edits = wanted.edits;
     shown = null;
     result = null;
     endCard.hide();
@@ -101,22 +104,26 @@ export function startLive(dashboard) {
     hasFrame = stopped = false;
     status = "";
     showState();
+    await cards.load(Object.keys(description.cards));
+    cards.describe(description.cards, description);
+    cards.each("restore", wanted.given, false);
   }
 
   async function message({ header, parts }, data) {
-    if (header.status !== undefined) status = header.status;
-    if (header.control?.person !== undefined) controls.show(header.control);
-    if (header.result !== undefined) {
-      ({ result } = header);
+    if (header.about) {
+      ({ status, result } = header.about);
+      if (header.about.control.person !== undefined) controls.show(header.about.control);
       showResult();
+      cards.each("about", header.about);
     }
-    for (const row of header.rows) dashboard.push(row);
-    for (const event of header.events) {
+    const [lane] = header.lanes;
+    for (const row of lane.rows) dashboard.push(row);
+    for (const event of lane.events) {
       dashboard.event(event);
       if (event.text === "started" || /^sound decisions again/i.test(event.text)) stopped = false;
       if (/^safety stop/i.test(event.text)) stopped = true;
     }
-    if (!header.tick) return showState();
+    if (!header.ticks.length) return showState();
     const moment = history.add(data, { header, parts });
     lastFrameMs = performance.now();
     if (!hasFrame) {
@@ -132,7 +139,7 @@ export function startLive(dashboard) {
 
   // The expert's score is shown where it is known: the drive says it, or the expert was asked for its line here.
   function showResult() {
-    endCard.show(result && { ...result, expert_return: result.expert_return ?? laps.score(result.track) });
+    endCard.show(result && { ...result, expert_return: result.expert_return ?? dashboard.scores.get(result.track) });
   }
 
   function drawStrips() {
@@ -154,7 +161,7 @@ export function startLive(dashboard) {
     showState();
     drawStrips();
     shown = moment;
-    whatIf.hold({ seq: moment.row.seq }, moment.row);
+    cards.each("hold", { seq: moment.row.seq }, moment.row);
     address();
     dashboard.network.still();
     await dashboard.show(moment, history.frameAt);
@@ -169,8 +176,8 @@ export function startLive(dashboard) {
   function backToLive() {
     bar.held = null;
     const { newest } = history;
-    whatIf.hold(null, null);
-    if (whatIf.open) whatIf.show(false);
+    cards.each("hold", null, null);
+    cards.each("live");
     clearAddress();
     bar.show(history, dashboard.ring.at(dashboard.ring.length - 1, "clock_s"));
     showState();

@@ -8,7 +8,7 @@ const LAST_RETRY_MS = 3000;
 export class LiveSource {
   /**
    * @param {object} handlers
-   * @param {(description: import("./protocol.js").Hello) => void} handlers.hello
+   * @param {(description: import("./protocol.js").Hello) => void | Promise<void>} handlers.hello
    * @param {(message: import("./protocol.js").Message, data: ArrayBuffer) => Promise<void>} handlers.message
    * @param {(ended: boolean) => void} handlers.closed whether the drive said goodbye
    */

@@ -43,8 +43,8 @@ export class MomentHistory {
   }
 
   // data: the message that holds header and parts.
-  add(data, { header, parts }) {
-    const row = this.named(header.tick);
+  add(data, { header, parts: [parts] }) {
+    const row = this.named(header.ticks[0].row);
     const moment = new Moment(data, { row, parts }, row.clock_s, this.newest);
     this.moments.push(moment);
     this.bytes += data.byteLength;
@@ -59,8 +59,8 @@ export class MomentHistory {
   // Row and parts of a moment.
   open(moment) {
     if (moment.content) return moment.content;
-    const { header, parts } = decode(moment.data);
-    return { row: this.named(header.tick), parts };
+    const { header, parts: [parts] } = decode(moment.data);
+    return { row: this.named(header.ticks[0].row), parts };
   }
 
   // What the dashboard shows of a moment.

@@ -1,7 +1,5 @@
 // A moment in the address: #run=1&ep=2&t=7.6&head=11&if=mute:h11&note=…; what is changed there is shared with the link.
 
-import { decodeEdits, encode } from "./edits.js";
-
 const WHOLE = /^\d{1,9}$/;
 
 // What the address names; fields that it does not name, or not properly, are null.
@@ -14,17 +12,19 @@ export function fromAddress(hash = location.hash) {
     episode: whole("ep") === null ? null : whole("ep") - 1,
     t_s: given.has("t") && Number.isFinite(t) ? t : null,
     head: whole("head") === null ? null : whole("head") - 1,
-    edits: decodeEdits(given.get("if")),
     note: given.get("note")?.slice(0, 200) ?? "",
+    // For the cards.
+    given,
   };
 }
 
-export function toAddress({ run = null, episode, t_s, head = null, edits = [], note = "" }) {
+// more: {name: value} of the cards.
+export function toAddress({ run = null, episode, t_s, head = null, more = {}, note = "" }) {
   const parts = [];
   if (run !== null) parts.push(`run=${run}`);
   parts.push(`ep=${episode + 1}`, `t=${t_s.toFixed(2)}`);
   if (head !== null) parts.push(`head=${head + 1}`);
-  if (edits.length) parts.push(`if=${encodeURI(encode(edits)).replaceAll("&", "%26")}`);
+  for (const [name, value] of Object.entries(more)) parts.push(`${name}=${encodeURI(value).replaceAll("&", "%26")}`);
   if (note) parts.push(`note=${encodeURIComponent(note)}`);
   return `#${parts.join("&")}`;
 }

@@ -19,7 +19,7 @@ function option(value, text) {
 }
 
 export class PlayerBar {
-  // acts: toggle(), step(n), seek(t), speed(x), pick(run, episode), compare(run, episode | null), video(); ask: the button of what if
+  // acts: toggle(), step(n), seek(t), speed(x), pick(run, episode), compare(run, episode | null), video()
   constructor(root, acts) {
     this.acts = acts;
     this.play = button("▶", acts.toggle, { title: "Play or pause (space)" });
@@ -35,11 +35,10 @@ export class PlayerBar {
     this.episodes = select("Episode", (value) => acts.pick(...value.split("/").map(Number)));
     this.others = select("Episode to compare with", (value) => (value ? acts.compare(...value.split("/").map(Number)) : acts.compare(null)));
     this.video = button("mp4", acts.video, { title: "Save this episode as mp4" });
-    const steps = document.createElement("span");
-    steps.className = "steps";
-    steps.append(button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }), this.play, button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }));
-    steps.append(acts.ask);
-    root.append(this.episodes, steps, this.slider, this.clock, this.speeds, this.others, this.video);
+    this.steps = document.createElement("span");
+    this.steps.className = "steps";
+    this.steps.append(button("◀|", () => acts.step(-1), { title: "One decision back (comma)" }), this.play, button("|▶", () => acts.step(1), { title: "One decision on (full stop)" }));
+    root.append(this.episodes, this.steps, this.slider, this.clock, this.speeds, this.others, this.video);
     root.hidden = false;
   }
 

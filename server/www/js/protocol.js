@@ -11,7 +11,7 @@
  * @property {number} [hi]
  * @property {any} data Uint8Array, or Float32Array of f32
  */
-/** @typedef {{header: any, parts: Map<string, Part>}} Message */
+/** @typedef {{header: any, parts: Map<string, Part>[]}} Message of each lane its parts */
 /**
  * What a stream says first of all; columns are the names of a row's numbers.
  * @typedef {object} Hello
@@ -21,7 +21,7 @@
  * @property {string[]} [choices]
  * @property {object | null} [circuit]
  * @property {object | null} [network_input]
- * @property {object | null} [what_if]
+ * @property {Record<string, any>} cards
  * @property {object[]} [tuning]
  * @property {string[]} [names]
  * @property {number[]} [people]
@@ -33,13 +33,13 @@ const pad = (n) => (n + 3) & ~3;
 export function decode(buffer, start = 0) {
   const length = new DataView(buffer, start).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, start + 4, length)));
-  const parts = new Map();
+  const parts = Array.from(header.lanes ?? [null], () => new Map());
   let offset = start + 4 + length;
   for (const part of header.parts ?? []) {
     const data = part.kind === "f32"
       ? new Float32Array(buffer, offset, part.bytes / 4)
       : new Uint8Array(buffer, offset, part.bytes);
-    parts.set(part.name, { ...part, data });
+    parts[part.lane].set(part.name, { ...part, data });
     offset += pad(part.bytes);
   }
   return { header, parts, end: offset };

@@ -1,17 +1,16 @@
 // Recorded runs on the page: a playhead in this browser, frames fetched around it, a second run on the same axis.
 
+import { Cards } from "./cards.js";
 import { $, known, onKeys, put } from "./dom.js";
 import { EndCard } from "./end_card.js";
 import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
-import { LapLines } from "./lap_lines.js";
 import { same } from "./moment_history.js";
 import { fromAddress, putAddress, toAddress } from "./moment_link.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { download } from "./png_export.js";
 import { disagrees } from "./track_map.js";
-import { WhatIf } from "./what_if.js";
 
 const WHOLE_S = 45;
 const SPAN_S = 30;
@@ -32,9 +31,7 @@ export async function startReplay(dashboard, statistics) {
   let place = [0, 0];
   let notes = [];
   const wanted = fromAddress();
-  const whatIf = new WhatIf(dashboard, { hold: () => head.play(false), link: () => location.href, changed: address });
   const endCard = new EndCard($("end-card"));
-  const laps = new LapLines(dashboard.map, () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 }, () => refresh());
   const jumps = new JumpPanel(dashboard, {
     go: (entry) => {
       head.play(false);
@@ -71,12 +68,12 @@ export async function startReplay(dashboard, statistics) {
   function address() {
     if (!store || shown < 0 || head.playing) return;
     const chosen = dashboard.network.chosen ? dashboard.network.head : null;
-    putAddress(toAddress({ run: place[0], episode: place[1], t_s: store.ring.at(shown, "t_s"), head: chosen, edits: whatIf.open ? whatIf.edits : [] }));
+    putAddress(toAddress({ run: place[0], episode: place[1], t_s: store.ring.at(shown, "t_s"), head: chosen, more: cards.link() }));
   }
 
   function standing() {
     const still = store && shown >= 0 && !head.playing;
-    whatIf.hold(still ? { run: place[0], episode: place[1], seq: shown + 1 } : null, still ? dashboard.row(shown) : null);
+    cards.each("hold", still ? { run: place[0], episode: place[1], seq: shown + 1 } : null, still ? dashboard.row(shown) : null);
     if (still) address();
   }
 
@@ -105,7 +102,7 @@ export async function startReplay(dashboard, statistics) {
       time_s: last.t_s,
       // Nobody is compared with itself.
       expert_agreement: asked && (policy || !itself) ? same / asked : NaN,
-      expert_return: itself ? NaN : scored ?? laps.score(seed),
+      expert_return: itself ? NaN : scored ?? dashboard.scores.get(seed),
     });
   }
 
@@ -117,7 +114,6 @@ export async function startReplay(dashboard, statistics) {
     speed: (x) => { head.speed = x; },
     pick: (run, episode) => guarded(() => pick(run, episode)),
     compare: (run, episode) => guarded(() => compare(run, episode)),
-    ask: whatIf.button,
     video: () => store && download(`${store.base}/video.mp4`),
   });
   bar.list(runs);
@@ -161,8 +157,7 @@ export async function startReplay(dashboard, statistics) {
     store = fresh;
     place = [run, episode];
     notes = readNotes();
-    whatIf.allow(runs[run].what_if, choices);
-    laps.allow(runs[run].what_if);
+    cards.describe(runs[run].cards, { choices });
     const { driver } = episodes[episode];
     // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
     const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
@@ -189,7 +184,7 @@ export async function startReplay(dashboard, statistics) {
     for (const event of store.events) dashboard.event(event);
     shown = -1;
     jumps.pick(jumps.tab);
-    if (!store.has("x_m") && runs[run].what_if?.ghost) laps.driven(store, { run, episode, seq: store.length }, redraw);
+    cards.each("open", { store, name: { run, episode, seq: store.length }, redraw });
     dashboard.curtain("");
     head.load(store.ring.at(0, "clock_s"), store.ring.at(store.length - 1, "clock_s"));
     head.play(true);
@@ -275,9 +270,9 @@ export async function startReplay(dashboard, statistics) {
       const found = await source.tick(step);
       if (!found || source !== store) return;
       const row = dashboard.row(step);
-      const moment = { row, parts: found.parts };
+      const moment = { row, parts: found };
       moment.withNeurons = moment;
-      moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.parts.has("saliency") ? moment : null;
+      moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.has("saliency") ? moment : null;
       if (source !== store) return;
       shown = step;
       standing();
@@ -294,14 +289,14 @@ export async function startReplay(dashboard, statistics) {
   async function lookedAt(source, step) {
     for (let i = step; i >= Math.max(0, step - LOOK_BACK); i--) {
       const found = await source.tick(i);
-      if (found?.parts.has("saliency")) return { row: dashboard.row(i), parts: found.parts };
+      if (found?.has("saliency")) return { row: dashboard.row(i), parts: found };
     }
     return null;
   }
 
   async function frameAt(source, step, t_s) {
     for (let i = step; i >= 0 && source.ring.at(i, "t_s") > t_s - 1; i--) {
-      if (same(source.ring.at(i, "t_s"), t_s)) return (await source.tick(i))?.parts.get("frame");
+      if (same(source.ring.at(i, "t_s"), t_s)) return (await source.tick(i))?.get("frame");
     }
     return null;
   }
@@ -318,6 +313,15 @@ export async function startReplay(dashboard, statistics) {
     Home: opened(() => head.seek(head.start)),
     End: opened(() => head.seek(head.end)),
   });
+  const cards = new Cards({
+    dashboard,
+    tool: (button) => bar.steps.append(button),
+    hold: () => head.play(false),
+    moment: () => store && { run: place[0], episode: place[1], seq: Math.max(0, shown) + 1 },
+    changed: address,
+    refresh,
+  });
+  await cards.load(new Set(runs.flatMap((run) => Object.keys(run.cards))));
   const there = runs[wanted.run ?? 0]?.episodes[wanted.episode ?? 0];
   await guarded(() => (there ? pick(wanted.run ?? 0, wanted.episode ?? 0) : pick(0, 0)));
   if (there && wanted.t_s !== null) {
@@ -326,9 +330,6 @@ export async function startReplay(dashboard, statistics) {
     if (wanted.head !== null) dashboard.network.want(wanted.head);
     head.seek(wanted.t_s + store.ring.at(0, "clock_s") - store.ring.at(0, "t_s"));
     if (wanted.note) notes.push({ clock_s: head.time, t_s: wanted.t_s, episode: place[1], text: wanted.note });
-    if (wanted.edits.length) {
-      whatIf.edits = wanted.edits;
-      whatIf.show(true);
-    }
+    cards.each("restore", wanted.given, true);
   }
 }

@@ -1,0 +1,92 @@
+"""The arena's card of the page: the ranking of a track, and everybody's camera with its sliders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.web.card import Card
+from nacdrive.web.server import LiveServer
+
+CAMERA: dict[str, tuple[type, float, float]] = {
+    "brightness": (float, 0.1, 3.0),
+    "noise": (float, 0.0, 0.5),
+    "blackout": (float, 0.0, 1.0),
+    "delay_steps": (int, 0, 12),
+}
+"""What may be done to the cameras of an arena while it is driven: kind, least and most."""
+
+
+class ArenaCard(Card):
+    """Shows an arena on the page that it is a card of, one lane for each contestant: an ``Audience``.
+
+    Args:
+        set_camera: Called with what somebody made of everybody's camera.
+    """
+
+    name = "arena"
+    files = Path(__file__).parent / "page"
+
+    def __init__(self, set_camera: Callable[[CameraNoise], None] = lambda noise: None) -> None:
+        self._camera, self._lock, self._set_camera = CameraNoise(), Lock(), set_camera
+        self.commands = {"camera": self._command}
+
+    def attach(self, page: LiveServer) -> None:
+        """Show on ``page``."""
+        self.page = page
+
+    def begin(self, episode: int, seed: int, track: str) -> None:
+        """A track begins, or begins anew."""
+        self.page.begin(place={"episode": episode, "seed": seed, "track": track}, ranking=None)
+
+    def tick(self, index: int, tick: Tick) -> None:
+        """Show a decision of contestant ``index``; returns at once."""
+        self.page.publish(tick, index)
+
+    def camera(self, noise: CameraNoise, since_s: float) -> None:
+        """Show what holds for everybody's camera since when."""
+        with self._lock:
+            self._camera = noise
+        self.page.set(camera=asdict(noise), since_s=round(since_s, 2))
+
+    def show_ranking(
+        self,
+        seed: int,
+        ranked: Sequence[Mapping[str, Any]],
+        totals: Sequence[Mapping[str, Any]] = (),
+        following: str = "",
+    ) -> None:
+        """Show who was best, until the next track begins."""
+        ranking = {"seed": seed, "ranking": list(ranked), "totals": list(totals), "following": following}
+        self.page.set(ranking=ranking)
+
+    def _command(self, value: Any) -> Callable[[], None] | None:
+        camera = camera_of(value)
+        return None if camera is None else partial(self._change, camera)
+
+    def _change(self, camera: Mapping[str, Any]) -> None:
+        """Somebody has moved sliders: all that is not on the page stays as it was at the start."""
+        with self._lock:
+            self._camera = wanted = replace(self._camera, **camera)
+        self._set_camera(wanted)
+
+
+def camera_of(value: Any) -> dict[str, float] | None:
+    """Settings of the cameras, each within the limits of ``CAMERA``; None if they are none."""
+    if not isinstance(value, dict) or not value:
+        return None
+    camera: dict[str, float] = {}
+    for name, number in value.items():
+        if name not in CAMERA:
+            return None
+        kind, least, most = CAMERA[name]
+        if type(number) not in ((int,) if kind is int else (int, float)) or not least <= number <= most:
+            return None
+        camera[name] = kind(number)
+    return camera

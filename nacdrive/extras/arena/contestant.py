@@ -1,0 +1,256 @@
+"""One contestant of an arena: its own environment and driver, driven through the one rollout in a process of its own.
+
+The main process (``arena.py``) says how far in simulated time it may drive; before each decision beyond that
+the contestant waits. What changes on the way (the camera, a person's keys) travels with that permission, so that it
+holds for all contestants from the same simulated moment on, however fast their processes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.action import KEYBOARD, Action
+from nacdrive.common.errors import UserError
+from nacdrive.drivers import load_expert
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
+from nacdrive.drivers.exported import load_any_policy
+from nacdrive.drivers.human import Keyboard
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.safety_stop import SafetyStop
+from nacdrive.drivers.speed_control import at_speed
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
+from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.rollout.environment import (
+    action_repeat,
+    check_repeat,
+    driver_options,
+    option_if_known,
+    recorded_fps,
+    step_options,
+)
+from nacdrive.rollout.rollout import rollout
+
+LARGE = ("clean_frame", "jpeg", "cameras")
+"""Of ``Info``: pictures that nobody in the main process looks at."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who drives in what; plain data, so that it can travel to another process."""
+
+    name: str
+    """For people; of each contestant another."""
+    env: str
+    """The environment's name."""
+    model: Path | None = None
+    """File of the policy; None where ``driver`` or a person drives."""
+    driver: str | None = None
+    """Name of the expert or driver of one's own; None too where a person drives."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the environment; those that are None count as not given."""
+    speed_mph: float | None = None
+    """Speed that is kept for those who steer alone."""
+    device: str = "cpu"
+    """Where the policy runs."""
+
+    @property
+    def env_spec(self) -> EnvSpec:
+        """What there is to know of the environment."""
+        return env_spec(self.env)
+
+    @property
+    def person(self) -> bool:
+        """Whether a person drives."""
+        return self.model is None and self.driver is None
+
+    def load(self) -> tuple[Driver, int]:
+        """The driver, and the frames for which its actions are held.
+
+        Raises:
+            UserError: if there is no such policy or driver, or it was not trained at the pace that is asked for.
+        """
+        spec, asked = self.env_spec, self.options.get("repeat")
+        if self.model is not None:
+            policy = load_any_policy(self.model, device=self.device, expect_task=spec.task or None)
+            own = PolicyDriver(policy)
+            check_repeat(spec, own, asked)
+            return SafetyStop(at_speed(own, self.speed_mph)), action_repeat(spec, own, asked)
+        if self.driver is not None:
+            driver = load_expert(self.driver, device=self.device, discrete_only=False)
+            check_repeat(spec, driver, asked)
+            # A driver of one's own has its own pedals.
+            known = at_speed(driver, self.speed_mph) if self.driver in spec.experts else driver
+            return SafetyStop(known), action_repeat(spec, driver, asked)
+        return Person(), action_repeat(spec, None, asked)
+
+    def make_env(self, driver: Driver, repeat: int, track: str, noise: CameraNoise) -> NoisyCamera:
+        """Its environment, seen through a camera that can be made worse on the way."""
+        spec = self.env_spec
+        options = {**self.options, **step_options(spec, repeat), "track": track or None}
+        options |= option_if_known(spec, "recover") | driver_options(spec, driver)
+        return NoisyCamera(spec.make(options), noise)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Drive an episode."""
+
+    episode: int
+    seed: int
+    track: str = ""
+    noise: CameraNoise = field(default_factory=CameraNoise)
+
+
+@dataclass(frozen=True)
+class Go:
+    """Permission to decide at simulated times before ``until_s``; the rest holds from then on until the next one."""
+
+    until_s: float
+    noise: CameraNoise = field(default_factory=CameraNoise)
+    keys: frozenset[str] = frozenset()
+    axes: tuple[float, float] | None = None
+    events: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """Give up the episode; sent back when nothing of it will come any more."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The contestant has been loaded."""
+
+    step_s: float
+    """Simulated seconds between its decisions."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episode is over; ``metrics`` are the environment's own."""
+
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The contestant cannot drive on, in a sentence; ``mistake``: whether it is the user's."""
+
+    sentence: str
+    mistake: bool = True
+
+
+class AbandonedEpisode(Exception):  # noqa: N818 - a signal to the loop, no error
+    """Nobody wants the rest of the episode."""
+
+
+class Person(Driver):
+    """A person whose keys are told by the main process; no key held is no pedal and no steering."""
+
+    name = KEYBOARD
+
+    def __init__(self) -> None:
+        self.keys: frozenset[str] = frozenset()
+        self.axes: tuple[float, float] | None = None
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin an episode."""
+        self._env, self._keyboard = env, Keyboard()
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """What the keys mean now."""
+        action = self._keyboard.action(self.keys, float(info["t_s"]), self._env, self.axes)
+        return replace(action, human=True)
+
+
+class Gate(DriverWrapper):
+    """Waits before each decision until the main process lets it be taken, outside of the time that is measured."""
+
+    def __init__(self, driver: Driver, pipe: Connection) -> None:
+        super().__init__(driver)
+        self._pipe = pipe
+        self._events: list[str] = []
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin an episode, at a closed gate."""
+        super().reset(env)
+        assert isinstance(env, NoisyCamera)
+        self._env, self._until_s = env, 0.0
+
+    def before_decision(self) -> None:
+        """Wait for permission.
+
+        Raises:
+            AbandonedEpisode: if the episode is given up.
+        """
+        super().before_decision()
+        while self._env.t_s >= self._until_s - 1e-9:
+            order = self._pipe.recv()
+            if not isinstance(order, Go):
+                raise AbandonedEpisode(order)
+            self._until_s = order.until_s
+            self._env.camera.change(order.noise)
+            self._events += order.events
+            if isinstance(self.driver, Person):
+                self.driver.keys, self.driver.axes = order.keys, order.axes
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        self._told, self._events = tuple(self._events), []
+        return super().act(frame, info)
+
+    def state(self) -> DriverState:
+        state = super().state()
+        return replace(state, events=(*self._told, *state.events))
+
+
+def drive_contestant(pipe: Connection, contestant: Contestant) -> None:
+    """A contestant's process: load, then drive whatever is asked for until the pipe closes."""
+    try:
+        _drive_all(pipe, contestant)
+    except UserError as error:
+        pipe.send(Failed(str(error)))
+    except (EOFError, OSError):
+        # The arena has closed.
+        return
+    except Exception as error:
+        pipe.send(Failed(f"{contestant.name} failed: {type(error).__name__}: {error}", mistake=False))
+        raise
+
+
+def _drive_all(pipe: Connection, contestant: Contestant) -> None:
+    driver, repeat = contestant.load()
+    pipe.send(Ready(1 / recorded_fps(contestant.env_spec, repeat, contestant.options)))
+    gate = Gate(driver, pipe)
+    order: Any = None
+    while True:
+        order = pipe.recv() if order is None else order
+        if isinstance(order, Abandon):
+            pipe.send(order)
+        if not isinstance(order, Begin):
+            order = None  # a permission that was on its way when the episode ended
+            continue
+        env = contestant.make_env(driver, repeat, order.track, order.noise)
+        begun, order = order, None
+        try:
+            for tick in rollout(env, gate, begun.seed, episode=begun.episode):
+                pipe.send(light(tick))
+            pipe.send(Ended(env.metrics()))
+        except AbandonedEpisode as abandoned:
+            order = abandoned.args[0]
+        finally:
+            env.close()
+
+
+def light(tick: Tick) -> Tick:
+    """``tick`` without the pictures in its infos."""
+
+    def kept(info: Info) -> Any:
+        return {name: value for name, value in info.items() if name not in LARGE}
+
+    return replace(tick, info=kept(tick.info), next_info=kept(tick.next_info))

@@ -1,0 +1,304 @@
+"""``nacdrive arena``: several policies, experts, a person on one track, side by side on one page."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.options import Device, LivePage, Output, Tracks
+from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
+from nacdrive.envs.registry import env_spec
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.world import World
+
+if TYPE_CHECKING:
+    from nacdrive.drivers.human import HumanControl
+    from nacdrive.drivers.tick import Tick
+    from nacdrive.envs.camera_noise import CameraNoise
+    from nacdrive.extras.arena.arena import Arena, Audience
+    from nacdrive.extras.arena.card import ArenaCard
+    from nacdrive.extras.arena.contestant import Contestant
+    from nacdrive.rollout.recorder import EpisodeRecorder
+    from nacdrive.rollout.results import Row
+
+PERSON = "person"
+FIRST_VIEWER_S = 10.0
+BETWEEN_TRACKS_S = 6.0
+"""So long the ranking of a track stands on the page before the next one begins."""
+
+
+@dataclass(frozen=True)
+class ArenaConfig(
+    World,
+    SpeedOption,
+    CameraOptions,
+    Device,
+    Tracks,
+    LivePage,
+    Output,
+    defaults={"episodes": 1, "seed": POLICY_TEST.start},
+):
+    """Let several drive one track side by side, and compare them at the same place of it."""
+
+    models: tuple[str, ...] = ()
+    """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
+    against the environment's expert."""
+    drivers: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--driver"])] = ()
+    """Experts and drivers of your own: ppo, continuous, geometric, racing-line, an exported PPO policy,
+    my_module:MyDriver."""
+    person: bool = False
+    """Somebody at the page drives too; needs --allow-control."""
+
+    def __post_init__(self) -> None:
+        spec = env_spec(self.env)
+        if spec.realtime:
+            raise UserError(
+                f"--env {spec.name} is one simulator with one car, whose time passes by itself: an arena needs one for "
+                "each contestant; give --env udacity-track."
+            )
+        super().__post_init__()
+        if not (self.models or self.drivers or self.person) and spec.expert is not None:
+            object.__setattr__(self, "models", ("nac_steady.pt",))
+            object.__setattr__(self, "drivers", (spec.expert,))
+        for driver in self.drivers:
+            check_expert(spec, driver, name="--drivers")
+        count = len(self.models) + len(self.drivers) + self.person
+        if not 2 <= count <= 6:
+            raise UserError(
+                f"an arena is for 2 to 6 contestants, and there {'is' if count == 1 else 'are'} {count}: name them "
+                "with --models, --drivers and --person."
+            )
+        if self.headless and (self.person or self.allow_control):
+            flag = "--person" if self.person else "--allow-control"
+            raise UserError(f"{flag} needs the page: leave out --headless.")
+        if self.person and not self.allow_control:
+            raise UserError("--person drives at the page: add --allow-control.")
+        if self.person and self.fast:
+            raise UserError("--fast is too fast for a person: leave it out, or leave out --person.")
+
+    @property
+    def names(self) -> list[str]:
+        """Of the contestants, no two alike."""
+        given = [Path(name).stem for name in self.models]
+        given += [name if ":" not in name and not Path(name).suffix else name_of(name) for name in self.drivers]
+        given += [PERSON] * self.person
+        return [
+            name if given.count(name) == 1 else f"{name} ({given[: i + 1].count(name)})" for i, name in enumerate(given)
+        ]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the result."""
+        if self.out is not None:
+            return self.out
+        parts = ["arena", self.spec.source, *([self.track] if self.track else []), *self.names]
+        return Path("runs") / in_path("-".join(parts))
+
+    def contestants(self) -> list[Contestant]:
+        """All of them.
+
+        Raises:
+            UserError: if there is no such policy.
+        """
+        from nacdrive.common.paths import find_model
+        from nacdrive.extras.arena.contestant import Contestant
+
+        spec = self.spec
+        options = self.options(laps=1.0)
+        drivers: list[dict[str, Any]] = [{"model": find_model(name, spec.task)} for name in self.models]
+        drivers += [{"driver": name} for name in self.drivers]
+        drivers += [{}] * self.person
+        speed = self.speed if self.speed is not None else spec.speed_mph
+        common: dict[str, Any] = {"env": spec.name, "options": options, "speed_mph": speed, "device": self.device}
+        return [Contestant(name, **common, **driver) for name, driver in zip(self.names, drivers, strict=True)]
+
+
+CONFIG = ArenaConfig
+
+
+def name_of(driver: str) -> str:
+    """Of a driver that is a file or ``module:Name``."""
+    return driver.rpartition(":")[2] if ":" in driver else Path(driver).stem
+
+
+def in_path(name: str) -> str:
+    """``name`` as part of a path."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+
+def run(config: ArenaConfig) -> int:
+    """Drive, show, keep, and say who was best; 1 if a safety stop ended a drive."""
+    rows = arena(config)
+    return int(any(row["failure"] for track in rows for row in track.values()))
+
+
+def arena(config: ArenaConfig) -> list[dict[str, Row]]:
+    """Drive the tracks of ``config``; what came of each, by contestant."""
+    from nacdrive.common.files import result_folder
+    from nacdrive.drivers.human import HumanControl
+    from nacdrive.extras.arena.arena import Arena
+
+    contestants = config.contestants()
+    control = HumanControl(needs_person=config.person) if config.allow_control else None
+    with ExitStack() as stack:
+        track = Arena(contestants, control, config.disturbance)
+        out = result_folder(config.folder, overwrite=config.overwrite)
+        stack.enter_context(track)
+        card = open_page(stack, config, contestants, track, control)
+        kept = Kept(config, contestants, track, out, stack)
+        try:
+            rows = drive_tracks(config, track, card, kept)
+        except KeyboardInterrupt:
+            if card is None:
+                raise
+            print()
+            rows = kept.tracks
+        else:
+            if card is not None and card.page.stays_up(config.hold):
+                card.page.stay()
+    if kept.tracks:
+        print(f"drives: nacdrive replay {out}", flush=True)
+    return rows
+
+
+def open_page(
+    stack: ExitStack,
+    config: ArenaConfig,
+    contestants: list[Contestant],
+    track: Arena,
+    control: HumanControl | None,
+) -> ArenaCard | None:
+    """The page's card, when somebody looks at it or nobody came in time; None where there is none."""
+    if config.headless:
+        return None
+    from nacdrive.extras.arena.card import ArenaCard
+    from nacdrive.web import LiveServer
+
+    card = ArenaCard(track.set_camera)
+    page = LiveServer(
+        config.host,
+        config.page_port,
+        f"{', '.join(config.names)} on {config.spec.title}",
+        names=config.names,
+        people=[one.name for one in contestants if one.person],
+        control=control,
+        cards=[card],
+    )
+    print(f"watch at {page.start()}  (Ctrl-C ends it)", flush=True)
+    stack.callback(page.stop)
+    if config.wait and not config.fast:
+        page.wait_for_viewer(FIRST_VIEWER_S)
+    return card
+
+
+def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept: Kept) -> list[dict[str, Row]]:
+    """Drive one track after the other, tell what came of each, and in the end what they say together."""
+    from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
+
+    count = config.episodes
+    audience: list[Audience] = [kept, *([card] if card is not None else [])]
+    for episode in range(count):
+        seed = config.seed + episode
+        name = config.spec.track_of(config.track, seed) if config.spec.honours("track") else ""
+        rows = track.drive(
+            episode,
+            seed,
+            name,
+            audience=audience,
+            realtime=card is not None and not config.fast,
+            together=card is not None,
+        )
+        kept.add(rows)
+        ranked, sums = ranking(rows), totals(kept.tracks)
+        print(f"track {seed}{f' ({name})' if name else ''}:\n{track_table(ranked)}", flush=True)
+        if card is not None:
+            last = episode == count - 1
+            following = "" if last else f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s."
+            card.show_ranking(seed, ranked, sums if len(kept.tracks) > 1 else [], following)
+            if not last:
+                time.sleep(BETWEEN_TRACKS_S)
+    if count > 1:
+        print(totals_table(totals(kept.tracks)), flush=True)
+    return kept.tracks
+
+
+class Kept:
+    """Writes down what is driven: a recording and the rows of each contestant, and ``arena.json`` over all.
+
+    A context manager for its recorders is ``stack``: what is under way when it ends is kept too.
+    """
+
+    def __init__(
+        self, config: ArenaConfig, contestants: list[Contestant], track: Arena, out: Path, stack: ExitStack
+    ) -> None:
+        from nacdrive.rollout.recorder import drives
+        from nacdrive.rollout.results import ResultsFile
+
+        self.config, self.contestants, self.out, self._arena = config, contestants, out, track
+        self.tracks: list[dict[str, Row]] = []
+        spec = config.spec
+        self._recorders: list[EpisodeRecorder] = []
+        self._files: dict[str, Any] = {}
+        for one, step_s in zip(contestants, track.steps_s, strict=True):
+            folder = out / "drives" / in_path(one.name)
+            fps = round(1 / step_s, 6)
+            recorder = drives(
+                folder,
+                source=spec.source,
+                fps=int(fps) if fps == int(fps) else fps,
+                driver=one.name,
+                teacher=None,
+                image=spec.image_format,
+            )
+            self._recorders.append(stack.enter_context(recorder))
+            self._files[one.name] = ResultsFile(out / f"episodes-{in_path(one.name)}.jsonl")
+
+    def begin(self, episode: int, seed: int, track: str) -> None:
+        """Nothing to do: a recorder sees by itself that an episode begins."""
+
+    def camera(self, noise: CameraNoise, since_s: float) -> None:
+        """Nothing to do: the arena writes its changes down."""
+
+    def tick(self, index: int, tick: Tick) -> None:
+        """Keep a decision."""
+        self._recorders[index](tick)
+
+    def add(self, rows: dict[str, Row]) -> None:
+        """Keep what came of a track."""
+        from nacdrive.common.files import write_json
+        from nacdrive.common.runs import plain, run_record
+        from nacdrive.extras.arena.standings import ARENA, ranking, totals
+        from nacdrive.rollout.environment import checksum, file_checksum
+
+        self.tracks.append(rows)
+        for name, row in rows.items():
+            self._files[name].add(row)
+        contestants = [
+            {
+                "name": one.name,
+                "file": one.model.name if one.model is not None else one.driver or PERSON,
+                "sha256": file_checksum(one.model) if one.model is not None else checksum(one.driver or ""),
+                "drives": f"drives/{in_path(one.name)}",
+            }
+            for one in self.contestants
+        ]
+        write_json(
+            self.out / ARENA,
+            {
+                "env": self.config.spec.title,
+                "contestants": contestants,
+                "disturbance": plain(self.config.disturbance),
+                "camera_changes": self._arena.changes,
+                "tracks": [
+                    {"seed": next(iter(rows.values()))["seed"], "ranking": ranking(rows)} for rows in self.tracks
+                ],
+                "totals": totals(self.tracks),
+                "run": run_record(self.config),
+            },
+        )

@@ -1,0 +1,86 @@
+"""What if, as a card of the page: browsers ask at ``/what-if`` about moments of a drive, live or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, Self
+
+from flask import Flask, Response, abort, request
+
+from nacdrive.drivers.tick import Tick
+from nacdrive.extras.what_if.moments import FindMoment, MomentMemory, moment_of
+from nacdrive.extras.what_if.process import WhatIfProcess, WhatIfSource
+from nacdrive.extras.what_if.socket import serve_questions
+from nacdrive.extras.what_if.what_if import Moment
+from nacdrive.web.card import Card
+from nacdrive.web.episode_cache import EpisodeCache
+from nacdrive.web.http_server import UpgradedResponse, require_origin
+
+MOST_VIEWERS = 32
+
+
+class WhatIfCard(Card):
+    """Asks for every run of a page its source, about the moments that its function finds."""
+
+    name = "what_if"
+    files = Path(__file__).parent / "page"
+
+    def __init__(self, runs: Mapping[int, tuple[FindMoment, WhatIfSource]], memory: MomentMemory | None = None) -> None:
+        self._runs = {run: (find, WhatIfProcess(source)) for run, (find, source) in runs.items()}
+        self._memory = memory
+        self._places = BoundedSemaphore(MOST_VIEWERS)
+        self._closed = False
+
+    @classmethod
+    def of_drive(cls, source: WhatIfSource) -> Self:
+        """Of a drive that goes on: of its last minutes."""
+        memory = MomentMemory(source.window)
+        return cls({0: (memory.find, source)}, memory)
+
+    @classmethod
+    def of_recordings(cls, cache: EpisodeCache, sources: Mapping[int, WhatIfSource]) -> Self:
+        """Of recorded runs, by number."""
+        return cls({run: (moments_of(cache, run, source.window), source) for run, source in sources.items()})
+
+    def describe(self, run: int = 0) -> Any:
+        """What can be asked of a run; None where nobody can be."""
+        return self._runs[run][1].source.describe() if run in self._runs else None
+
+    def publish(self, tick: Tick, seq: int) -> None:
+        """Keep the Tick for questions."""
+        if self._memory is not None:
+            self._memory.add(tick, seq)
+
+    def add_routes(self, app: Flask) -> None:
+        """Where browsers ask."""
+
+        @app.route("/what-if", websocket=True)
+        def what_if() -> Response:
+            require_origin()
+            if not self._places.acquire(blocking=False):
+                abort(503, "too many viewers ask.")
+            try:
+                serve_questions(request.environ, self._runs, lambda: self._closed)
+            finally:
+                self._places.release()
+            return UpgradedResponse()
+
+    def close(self) -> None:
+        """End all processes."""
+        self._closed = True
+        for _, process in self._runs.values():
+            process.close()
+
+
+def moments_of(cache: EpisodeCache, run: int, window: int) -> Callable[[dict[str, int]], Moment | None]:
+    """Finds the moments ``{"run", "episode", "seq"}`` of a run."""
+
+    def find(name: dict[str, int]) -> Moment | None:
+        episode = name.get("episode", 0)
+        if not cache.has(run, episode):
+            return None
+        return moment_of(cache.ticks(run, episode), cache.driven(run, episode), name["seq"], window)
+
+    return find

@@ -1,0 +1,328 @@
+"""What if? Answers about a held moment of a drive: what an edited policy decides there, and how it would drive on.
+
+A ghost is no guess: the episode is driven once more from its start, in the same environment with the same seed and the
+actions that were taken, up to the moment; from there on the edited policy drives, and beside it the unedited one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacdrive.common.action import Action
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.extras.what_if.interventions import IntervenedPolicy, edits_from_json, occlusion_map
+from nacdrive.models.policy import Policy
+from nacdrive.rollout.rollout import rollout
+
+CELLS = 12
+GHOST_S = 10.0
+POINTS_AT_ONCE = 5
+JPEG_LEVELS = 6.0
+"""Mean difference in grey levels between a picture and what is left of it in a JPEG, at most."""
+
+
+NOT_THE_SAME = (
+    "driven once more, this drive does not come to the same picture (it was driven with other options, by another "
+    "version, or with noise of the wheel): no ghost."
+)
+
+
+def unwrapped(driver: Driver, env: DrivingEnv) -> Driver:
+    """A driver with nothing around it."""
+    return driver
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How to drive an episode once more; pickles if its functions do."""
+
+    make_env: Callable[[int], DrivingEnv]
+    """Seed -> the environment that the episode was driven in."""
+    wrap: Callable[[Driver, DrivingEnv], Driver] = unwrapped
+    """What stands around the policy in it, such as a speed control."""
+    load_expert: Callable[[], Driver | None] | None = None
+    """Who rides along, for the line that the expert drives."""
+    pictures_apart: float = 0.0
+    """Mean difference in grey levels up to which two pictures are one; ``JPEG_LEVELS`` where frames were kept so."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A held decision: the frames that it was made of, and how the car had come there."""
+
+    frames: Sequence[NDArray[np.uint8]]
+    """The window and the frame before it, oldest first, as far as there are any."""
+    times: Sequence[float]
+    """When they were taken, in seconds since the episode began."""
+    seed: int = 0
+    """Seed of the episode."""
+    past: Sequence[Action] = field(default=(), repr=False)
+    """All actions of the episode before this decision."""
+
+    @property
+    def key(self) -> tuple[int, int, float, bytes]:
+        """The same for the same moment of the same drive."""
+        return self.seed, len(self.past), self.times[-1], hashlib.sha256(self.frames[-1].tobytes()).digest()
+
+
+class ReplayedPast(DriverWrapper):
+    """Does what was done up to a moment, and lets another driver take over there.
+
+    The other one is asked all the while, so that what it remembers is true when it takes over.
+    """
+
+    def __init__(self, driver: Driver, past: Sequence[Action]) -> None:
+        super().__init__(driver)
+        self.past = past
+        self._step = 0
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin again at the first action."""
+        super().reset(env)
+        self._step = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The past action of this step, or the other driver's."""
+        own = super().act(frame, info)
+        self._step += 1
+        return self.past[self._step - 1] if self._step <= len(self.past) else own
+
+
+class RecentMemory(DriverWrapper):
+    """Gives the past actions without asking the policy, but for the last few, whose frames it must remember."""
+
+    def __init__(self, driver: PolicyDriver, past: Sequence[Action]) -> None:
+        super().__init__(driver)
+        self.past, self.first = past, len(past) - driver.policy.config.window
+        self._step = 0
+
+    def reset(self, env: DrivingEnv) -> None:
+        """Begin again at the first action."""
+        super().reset(env)
+        self._step = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """See the class."""
+        step, self._step = self._step, self._step + 1
+        own = super().act(frame, info) if step >= self.first else None
+        return self.past[step] if step < len(self.past) or own is None else own
+
+
+class WhatIf:
+    """Answers questions about moments of drives of one policy.
+
+    Args:
+        policy: Whom to ask.
+        simulation: How to drive on; None where the world cannot be made again (a simulator on the wire).
+    """
+
+    def __init__(self, policy: Policy, simulation: Simulation | None = None) -> None:
+        self.policy, self.simulation = policy, simulation
+        self._kept: dict[str, IntervenedPolicy] = {}
+        self._base: dict[Any, dict[str, Any]] = {}
+        self._unedited: dict[Any, list[dict[str, Any]]] = {}
+
+    def edited(self, edits: Any) -> IntervenedPolicy:
+        """The policy under edits given as JSON; the last few are kept."""
+        key = repr(edits)
+        if key not in self._kept:
+            self._kept[key] = IntervenedPolicy(self.policy, edits_from_json(edits))
+            while len(self._kept) > 8:
+                del self._kept[next(iter(self._kept))]
+        return self._kept[key]
+
+    def decide(self, moment: Moment, edits: Any) -> dict[str, Any]:
+        """What the policy decides at ``moment`` as it is (``base``) and under ``edits`` (``edited``)."""
+        began = time.perf_counter()
+        if moment.key not in self._base:
+            self._base = {moment.key: decision(self.edited([]), moment)}
+        found = {"base": self._base[moment.key], "edited": decision(self.edited(edits), moment)}
+        return {**found, "ms": (time.perf_counter() - began) * 1e3}
+
+    def occlusion(self, moment: Moment, edits: Any) -> dict[str, Any]:
+        """Which part of the picture the decision under ``edits`` hangs on; see ``occlusion_map``."""
+        began = time.perf_counter()
+        window = self.policy.config.window + 1
+        found = occlusion_map(self.edited(edits), moment.frames[-window:], moment.times[-window:], CELLS)
+        return {"map": found.tolist(), "cells": CELLS, "ms": (time.perf_counter() - began) * 1e3}
+
+    def ghost(self, moment: Moment, edits: Any, seconds: float = GHOST_S) -> Iterator[dict[str, Any]]:
+        """Drive on from ``moment``: the edited policy, then, once for a moment, the unedited one.
+
+        Yields:
+            ``{}`` while the past is driven once more (time for others), ``{"who": "edited" or "unedited", "points":
+            [...]}`` with the points driven since, at last ``{"effect": {...}}``.
+
+        Raises:
+            UserError: if the world cannot be made again as it was, or the policy does not know an edit.
+        """
+        lines: dict[str, list[dict[str, Any]]] = {"edited": [], "unedited": []}
+        policies = {"edited": IntervenedPolicy(self.policy, edits_from_json(edits)), "unedited": self.edited([])}
+        for who, line in lines.items():
+            kept = self._unedited.get((moment.key, seconds)) if who == "unedited" else None
+            if kept is not None:
+                line += kept
+                yield {"who": who, "points": kept}
+                continue
+            sent = 0
+            for tick in self._drive_on(policies[who], moment, seconds):
+                if tick is not None:
+                    line.append(point(tick))
+                if tick is None or len(line) - sent >= POINTS_AT_ONCE:
+                    yield {"who": who, "points": line[sent:]} if line else {}
+                    sent = len(line)
+            yield {"who": who, "points": line[sent:]}
+        self._unedited = {(moment.key, seconds): lines["unedited"]}
+        yield {"effect": effect(lines["edited"], lines["unedited"])}
+
+    def lap(self, moment: Moment, who: str) -> Iterator[dict[str, Any]]:
+        """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come.
+
+        Raises:
+            UserError: if the world cannot be made again, or what was driven does not come to the moment's pictures.
+        """
+        if self.simulation is None:
+            raise UserError("this world cannot be driven once more.")
+        expert = self.simulation.load_expert() if self.simulation.load_expert is not None else None
+        if who == "expert" and expert is None:
+            raise UserError("no expert knows this track.")
+        driver = expert if who == "expert" else Rerun(moment.past)
+        assert driver is not None
+        env = self.simulation.make_env(moment.seed)
+        points: list[dict[str, Any]] = []
+        try:
+            for tick in rollout(env, driver, moment.seed):
+                if who == "driven" and tick.step == len(moment.past) - 1:
+                    self._same_picture(tick, moment, -2)
+                points.append(point(tick))
+                if len(points) >= POINTS_AT_ONCE:
+                    yield {"points": points}
+                    points = []
+            yield {"points": points, "episode_return": tick.episode_return, "done": True}
+        finally:
+            env.close()
+
+    def _drive_on(self, policy: Policy, moment: Moment, seconds: float) -> Iterator[Tick | None]:
+        """Ticks of ``seconds`` from ``moment`` on; None for each one before."""
+        if self.simulation is None:
+            raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
+        env = self.simulation.make_env(moment.seed)
+        try:
+            inner = RecentMemory(PolicyDriver(policy), moment.past)
+            driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
+            for tick in rollout(env, driver, moment.seed):
+                if tick.step < len(moment.past):
+                    yield None
+                    continue
+                if tick.step == len(moment.past):
+                    self._same_picture(tick, moment)
+                yield tick
+                if tick.t_s >= moment.times[-1] + seconds:
+                    return
+            if tick.step < len(moment.past):
+                raise UserError(NOT_THE_SAME)
+        finally:
+            env.close()
+
+    def _same_picture(self, tick: Tick, moment: Moment, place: int = -1) -> None:
+        assert self.simulation is not None
+        shown = moment.frames[place]
+        apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
+        if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[place]) > 1e-3:
+            raise UserError(NOT_THE_SAME)
+
+
+class Rerun(Driver):
+    """Drives given actions, and stops the episode after the last."""
+
+    name = "rerun"
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.actions = actions
+        self._step = 0
+
+    def reset(self, env: DrivingEnv) -> None:
+        self._step = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The next one."""
+        self._step += 1
+        return self.actions[self._step - 1]
+
+    def state(self) -> DriverState:
+        return DriverState(finished=self._step >= len(self.actions))
+
+
+def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:
+    """What ``policy`` decides after it has seen the frames of ``moment``, as plain JSON."""
+    policy.reset()
+    for frame, t_s in zip(moment.frames[:-1], moment.times[:-1], strict=True):
+        policy.remember(frame, t_s)
+    action = policy.step(moment.frames[-1], moment.times[-1])
+    return {
+        "steering": action.steering,
+        "throttle": action.throttle,
+        "brake": action.brake,
+        "choice": action.choice,
+        "logits": None if action.logits is None else [float(x) for x in action.logits],
+    }
+
+
+def point(tick: Tick) -> dict[str, Any]:
+    """One place of a line on the map, as plain JSON."""
+    return {
+        "t_s": tick.t_s,
+        "x_m": tick.x_m,
+        "y_m": tick.y_m,
+        "heading_rad": tick.heading_rad,
+        "speed_mps": tick.speed_mps,
+        "steering": tick.action.steering,
+        "choice": tick.action.choice,
+        "progress": tick.progress,
+        "off_road": bool(tick.info.get("off_road", False)),
+        "events": list(tick.events),
+    }
+
+
+def effect(edited: Sequence[dict[str, Any]], unedited: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What came of the edits, measured on the two lines; times are seconds after the moment, None where it is not so.
+
+    ``decides_otherwise_s`` (first other decision), ``off_road_s`` and ``unedited_off_road_s`` (first leaving of the
+    road), ``apart_m`` (greatest distance at the same time), ``ahead`` (progress gained), ``over_s`` (the edited drive
+    ended early) and ``seconds`` compared.
+    """
+    if not edited or not unedited:
+        raise UserError("the drive ends with this decision: there is nothing to drive on to.")
+    start, last, plain_last = edited[0]["t_s"], edited[-1], unedited[-1]
+    both = list(zip(edited, unedited, strict=False))
+    other = (
+        a["t_s"] - start for a, b in both if a["choice"] != b["choice"] or abs(a["steering"] - b["steering"]) > 0.1
+    )
+    gaps = [
+        float(np.hypot(a["x_m"] - b["x_m"], a["y_m"] - b["y_m"])) for a, b in both if None not in (a["x_m"], b["x_m"])
+    ]
+    off, plain_off = (
+        next((p["t_s"] - start for p in line if p["off_road"] or "off road" in p["events"]), None)
+        for line in (edited, unedited)
+    )
+    known = None not in (last["progress"], plain_last["progress"])
+    return {
+        "decides_otherwise_s": next(other, None),
+        "off_road_s": off,
+        "unedited_off_road_s": plain_off,
+        "apart_m": max(gaps) if gaps else None,
+        "ahead": last["progress"] - plain_last["progress"] if known else None,
+        "over_s": last["t_s"] - start if len(edited) < len(unedited) else None,
+        "seconds": max(last["t_s"], plain_last["t_s"]) - start,
+    }

@@ -1,0 +1,48 @@
+"""A card: a part of the page that brings its own routes, listener, words in ``hello`` and JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask
+
+from nacdrive.drivers.tick import Tick
+
+if TYPE_CHECKING:
+    from nacdrive.web.server import LiveServer
+
+Command = Callable[[Any], Callable[[], None] | None]
+"""What a person with control sends -> what to do then; None if it is no such command, which ends the connection."""
+
+
+class Card:
+    """Whoever makes a page hands it the cards; the page knows none of them. The defaults do nothing.
+
+    The browser imports ``card.js`` of ``files`` from ``/cards/NAME/card.js`` and calls its ``card(page)``; what it may
+    return is written in ``server/www/js/cards.js``.
+    """
+
+    name: str
+    """Under which ``hello`` describes it, and its files are served."""
+    files: Path
+    """Folder of its JavaScript and CSS."""
+    commands: Mapping[str, Command] = {}
+    """Of those who have control, by the one name that such a message holds."""
+
+    def describe(self, run: int = 0) -> Any:
+        """What its JavaScript is to know of a run (a replay may show several), as plain JSON."""
+        return {}
+
+    def attach(self, page: LiveServer) -> None:
+        """Become a part of a live page."""
+
+    def add_routes(self, app: Flask) -> None:
+        """Answer requests of its own."""
+
+    def publish(self, tick: Tick, seq: int) -> None:
+        """A Tick is shown, number ``seq`` of its lane; must return at once."""
+
+    def close(self) -> None:
+        """The page ends."""

@@ -1,0 +1,37 @@
+// The page of one drive: its switches and keys, and where its moments come from (it goes on, or it was recorded).
+
+import { Dashboard } from "./dashboard.js";
+import { $, dialog, input, onKeys } from "./dom.js";
+import { togglePresentation } from "./presentation.js";
+import { StatisticsCard } from "./statistics_card.js";
+import { Tour } from "./tour.js";
+
+export async function startOne(mode) {
+  const dashboard = new Dashboard();
+  const tour = new Tour();
+  const names = () => ({ own: $("legend-a").textContent, other: dashboard.otherName, choices: dashboard.decision.names });
+  const statistics = new StatisticsCard(dashboard.statistics, names);
+  $("over-run").addEventListener("click", () => statistics.open());
+  $("tour").addEventListener("click", () => {
+    dialog("words").close();
+    tour.start();
+  });
+  $("saliency").addEventListener("change", () => {
+    dashboard.frame.setOverlay(input("saliency").checked);
+    dashboard.again();
+  });
+  $("only-input").addEventListener("change", () => dashboard.frame.setOnlyInput(input("only-input").checked));
+  onKeys({
+    a: () => statistics.open(),
+    f: togglePresentation,
+    s: () => $("saliency").click(),
+    n: () => !$("input-switch").hidden && $("only-input").click(),
+  });
+  if (mode === "replay") {
+    const { startReplay } = await import("./replay.js");
+    startReplay(dashboard, statistics);
+  } else {
+    const { startLive } = await import("./live.js");
+    startLive(dashboard);
+  }
+}

@@ -1,0 +1,206 @@
+"""Several contestants on one track: one simulated clock and one camera for all, whatever their processes take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing import Pipe
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.drivers.human import HumanControl
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.camera_noise import Camera, CameraNoise
+from nacdrive.envs.carracing.station import Station
+from nacdrive.extras.arena import contestant as contestants
+from nacdrive.extras.arena.arena import LEAD_S, Arena
+from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
+from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
+
+OPTIONS = {"renderer": "fast", "max_frames": 60}
+DRIVERS = "tests.helpers.arena_drivers"
+
+
+def contestant(name: str, driver: str = "Straight", **more: Any) -> Contestant:
+    return Contestant(name, "carracing", driver=f"{DRIVERS}:{driver}", options=OPTIONS, **more)
+
+
+class Audience:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.ticks: list[tuple[int, Tick]] = []
+        self.begun = 0
+        self.cameras: list[tuple[CameraNoise, float]] = []
+
+    def begin(self, episode: int, seed: int, track: str) -> None:
+        self.begun += 1
+        self.ticks.clear()
+
+    def tick(self, index: int, tick: Tick) -> None:
+        self.ticks.append((index, tick))
+
+    def camera(self, noise: CameraNoise, since_s: float) -> None:
+        self.cameras.append((noise, since_s))
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Arena]:
+    with Arena([contestant("quick"), contestant("slow", "Slow")], HumanControl()) as found:
+        yield found
+
+
+def test_who_decides_slowly_drives_the_same_and_nobody_is_far_ahead(arena: Arena) -> None:
+    audience = Audience()
+    rows = arena.drive(0, 3, audience=[audience])
+    at = [0.0, 0.0]
+    for index, tick in audience.ticks:
+        at[index] = tick.t_s
+        assert abs(at[0] - at[1]) <= LEAD_S + 2 * 0.08 + 1e-9 or tick.done or at[1 - index] > 1
+    quick, slow = rows["quick"], rows["slow"]
+    alone = arena.drive(0, 3, together=False)["quick"]
+    for same in ("episode_return", "simulated_s", "tiles_visited", "decisions"):
+        assert quick[same] == slow[same] == alone[same]
+    stations = [tick.info["station_m"] for index, tick in audience.ticks if index == 0]
+    assert stations[0] == 0 and np.all(np.diff(stations[5:]) > 0)
+    assert "clean_frame" not in audience.ticks[0][1].info
+
+
+def test_a_person_starts_all_over_and_the_camera_changes_for_all_at_the_same_simulated_time(arena: Arena) -> None:
+    class Person(Audience):
+        def tick(self, index: int, tick: Tick) -> None:
+            super().tick(index, tick)
+            if self.begun == 1 and tick.step == 3 and index == 0:
+                assert arena.control is not None
+                arena.control.reset()
+            if self.begun == 2 and tick.step == 4 and index == 0:
+                arena.set_camera(CameraNoise(brightness=0.1))
+
+    audience = Person()
+    rows = arena.drive(1, 4, audience=[audience])
+    assert audience.begun == 2
+    assert rows["quick"]["decisions"] == 15, "the attempt before does not count"
+    dark = [[tick.t_s for i, tick in audience.ticks if i == index and tick.frame.mean() < 40] for index in (0, 1)]
+    assert dark[0] == dark[1] and len(dark[0]) > 2
+    since = audience.cameras[-1][1]
+    assert dark[0][0] > since
+    assert [change["since_s"] for change in arena.changes if change["episode"] == 1] == [round(since, 3)]
+    arena.set_camera(CameraNoise())
+
+
+@pytest.mark.parametrize(("driver", "said"), [("no_such:Driver", "no module"), (f"{DRIVERS}:Broken", "no such road")])
+def test_a_contestant_that_cannot_drive_ends_the_arena_with_a_sentence(driver: str, said: str) -> None:
+    other = Contestant("b", "carracing", driver=driver, options=OPTIONS)
+    with pytest.raises(UserError, match=said), Arena([contestant("a"), other]) as arena:
+        arena.drive(0, 3)
+
+
+@pytest.mark.parametrize(("names", "said"), [(["a"], "2 to 6"), (list("abcdefg"), "2 to 6"), (["a", "a"], "same name")])
+def test_too_few_too_many_and_namesakes_are_refused(names: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Arena([contestant(name) for name in names])
+
+
+def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> None:
+    ours, theirs = Pipe()
+
+    def drive(pipe: Any) -> None:
+        with suppress(EOFError):  # which ends a contestant
+            contestants._drive_all(pipe, Contestant("person", "carracing", options=OPTIONS))
+
+    thread = Thread(target=drive, args=(theirs,), daemon=True)
+    thread.start()
+    said: list[Any] = [ours.recv()]
+    assert said[0] == Ready(0.08)
+    ours.send(Begin(0, 3))
+    # All at once: each is taken up when the one before is used up.
+    ours.send(Go(0.4, keys=frozenset({"up"})))
+    ours.send(Go(0.8, CameraNoise(brightness=0.1), keys=frozenset({"left"}), events=("camera",)))
+    ticks = [ours.recv() for _ in range(10)]
+    assert [tick.action.choice for tick in ticks] == [3] * 5 + [2] * 5 and all(tick.human for tick in ticks)
+    assert [tick.frame.mean() < 40 for tick in ticks] == [False] * 6 + [True] * 4
+    assert ticks[5].events == ("camera",)
+    ours.send(Abandon())
+    assert isinstance(ours.recv(), Abandon)
+    ours.send(Begin(1, 3))
+    ours.send(Go(math.inf))
+    while not isinstance(said[-1], Ended):
+        said.append(ours.recv())
+    assert len(said) == 2 + 15 and said[1].t_s == 0
+    ours.close()
+    thread.join(5)
+
+
+@pytest.mark.parametrize("renderer", ["official", "fast"])
+def test_a_contestant_sees_the_instruments_that_its_driver_reads(renderer: str) -> None:
+    contestant = Contestant("continuous", "carracing", driver="continuous", options={"renderer": renderer})
+    driver, repeat = contestant.load()
+    env = contestant.make_env(driver, repeat, "", CameraNoise())
+    try:
+        frame, _ = env.reset(seed=0)
+        assert env.actions == () and frame[84:].any()
+    finally:
+        env.close()
+
+
+def test_a_camera_that_changes_keeps_its_newest_frames() -> None:
+    frames = [np.full((2, 2, 3), value, np.uint8) for value in range(10)]
+    camera = Camera(CameraNoise())
+    seen = [int(camera(frame)[0, 0, 0]) for frame in frames[:3]]
+    camera.change(CameraNoise(delay_steps=2))
+    seen += [int(camera(frame)[0, 0, 0]) for frame in frames[3:7]]
+    camera.change(CameraNoise())
+    seen += [int(camera(frame)[0, 0, 0]) for frame in frames[7:]]
+    assert seen == [0, 1, 2, 2, 2, 3, 4, 7, 8, 9]
+
+
+def test_a_station_grows_over_laps_and_falls_on_the_way_back() -> None:
+    turns = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    station = Station(50 * np.stack([np.cos(turns), np.sin(turns)], axis=1))
+    around = np.linspace(0.01, 4 * np.pi + 0.01, 300)
+    found = [station.follow(52 * math.cos(turn), 52 * math.sin(turn)) for turn in around]
+    assert found[0] == 0 and np.all(np.diff(found) > 0)
+    assert found[-1] == pytest.approx(2 * station.length_m, rel=1e-3)
+    assert station.follow(52 * math.cos(around[-2]), 52 * math.sin(around[-2])) < found[-1]
+
+
+def row(**more: Any) -> dict[str, Any]:
+    usual = {"finished_lap": True, "failure": None, "simulated_s": 18.0, "tiles_visited": 1.0, "episode_return": 900.0}
+    return {**usual, "grass_share": 0.0, "late_decisions": 0, "ending": "lap finished", **more}
+
+
+def test_a_finished_lap_stands_before_any_other_and_interventions_before_time() -> None:
+    rows = {
+        "lost": row(finished_lap=False, tiles_visited=0.4, ending="left the field"),
+        "further": row(finished_lap=False, tiles_visited=0.7, ending="time is up"),
+        "helped": row(simulated_s=15.0, interventions=2),
+        "slow": row(simulated_s=19.0),
+        "quick": row(simulated_s=17.0),
+        "as quick": row(simulated_s=17.0),
+        "stopped": row(failure="not finite", tiles_visited=0.9),
+    }
+    ranked = ranking(rows)
+    assert [(entry["rank"], entry["name"]) for entry in ranked] == [
+        (1, "quick"), (1, "as quick"), (3, "slow"), (4, "helped"), (5, "stopped"), (6, "further"), (7, "lost"),
+    ]  # fmt: skip
+    assert "lap finished, 2 interventions" in track_table(ranked)
+
+
+def test_totals_are_paired_by_track_and_say_when_nothing_is_shown() -> None:
+    tracks = [
+        {"a": row(episode_return=900.0 + 50 * k), "b": row(episode_return=890.0 + 50 * k + k % 2, simulated_s=19.0)}
+        for k in range(12)
+    ]
+    a, b = totals(tracks)
+    assert a["difference"] is None and a["wins"] == 12 and b["wins"] == 0
+    assert b["difference"]["value"] == pytest.approx(-9.5)
+    low, high = b["difference"]["interval95"]
+    assert -10 <= low < high <= -9, "the tracks differ by 550, the pairs by 1"
+    assert "no difference shown" not in totals_table([a, b])
+    alike = totals([{"a": row(), "b": row(episode_return=900.0 + 10 * (-1) ** k)} for k in range(4)])
+    assert "no difference shown" in totals_table(alike)

@@ -1,0 +1,67 @@
+"""``nacdrive arena``: refusals, and one whole run whose result opens as a replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.cli.replay import ReplayConfig, open_run, parts_of
+from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import release_folders
+from nacdrive.extras.arena.verb import ArenaConfig, run
+
+TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"models": ("nac_steady.pt",)}, "2 to 6 contestants, and there is 1"),
+        ({"drivers": TWO * 4}, "there are 8"),
+        ({"env": "udacity", "drivers": TWO}, "give --env udacity-track"),
+        ({"drivers": TWO, "laps": 2.0}, "--laps is for udacity-track"),
+        ({"drivers": TWO, "person": True}, "add --allow-control"),
+        ({"drivers": TWO, "person": True, "headless": True}, "--person needs the page"),
+        ({"drivers": TWO, "allow_control": True, "headless": True}, "--allow-control needs the page"),
+        ({"drivers": TWO, "person": True, "allow_control": True, "fast": True}, "too fast for a person"),
+        ({"drivers": ("ppo", "geometric"), "env": "udacity-track"}, "ppo does not know udacity-track"),
+        ({"drivers": TWO, "episodes": 0}, "--episodes is 0"),
+        ({"drivers": TWO, "page_port": 70_000}, "--page-port is 70000"),
+        ({"drivers": TWO, "env": "udacity-track", "speed": 99.0}, "--speed is 99"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        ArenaConfig(**options)
+
+
+def test_without_names_the_shipped_policy_meets_the_expert_and_namesakes_are_told_apart() -> None:
+    assert ArenaConfig().names == ["nac_steady", "ppo"]
+    assert ArenaConfig(models=("a.pt", "b/a.pt"), drivers=("m:Own",)).names == ["a (1)", "a (2)", "Own"]
+
+
+def test_a_result_holds_every_drive_and_opens_as_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "arena"
+    more: dict[str, Any] = {"renderer": "fast", "max_frames": 40, "episodes": 2, "headless": True, "out": out}
+    assert run(ArenaConfig(drivers=TWO, **more)) == 0
+    said = capsys.readouterr().out
+    assert "track 4000000" in said and "difference of the return to Straight" in said
+    found = json.loads((out / "arena.json").read_text())
+    assert [one["name"] for one in found["contestants"]] == ["Straight", "geometric"]
+    assert [one["seed"] for one in found["tracks"]] == [4000000, 4000001]
+    assert found["totals"][1]["difference"]["interval95"] is not None
+    config = ReplayConfig(recordings=(out,))
+    runs = [open_run(part, config)[0] for part in parts_of(out)]
+    assert [source.name for source in runs] == ["Straight", "geometric"]
+    assert [len(source.labels) for source in runs] == [2, 2]
+    ticks = runs[1].load(0)
+    assert ticks[-1].episode_return == pytest.approx(
+        next(one["episode_return"] for one in found["tracks"][0]["ranking"] if one["name"] == "geometric"), abs=1e-3
+    )
+    release_folders()
+    with pytest.raises(UserError, match="already holds a result"):
+        run(ArenaConfig(drivers=TWO, **more))

@@ -1,0 +1,251 @@
+"""What if, as a person asks it in a real Chromium: slow presses, keys alone, a phone, a link that somebody sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nacdrive.common.action import Action
+from nacdrive.extras.what_if import WhatIfCard
+from nacdrive.web import LiveServer
+from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
+from nacdrive.web.replay import ReplayServer
+from tests.helpers.ticks import CHOICES, make_tick
+from tests.helpers.what_if import SEED, SOURCE, drive, small_policy
+from tests.web.test_page import STICKING_OUT, serve, shows, text, until
+
+PRESS_MS = 160
+ANSWERED = "document.querySelector('.sentence')?.textContent.startsWith('{}')"
+LONG_S = 240
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[ReplayServer]:
+    ticks = drive()
+    label = EpisodeLabel(SEED, len(ticks), 0.0, "small")
+    run = ReplaySource("run", [label, label], lambda _: ticks, CHOICES, circuit=small_policy().circuit())
+    cache = EpisodeCache([run])
+    with ReplayServer(cache, port=0, cards=[WhatIfCard.of_recordings(cache, {0: SOURCE})]) as server:
+        yield server
+
+
+def press(page: Any, selector: str) -> None:
+    """Press as long as a finger does."""
+    page.locator(selector).first.scroll_into_view_if_needed()
+    box = page.locator(selector).first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.wait_for_timeout(PRESS_MS)
+    page.mouse.up()
+
+
+def drag(page: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Paint from one place of the picture to another, as shares of it."""
+    box = page.locator("#patches").bounding_box()
+    at = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    page.wait_for_timeout(PRESS_MS)
+    page.mouse.move(*at[1], steps=4)
+    page.mouse.up()
+
+
+def opened(page: Any) -> None:
+    """Stop the replay and ask what if."""
+    until(page, "document.querySelector('.ask')?.hidden === false")
+    until(page, "document.querySelector('#state').dataset.state === 'replay'")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(" ")
+    press(page, ".ask")
+    until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+
+
+def edits(page: Any) -> list[str]:
+    return [str(one) for one in page.locator(".edits li:not(.dim) > span").all_text_contents()]
+
+
+def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    page = open_page(replay.url)
+    opened(page)
+    drag(page, (0.2, 0.2), (0.7, 0.7))
+    until(page, ANSWERED.format("With 25 % of the picture painted grey"))
+    assert "if=paint:0.2" in page.url
+    press(page, "[aria-label='Mute head 2']")
+    until(page, ANSWERED.format("With 25 % of the picture painted grey and head 2 muted"))
+    assert page.get_attribute("#heads [aria-label='head 2']", "data-muted") == "yes"
+    assert page.get_attribute("[aria-label='Mute head 2']", "aria-pressed") == "true"
+    press(page, ".edits button")
+    until(page, ANSWERED.format("With head 2 muted"))
+    page.get_by_role("button", name="Paint grey over each").click()
+    until(page, "document.getElementById('what-if').dataset.mapMs > 0", timeout_s=LONG_S)
+    press(page, ".answers .main")
+    until(page, "document.querySelector('.effect').textContent.includes('driven on')", timeout_s=LONG_S)
+    assert page.is_visible("#map")
+    page.get_by_role("button", name="Take the last edit back").click()
+    until(page, ANSWERED.format("It "))
+    assert edits(page) == []
+    page.keyboard.press("i")
+    assert not page.is_visible("#what-if") and page.is_visible("#verb")
+    assert page.faults == []
+
+
+def test_a_neuron_is_muted_by_a_click_on_it(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    page = open_page(replay.url)
+    opened(page)
+    box = page.locator("#circuit").bounding_box()
+    # Along the column of the motor neurons, until one lies under the pointer.
+    for share in range(20, 90, 2):
+        page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] * share / 100)
+        if "head 1" in (page.get_attribute("#circuit", "title") or ""):
+            break
+    page.mouse.down()
+    page.wait_for_timeout(PRESS_MS)
+    page.mouse.up()
+    until(page, ANSWERED.format("With motor neuron 1 of head 1 muted"))
+
+
+def test_all_of_it_works_with_the_keyboard_alone(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    page = open_page(replay.url)
+    until(page, "document.querySelector('.ask')?.hidden === false")
+    page.keyboard.press(" ", delay=PRESS_MS)
+    page.keyboard.press("i", delay=PRESS_MS)
+    until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "patches":
+            break
+    assert page.evaluate("document.activeElement.id") == "patches"
+    for key in ("ArrowLeft", "ArrowUp", "Shift+ArrowRight", "Enter"):
+        page.keyboard.press(key, delay=60)
+    until(page, ANSWERED.format("With 4 % of the picture painted grey"))
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('aria-label')") == "Take the last edit back":
+            break
+    page.keyboard.press("Enter", delay=PRESS_MS)
+    until(page, ANSWERED.format("It "))
+    assert page.faults == []
+
+
+def test_a_link_opens_the_moment_with_its_edits(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    page = open_page(f"{replay.url}#run=0&ep=2&t=1.2&head=3&if=dim:0.2;mute:h1;mute:h2.inter.4&note=look%20here")
+    until(page, ANSWERED.format("With these 3 edits"), timeout_s=LONG_S)
+    assert text(page, "#episode") == "1"
+    assert text(page, "#time") == "1.2 s"
+    assert text(page, "#heads [aria-pressed=true]") == "3"
+    assert edits(page) == ["dimmed to 20 %", "head 1 muted", "inter neuron 4 of head 2 muted"]
+    until(page, "document.querySelector('[aria-label=\"Mute head 1\"]')?.getAttribute('aria-pressed') === 'true'")
+    page.get_by_role("button", name="Notes").click()
+    assert "look here" in text(page, "#jumps")
+    assert page.faults == []
+
+
+def test_a_hostile_link_is_only_text(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    evil = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
+    nonsense = f"run=9&ep=1e9&t=NaN&head={evil}&if=mute:{evil};fly:1;paint:9,9,9,9,9;dim:-1"
+    page = open_page(f"{replay.url}#{nonsense}&note={evil}")
+    until(page, "document.querySelector('#state').dataset.state === 'replay'")
+    page.goto(f"{replay.url}#run=0&ep=1&t=1&if=mute:h99;dim:0.5&note={evil}")
+    page.reload()
+    until(page, "document.querySelector('.sentence')?.textContent.includes('no head 99')", timeout_s=LONG_S)
+    page.get_by_role("button", name="Notes").click()
+    assert "<img" in text(page, "#jumps")
+    assert page.locator("#jumps img").count() == 0
+    assert page.faults == []
+
+
+def test_on_a_phone_a_finger_paints_and_nothing_sticks_out(open_page: Callable[..., Any], replay: ReplayServer) -> None:
+    page = open_page(replay.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    until(page, "document.querySelector('.ask')?.hidden === false")
+    page.locator(".player .main").tap()
+    page.locator(".ask").tap()
+    until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+    page.locator("#patches").tap(position={"x": 120, "y": 120})
+    until(page, ANSWERED.format("With 1 % of the picture painted grey"))
+    assert page.evaluate(STICKING_OUT) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_in_a_live_drive_asking_holds_and_going_back_lets_go(open_page: Callable[..., Any]) -> None:
+    policy = small_policy()
+    with LiveServer(
+        port=0, title="small", choices=CHOICES, circuit=policy.circuit(), cards=[WhatIfCard.of_drive(SOURCE)]
+    ) as server:
+        page = open_page(server.url)
+        for tick in drive()[:20]:
+            server.publish(tick)
+            page.wait_for_timeout(40)
+        shows(page, drive()[19])
+        press(page, ".ask")
+        until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+        assert text(page, "#state") == "Held"
+        held = text(page, "#step")
+        for tick in drive()[20:30]:
+            server.publish(tick)
+            page.wait_for_timeout(40)
+        assert text(page, "#step") == held
+        page.locator("[aria-label^='Hide the frame of 2']").click()
+        until(page, ANSWERED.format("With the frame of 2 decisions ago hidden"))
+        page.keyboard.press(",")
+        until(page, f"document.getElementById('step').textContent === '{int(held) - 1}'")
+        until(page, ANSWERED.format("With the frame of 2 decisions ago hidden"))
+        page.keyboard.press("h")
+        until(page, f"document.getElementById('step').textContent !== '{int(held) - 1}'")
+        assert not page.is_visible("#what-if")
+        assert "#" not in page.url
+        assert page.faults == []
+
+
+def test_the_jump_list_leads_to_disagreements_and_doubts(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        for step in range(30):
+            other = {"expert": Action(-1.0, 0.0, 0.0, 4)} if step in (9, 10) else {}
+            tick = make_tick(step, circuit=False, saliency=False, **other)
+            server.publish(tick)
+            shows(page, tick)
+        assert page.locator(".ask").is_hidden()
+        press(page, "#log-tabs button:nth-child(2)")
+        until(page, "document.querySelector('#jumps').textContent.includes('the expert: brake')")
+        press(page, "#jumps li:has-text('the expert: brake')")
+        until(page, "document.querySelector('#state').textContent === 'Held'")
+        until(page, "document.getElementById('step').textContent === '9'")
+        assert "#ep=1&t=0.45" in page.url
+        press(page, "#log-tabs button:nth-child(3)")
+        page.fill(".note-field input", "too early <b>")
+        page.keyboard.press("Enter")
+        until(page, "document.querySelector('#jumps').textContent.includes('too early <b>')")
+        assert page.faults == []
+
+
+def test_the_tour_goes_from_card_to_card_and_ends_with_escape(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(3))
+        shows(page, make_tick(3))
+        press(page, "#help")
+        press(page, "#tour")
+        assert page.is_visible(".tour") and page.locator(".sees.lit").count() == 1
+        page.keyboard.press("Enter", delay=PRESS_MS)
+        assert page.locator(".does.lit").count() == 1
+        assert text(page, ".tour .dim").startswith("2 of ")
+        page.keyboard.press("Escape", delay=PRESS_MS)
+        assert not page.is_visible(".tour") and page.locator(".lit").count() == 0
+        assert page.faults == []
+
+
+def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callable[..., Any]) -> None:
+    with serve() as server:
+        page = open_page(server.url)
+        server.publish(make_tick(3))
+        shows(page, make_tick(3))
+        before = page.locator("#frame").bounding_box()["height"]
+        page.keyboard.press("f", delay=PRESS_MS)
+        page.wait_for_timeout(300)
+        assert not page.is_visible("#strips") and not page.is_visible("#circuit")
+        assert page.is_visible("#verb") and page.is_visible("#why-note")
+        assert page.locator("#frame").bounding_box()["height"] > before
+        page.keyboard.press("f", delay=PRESS_MS)
+        until(page, "document.getElementById('circuit').getClientRects().length > 0")
