@@ -63,6 +63,8 @@ class MHALayer(SequenceLayer):
         ValueError: if the heads do not divide ``d_model``.
     """
 
+    past_sense = "bag"
+
     def __init__(
         self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0, **options: Any
     ) -> None:

@@ -29,6 +29,9 @@ class SequenceLayer(nn.Module):
 
     time_sense: Literal["none", "gaps", "clock"] = "none"
     """What of ``t`` reaches the output: nothing, the gaps between steps, or the absolute time."""
+    past_sense: Literal["bag", "order", "times"] | None = None
+    """What of the steps before the newest reaches the output: what they hold and nothing else, also their order, or
+    also their times; None: the order, and the times of a layer that has a sense of time."""
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0) -> None:
         super().__init__()

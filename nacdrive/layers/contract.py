@@ -236,6 +236,21 @@ def gaps(make: Make) -> None:
             demand("gaps", good, f"a gap of {gap:g} s gives numbers that are not finite")
 
 
+def past(make: Make) -> None:
+    """The order and the times of the steps before the newest matter as ``past_sense`` says."""
+    layer, (x, t) = make(50), sequence()
+    declared = layer.past_sense or ("order" if layer.time_sense == "none" else "times")
+    even = torch.arange(float(T)).expand(B, T)
+    shuffled = torch.cat([torch.randperm(T - 1, generator=torch.Generator().manual_seed(1)), torch.tensor([T - 1])])
+    # The gap before the newest step stays: it tells nothing of what was before.
+    first, last = t[:, :1], t[:, -2:-1]
+    retimed = torch.cat([first + (last - first) * ((t[:, :-1] - first) / (last - first)) ** 3, t[:, -1:]], 1)
+    order = bool((layer(x[:, shuffled], even) - layer(x, even))[:, -1].abs().max() > 1e-5)
+    times = bool((layer(x, retimed) - layer(x, t))[:, -1].abs().max() > 1e-5)
+    measured = "times" if times else "order" if order else "bag"
+    demand("past", measured == declared, f"of the past it feels '{measured}', but past_sense says '{declared}'")
+
+
 def batch(make: Make) -> None:
     """Sequences of a batch do not meet."""
     layer, (x, t) = make(50), sequence()
@@ -268,6 +283,7 @@ LAWS: tuple[Callable[[Make], None], ...] = (
     last,
     gradients,
     gaps,
+    past,
     batch,
     state,
 )

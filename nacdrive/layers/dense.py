@@ -12,6 +12,8 @@ from nacdrive.layers.windowed import WindowedLayer
 class DenseLayer(WindowedLayer):
     """y_i = elu(W x_i + b): no other step is looked at, whatever the window. It has no use for heads or time."""
 
+    past_sense = "bag"
+
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
         self.dense = nn.Sequential(nn.Linear(in_features, d_model), nn.ELU())

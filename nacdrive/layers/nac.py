@@ -34,6 +34,7 @@ class NACLayer(SequenceLayer):
         self.nac = NAC(d_model, num_heads, in_features=in_features, time_scale=gap_s, **given)
         clock = self.nac.time_input == "absolute" or self.nac.time_frequencies is not None
         self.time_sense = "clock" if clock else "gaps"
+        self.past_sense = "times" if self.nac.keys_have_times else "bag"
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """See ``SequenceLayer.forward``."""
@@ -63,17 +64,21 @@ class NACLayer(SequenceLayer):
         return {name: value if name in ("k", "v") else value[:, 0] for name, value in picked.items()}
 
     def circuit(self) -> dict[str, Any]:
-        """Wiring of the pair backbone: groups of neurons and signed synapses between them.
+        """The pair backbone (sensory: the query's half, then the key's); see ``circuit_json``."""
+        return circuit_json(self.nac.wiring, ["phi", "omega"])
 
-        ``groups`` maps sensory (the query's half, then the key's), inter, command and motor (phi, omega) to their
-        sizes; ``edges`` lists ``[from group, index, to group, index, polarity]``.
-        """
-        wiring: Wiring = self.nac.wiring
-        place = {int(n): (g, i) for g in GROUPS for i, n in enumerate(wiring.neurons(g))}
-        edges: list[list[Any]] = []
-        for source, target in np.argwhere(wiring.sensory_adjacency != 0):
-            edges.append(["sensory", int(source), *place[int(target)], int(wiring.sensory_adjacency[source, target])])
-        for source, target in np.argwhere(wiring.adjacency != 0):
-            edges.append([*place[int(source)], *place[int(target)], int(wiring.adjacency[source, target])])
-        sizes = {group: len(wiring.neurons(group)) for group in GROUPS}
-        return {"groups": {"sensory": wiring.inputs, **sizes}, "motors": ["phi", "omega"], "edges": edges}
+
+def circuit_json(wiring: Wiring, motors: list[str]) -> dict[str, Any]:
+    """A wiring as plain JSON: groups of neurons and signed synapses between them.
+
+    ``groups`` maps sensory, inter, command and motor to their sizes; ``edges`` lists ``[from group, index, to group,
+    index, polarity]``; ``motors`` names the motor neurons.
+    """
+    place = {int(n): (g, i) for g in GROUPS for i, n in enumerate(wiring.neurons(g))}
+    edges: list[list[Any]] = []
+    for source, target in np.argwhere(wiring.sensory_adjacency != 0):
+        edges.append(["sensory", int(source), *place[int(target)], int(wiring.sensory_adjacency[source, target])])
+    for source, target in np.argwhere(wiring.adjacency != 0):
+        edges.append([*place[int(source)], *place[int(target)], int(wiring.adjacency[source, target])])
+    sizes = {group: len(wiring.neurons(group)) for group in GROUPS}
+    return {"groups": {"sensory": wiring.inputs, **sizes}, "motors": motors, "edges": edges}

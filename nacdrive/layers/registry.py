@@ -33,6 +33,7 @@ FILES = {
     "cfc-ncp": "ncp:CfCNCPLayer",
     "deepstate": "deepstate:DeepStateLayer",
     "s4": "s4:S4Layer",
+    "nac-key": "nac_key:NACKeyLayer",
     "attention": "attention:AttentionLayer",
     "mha": "attention:MHALayer",
     "linear-attention": "attention:LinearAttentionLayer",

@@ -10,6 +10,7 @@ Needs nothing but torch and numpy.
 """
 
 from nacdrive.nac.dynamics import Euler, Exact, Steady
+from nacdrive.nac.key import KeyState, NACKey
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.streaming import State
 from nacdrive.nac.variants import ABLATIONS, PRESETS, VARIANTS, variant, variant_options
@@ -22,6 +23,8 @@ __all__ = [
     "VARIANTS",
     "Euler",
     "Exact",
+    "KeyState",
+    "NACKey",
     "State",
     "Steady",
     "Wiring",

@@ -161,7 +161,7 @@ class Backbone(nn.Module):
     """NCP circuit over a query-key pair with two motor neurons, the heads of phi and omega.
 
     Args:
-        wiring: circuit with ``2 * head_dim`` inputs and two motor neurons.
+        wiring: circuit with ``2 * head_dim`` inputs and two motor neurons (of a pair), or any (of a key).
         copies: independently trained copies (heads), or 1 if all heads share one.
         activation: of inter and command neurons.
         unfolds: times R that the command neurons are updated; recurrent synapses act from 2 on.
@@ -170,8 +170,6 @@ class Backbone(nn.Module):
 
     def __init__(self, wiring: Wiring, copies: int, activation: str, unfolds: int, polarity: str) -> None:
         super().__init__()
-        if wiring.motors != 2:
-            raise ValueError(f"wiring has {wiring.motors} motor neurons; the backbone needs 2 (phi and omega)")
         self.activation = activation
         self.unfolds = unfolds
         self._pruned: tuple[object, NeuronOrder] | None = None  # made by ``_order``, never saved

@@ -317,7 +317,7 @@ class NAC(nn.Module):
         if t is not None and t.shape != (batch,):
             raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
         now = None if t is None else t.unsqueeze(1)
-        clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self._keys_have_times else None
+        clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self.keys_have_times else None
         tau = self._tau(now, x.unsqueeze(1), None, state.t) if self.time_input != "elapsed" else None
         dtype = state.memory.dtype
         weights = self._step_weights(dtype, state.weights)
@@ -418,7 +418,8 @@ class NAC(nn.Module):
         return x.view(batch, steps, self.num_heads, self.head_dim).permute(2, 0, 1, 3)
 
     @property
-    def _keys_have_times(self) -> bool:
+    def keys_have_times(self) -> bool:
+        """Whether keys know when they happened: without, attention is blind to their order and times."""
         return self.time_input == "elapsed" or self.time_frequencies is not None
 
     def _clock(self, name: str, t: Tensor | None, like: Tensor, padding: Tensor | None, seen: int = 0) -> Tensor:
@@ -482,7 +483,7 @@ class NAC(nn.Module):
         require(window is None or (causal and window >= 1), "window", window, "1 or more, together with is_causal=True")
         of_query = padding if itself else None
         clock = clock_k = None
-        if self._keys_have_times:
+        if self.keys_have_times:
             given = itself or (t is None) == (key_t is None)
             require(given, "key_t", None if key_t is None else "...", "given exactly where t is (keys have times here)")
             clock = self._clock("t", t, query, of_query)

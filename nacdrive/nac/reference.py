@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nacdrive.nac.backbone import Synapses
 from nacdrive.nac.dynamics import Dynamics, Euler, Steady
+from nacdrive.nac.key import NACKey
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SMALLEST_BLOCK
 
@@ -141,7 +142,7 @@ def solve(dynamics: Dynamics, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
     return a
 
 
-def normalised(layer: NAC, x: Tensor) -> Tensor:
+def normalised(layer: NAC | NACKey, x: Tensor) -> Tensor:
     """LayerNorm over the features of each token."""
     assert layer.input_norm is not None
     spread = x.var(-1, keepdim=True, unbiased=False) + layer.input_norm.eps

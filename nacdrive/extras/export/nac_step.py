@@ -1,4 +1,4 @@
-"""One step of NAC with a memory of fixed size; ``NAC.step`` is its twin."""
+"""One step of NAC with a memory of fixed size; ``NAC.step`` and ``NACKey.step`` are its twins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from nacdrive.common.errors import UserError
 from nacdrive.extras.export.step import LayerStep
 from nacdrive.layers.nac import NACLayer
+from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.nac.pairwise import attend, pair_logits
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
@@ -116,3 +117,33 @@ class NACStep(LayerStep):
         counts = score if nac.options.score_gradient == "gated" else None
         a = attend(motor.reshape(heads, 2, 1, -1), gate, allowed, nac._scale(gate.dtype), None, nac.options, counts)
         return torch.bmm(a.mix.view(heads, 1, -1), v.flatten(0, 1))
+
+
+class NACKeyStep(LayerStep):
+    """The step of NAC with its circuit on the key: one circuit, one row of attention."""
+
+    def __init__(self, layer: NACKeyLayer) -> None:
+        super().__init__()
+        self.nac, self.past = layer.nac.eval(), layer.window - 1
+
+    def initial(self) -> dict[str, Tensor]:
+        """See ``LayerStep.initial``."""
+        if not self.past:
+            return {}
+        memory = self.nac.init_state(1, self.past).memory
+        return {"memory": memory, "times": torch.zeros(1, self.past), "count": torch.zeros(1, dtype=torch.int64)}
+
+    def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """See ``LayerStep.forward``."""
+        now = t.unsqueeze(1)
+        q, memory, _ = self.nac.read(x.unsqueeze(1), now)
+        times, allowed = now, torch.ones(1, 1, 1, dtype=torch.bool)
+        if self.past:
+            before, past_times, count = state
+            memory, times = torch.cat([before, memory], 1), torch.cat([past_times, now], 1)
+            allowed = (torch.arange(self.past + 1) >= self.past - count).view(1, 1, -1)
+        lags = ((now - times) / self.nac.time_scale).clamp(min=0).unsqueeze(1)
+        y, _ = self.nac.attend(q, memory, lags, allowed)
+        if not self.past:
+            return (y[:, 0],)
+        return y[:, 0], memory[:, 1:], times[:, 1:], (count + 1).clamp(max=self.past)

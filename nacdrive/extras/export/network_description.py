@@ -390,8 +390,8 @@ def _sequence(policy: Policy) -> Sequence:
         if isinstance(layer, kind):
             return build(layer, policy)
     raise UserError(
-        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC (nac-*), gru, lstm, "
-        "cfc and dense."
+        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC (but "
+        "nac-key), gru, lstm, cfc and dense."
     )
 
 

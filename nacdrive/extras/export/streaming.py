@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.export.nac_step import NACStep
+from nacdrive.extras.export.nac_step import NACKeyStep, NACStep
 from nacdrive.extras.export.step import LayerStep
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.block import SequenceBlock, StackLayer
 from nacdrive.layers.dense import DenseLayer
 from nacdrive.layers.nac import NACLayer
+from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.windowed import WindowedLayer
 
 
@@ -31,11 +32,13 @@ def step_of(layer: SequenceLayer) -> LayerStep:
         return AttentionStep(layer)
     if isinstance(layer, NACLayer):
         return NACStep(layer)
+    if isinstance(layer, NACKeyLayer):
+        return NACKeyStep(layer)
     if isinstance(layer, StackLayer):
         return StackStep(layer)
     raise UserError(
         f"a {type(layer).__name__} cannot be exported: it streams with a state of its own, and only those of "
-        "WindowedLayer, MHALayer, NACLayer and StackLayer are known."
+        "WindowedLayer, MHALayer, NACLayer, NACKeyLayer and StackLayer are known."
     )
 
 

@@ -29,10 +29,11 @@ OPTIONS: dict[str, tuple[str, int, dict]] = {
     "nac-elapsed-chosen": ("nac-elapsed", 6, {"topk": 3}),
     "nac-absolute": ("nac-exact", 4, {"time_input": "absolute", "learn_time_scale": True}),
     "nac-shared-silu": ("nac-exact", 4, {"share_backbone": True, "activation": "silu", "polarity": "fixed"}),
+    "nac-key-chosen": ("nac-key", 6, {"topk": 3, "time_features": 0, "mode": "euler"}),
     "nac-linear": ("nac-steady", 4, {"activation": "linear", "phi": "none"}),
     "stack-gru": ("stack", 5, {"layer": "gru"}),
     "stack-mha": ("stack", 7, {"layer": "mha", "depth": 3, "expansion": 0}),
-    **{f"{name}-alone": (name, 1, {}) for name in ("nac-steady", "nac-elapsed", "gru", "mha", "s4")},
+    **{f"{name}-alone": (name, 1, {}) for name in ("nac-steady", "nac-elapsed", "nac-key", "gru", "mha", "s4")},
 }
 
 
@@ -96,7 +97,20 @@ class Together(nn.Module):
         return *outputs, *after
 
 
-CHEAP = ("nac-steady", "nac-exact", "nac-euler", "nac-elapsed-chosen", "nac-lag", "gru", "lstm", "cfc", "mha", "s4")
+CHEAP = (
+    "nac-steady",
+    "nac-key",
+    "nac-key-chosen",
+    "nac-exact",
+    "nac-euler",
+    "nac-elapsed-chosen",
+    "nac-lag",
+    "gru",
+    "lstm",
+    "cfc",
+    "mha",
+    "s4",
+)
 # Presets that differ from one of the others in numbers alone, not in the graph; torch's own test has them all.
 ALIKE = ("nac-lag-8k",)
 REST = [case for case in OPTIONS if case not in CHEAP + ALIKE]

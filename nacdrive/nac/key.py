@@ -1,0 +1,288 @@
+"""NAC with its circuit on the key alone and the true lag: one circuit for each moment instead of one for each pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nacdrive.nac.backbone import Backbone
+from nacdrive.nac.dynamics import Dynamics, as_dynamics
+from nacdrive.nac.mask import AttentionMask
+from nacdrive.nac.validation import check_inputs, check_padding, check_times, check_tokens, require
+from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
+
+
+@dataclass(frozen=True)
+class KeyState:
+    """The last W steps; the newest is last. ``step`` makes a new one and changes none.
+
+    Attributes:
+        memory: ``[B, W, H, 2 D + 3]``; per step k ``[D]``, v ``[D]``, phi, omega and rho.
+        clock: ``[B, W]`` times of these in seconds.
+        seen: number of steps so far.
+    """
+
+    memory: Tensor
+    clock: Tensor
+    seen: int = 0
+
+
+class NACKey(nn.Module):
+    """Causal self-attention by content, moved in time by a circuit that reads each moment once.
+
+    For a query at time t_i, a key at t_j <= t_i and their lag l = (t_i - t_j) / time_scale, head h, x normalised:
+
+        z       = [x, sin(f t), cos(f t)]
+        content = q(z_i) . k(z_j) / sqrt(D)
+        phi, omega, rho of h and j = motor neurons of an NCP circuit that reads x_j
+        a_ij    = phi_j (1 - exp(-omega_j l))       the solution of da/dl = omega (phi - a) from 0 (paper, Eqn. 3)
+        logit   = content + gamma_h (a_ij - omega_j l)
+        y_i     = sum_j softmax_j(logit) exp(-rho_j l) v_j
+
+    phi is bounded by tanh, omega and rho are softplus around a rate of the head's own, from 1 per unit of time to a
+    hundredth of it over the heads. ``Euler`` solves the same equation by its steps, ``Steady`` takes a = phi.
+    What the equations leave open, in its simplest form: q, k and v are dense; the circuit has no recurrent synapses;
+    Top-K keeps the keys with the highest content, exactly; gamma begins at 1.
+
+    Args:
+        d_model: width of the layer; a multiple of ``num_heads``, at least 4.
+        num_heads: attention heads H; a head has ``d_model / H`` channels.
+        mode: ``Exact()``, ``Euler(steps=6)``, ``Steady()`` or their lower-case names.
+        topk: keys per query; None for all in the window.
+        sparsity: share of absent synapses of the circuit, 0.1 to 0.9; 0 = fully connected.
+        units: neurons of the circuit beside the motor neurons; 5/4 of ``d_model`` by default.
+        time_scale: seconds that count as one unit of time.
+        time_features: frequencies f, learned; 0 leaves lags alone, so that nothing depends on when the clock began.
+        dropout: of attention weights, in training.
+        in_features: features of the inputs; ``d_model`` by default.
+        seed: of the wiring.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    time_scale: Tensor
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        mode: Dynamics | str = "exact",
+        topk: int | None = None,
+        sparsity: float = 0.5,
+        units: int | None = None,
+        time_scale: float = 1.0,
+        time_features: int = 16,
+        dropout: float = 0.0,
+        in_features: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        require(d_model >= 4, "d_model", d_model, "4 or more")
+        require(num_heads >= 1 and d_model % num_heads == 0, "num_heads", num_heads, f"a divisor of {d_model}")
+        require(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
+        require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
+        require(units is None or units >= 4, "units", units, "4 or more, or None")
+        require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
+        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+        require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
+        self.d_model, self.num_heads, self.head_dim = d_model, num_heads, d_model // num_heads
+        self.in_features = features = in_features or d_model
+        self.dynamics, self.topk, self.dropout = as_dynamics(mode), topk, dropout
+        self.wiring = _wiring(features, units or d_model + d_model // 4, 3 * num_heads, sparsity, seed)
+        self.input_norm = nn.LayerNorm(features)
+        self.query = nn.Linear(features + 2 * time_features, d_model)
+        self.key = nn.Linear(features + 2 * time_features, d_model, bias=False)  # softmax would not feel one
+        self.value = nn.Linear(features, d_model)
+        self.backbone = Backbone(self.wiring, 1, "tanh", 1, "free")
+        self.out_proj = nn.Linear(d_model, d_model)
+        for dense in (self.query, self.key, self.value, self.out_proj):
+            nn.init.xavier_uniform_(dense.weight)
+            if dense.bias is not None:
+                nn.init.zeros_(dense.bias)
+        self.gamma = nn.Parameter(torch.ones(num_heads))
+        rates = torch.logspace(0, -2, num_heads)
+        # Where softplus gives the rates.
+        self.omega = nn.Parameter(rates.expm1().log())
+        self.rho = nn.Parameter(rates.expm1().log())
+        self.time_frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
+        self.register_buffer("time_scale", torch.tensor(float(time_scale)))
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        t: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        window: int | None = None,
+        need_weights: bool = False,
+        last_only: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend to the past.
+
+        Args:
+            x: ``[B, T, in_features]``.
+            t: times in seconds, ``[T]`` or ``[B, T]``; without, the real steps are one ``time_scale`` apart.
+            key_padding_mask: bool ``[B, T]``, True = padding. What stands there (features, times) never matters.
+            window: only the last ``window`` steps: what ``step`` sees.
+            need_weights: also return the attention weights.
+            last_only: compute only the last query that is not padding.
+
+        Returns:
+            ``[B, T, d_model]`` (one step with ``last_only``); with ``need_weights`` also ``[B, H, T, T]``. A query
+            that may see no key gives the output bias; the rows of padding have no meaning.
+
+        Raises:
+            ValueError: a shape, dtype or time stamp is not allowed.
+        """
+        y, states = self._attend(x, t, key_padding_mask, window, last_only)
+        return (y, states["weights"]) if need_weights else y
+
+    def neuron_states(
+        self, x: Tensor, *, t: Tensor | None = None, window: int | None = None, last_only: bool = False
+    ) -> dict[str, Tensor]:
+        """Every neuron's value: what ``forward`` computes with the same arguments.
+
+        Returns:
+            ``q`` ``[B, H, Tq, D]``; of every moment ``k`` and ``v`` ``[B, H, T, D]``, ``phi``, ``omega`` and ``rho`` (a
+            unit of time) ``[B, H, T]``, ``inter`` ``[B, T, I]`` and ``command`` ``[B, T, C]``; of every pair ``t`` (the
+            lag), ``a``, ``logits`` (-inf where it is not allowed) and ``weights`` ``[B, H, Tq, T]``.
+        """
+        return self._attend(x, t, None, window, last_only)[1]
+
+    def init_state(self, batch_size: int, window: int) -> KeyState:
+        """An empty memory of ``window`` steps for ``step``."""
+        require(batch_size >= 1, "batch_size", batch_size, "1 or more")
+        require(window >= 1, "window", window, "1 or more steps")
+        weight = self.out_proj.weight
+        memory = weight.new_zeros(batch_size, window, self.num_heads, 2 * self.head_dim + 3)
+        return KeyState(memory, torch.zeros(batch_size, window, dtype=torch.float64, device=weight.device))
+
+    def step(self, x: Tensor, t: Tensor | None, state: KeyState) -> tuple[Tensor, KeyState]:
+        """One live step, of one circuit and one row of attention: the last row of ``forward`` over the window.
+
+        Args:
+            x: ``[B, in_features]``.
+            t: times in seconds, ``[B]``; or None.
+            state: of ``init_state`` or of the step before; it is not changed.
+
+        Returns:
+            ``[B, d_model]`` and the next state.
+        """
+        batch, window = state.clock.shape
+        if x.ndim != 2 or x.shape[0] != batch:
+            raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {self.in_features}], as in the state")
+        check_tokens("x", x.unsqueeze(1), self.in_features, self.out_proj.weight)
+        if t is not None and t.shape != (batch,):
+            raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+        now = self.time_scale * state.seen if t is None else t
+        clock = torch.cat([state.clock[:, 1:], now.to(state.clock).expand(batch).unsqueeze(1)], 1)
+        q, moment, _ = self.read(x.unsqueeze(1), clock[:, -1:])
+        memory = torch.cat([state.memory[:, 1:], moment], 1)
+        state = KeyState(memory, clock, state.seen + 1)
+        allowed = torch.arange(window, device=x.device) >= window - state.seen
+        y, _ = self.attend(q, memory, self._lags(clock[:, -1:], clock), allowed.expand(batch, 1, window))
+        return y[:, 0], state
+
+    def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
+        """Cut neurons of the circuit off from all others; weights stay. See ``Wiring.mask_group``."""
+        self.backbone.mask(group, neurons)
+
+    def read(self, x: Tensor, clock: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """What each moment is by itself.
+
+        Args:
+            x: ``[B, T, in_features]``.
+            clock: ``[B, T]`` seconds.
+
+        Returns:
+            Queries ``[B, T, H, D]``; k, v, phi, omega and rho ``[B, T, H, 2 D + 3]``; inter and command neurons.
+        """
+        x = z = self.input_norm(x)
+        if self.time_frequencies is not None:
+            phase = (clock / self.time_scale).unsqueeze(-1) * self.time_frequencies
+            z = torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
+        q, k, v = (part.unflatten(-1, (self.num_heads, -1)) for part in (self.query(z), self.key(z), self.value(x)))
+        assert self.backbone.inter is not None
+        inter = self.backbone.sensory(x).tanh()
+        command = self.backbone.inter(inter).tanh()
+        phi, omega, rho = self.backbone.motor(command).unflatten(-1, (3, self.num_heads)).unbind(-2)
+        gates = torch.stack([phi.tanh(), F.softplus(omega + self.omega), F.softplus(rho + self.rho)], -1)
+        return q, torch.cat([k, v, gates], -1), (inter, command)
+
+    def attend(self, q: Tensor, moments: Tensor, lags: Tensor, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """From what moments are to outputs ``[B, q, d_model]``, and what was computed on the way.
+
+        Args:
+            q: ``[B, q, H, D]``.
+            moments: ``[B, T, H, 2 D + 3]`` of ``read``.
+            lags: ``[B, q, T]`` units of time, 0 or more.
+            allowed: bool ``[B, q, T]``.
+        """
+        depth = self.head_dim
+        q, moments, lags, seen = q.transpose(1, 2), moments.transpose(1, 2), lags.unsqueeze(1), allowed.unsqueeze(1)
+        k, v = moments[..., :depth], moments[..., depth : 2 * depth]
+        phi, omega, rho = (part.unsqueeze(2) for part in moments[..., 2 * depth :].unbind(-1))
+        content = (q / depth**0.5) @ k.transpose(-1, -2)
+        if self.topk is not None and self.topk < k.shape[2]:
+            best = content.detach().masked_fill(~seen, -math.inf).topk(self.topk, -1).indices
+            seen = seen & torch.zeros_like(content, dtype=torch.bool).scatter(-1, best, True)
+        a = self.dynamics(omega * phi, omega, lags)
+        logits = content + self.gamma.view(-1, 1, 1) * (a - omega * lags)
+        # A row without any key must give zeros, not NaN, also in its gradient: hence no -inf here.
+        weights = logits.masked_fill(~seen, torch.finfo(logits.dtype).min).softmax(-1).masked_fill(~seen, 0.0)
+        mix = F.dropout(weights * (-rho * lags).exp(), self.dropout, self.training)
+        y: Tensor = self.out_proj((mix @ v).transpose(1, 2).flatten(2))
+        return y, {"a": a.expand_as(logits), "logits": logits.masked_fill(~seen, -math.inf), "weights": weights}
+
+    def _lags(self, of_query: Tensor, of_key: Tensor) -> Tensor:
+        """``[B, q, T]`` in units of time; 0 of keys that come later, which no query sees."""
+        lags = (of_query.unsqueeze(2) - of_key.unsqueeze(1)) / self.time_scale.double()
+        return lags.clamp(min=0).to(self.out_proj.weight.dtype)
+
+    def _attend(
+        self, x: Tensor, t: Tensor | None, padding: Tensor | None, window: int | None, last_only: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        check_inputs(x, x, x, self.in_features, self.out_proj.weight)
+        batch, steps = x.shape[:2]
+        check_padding(padding, batch, steps)
+        require(window is None or window >= 1, "window", window, "1 or more")
+        real = x.new_ones(batch, steps, dtype=torch.bool) if padding is None else ~padding
+        clock = (real.cumsum(1) - 1) * self.time_scale if t is None else check_times("t", t, batch, steps)
+        if padding is not None:
+            x, clock = x.masked_fill(padding.unsqueeze(-1), 0.0), clock.masked_fill(padding, 0.0)
+        clock = clock.double()
+        q, moments, (inter, command) = self.read(x, clock)
+        position = torch.arange(steps, device=x.device).expand(batch, steps)
+        of_query = clock
+        if last_only:
+            position = torch.where(real, position, -1).amax(1, keepdim=True).clamp(min=0)
+            q = q.gather(1, position.view(-1, 1, 1, 1).expand(-1, 1, *q.shape[2:]))
+            of_query = clock.gather(1, position)
+        mask = AttentionMask(position, padding, True, window)
+        every = torch.arange(steps, device=x.device).expand(*position.shape, -1)
+        lags = self._lags(of_query, clock)
+        y, pairs = self.attend(q, moments, lags, mask.allowed(every))
+        depth = self.head_dim
+        k, v, gates = moments.transpose(1, 2).tensor_split([depth, 2 * depth], -1)
+        phi, omega, rho = gates.unbind(-1)
+        of_key = {"k": k, "v": v, "phi": phi, "omega": omega, "rho": rho, "inter": inter, "command": command}
+        t_ij = lags.unsqueeze(1).expand_as(pairs["logits"])
+        return y, {"q": q.transpose(1, 2), **of_key, "t": t_ij, **pairs}
+
+
+def _wiring(inputs: int, units: int, motors: int, sparsity: float, seed: int | None) -> Wiring:
+    """AutoNCP without recurrent synapses."""
+    command = max(int(0.4 * units), 1)
+    if sparsity == 0:
+        return full_wiring(inputs, units - command, command, motors, recurrent=False)
+    wiring = auto_ncp(inputs, units + motors, motors, sparsity, DEFAULT_SEED if seed is None else seed)
+    adjacency, commands = wiring.adjacency.copy(), wiring.neurons("command")
+    adjacency[commands[:, None], commands] = 0
+    return replace(wiring, adjacency=adjacency)
