@@ -120,12 +120,13 @@ def test_from_a_recording_to_a_policy_that_drives(elsewhere: Path) -> None:
     assert model.is_file()
 
     nacdrive(
-        f"eval --env my_env:make_env --model {model} --episodes 2 --expert my_driver:MyDriver --out ev --no-videos"
+        f"eval --env my_env:make_env --model {model} --trust my_layer --episodes 2 --expert my_driver:MyDriver "
+        "--out ev --no-videos"
     )
     metrics = json.loads((elsewhere / "ev" / "metrics.json").read_text())
     assert len(metrics["episodes"]) == 2 and (elsewhere / "ev" / "report.html").is_file()
     assert "my_env" in (elsewhere / "ev" / "report.html").read_text()
-    assert "% of the lap" in nacdrive(f"drive --env my_env:make_env --model {model} --headless")
+    assert "% of the lap" in nacdrive(f"drive --env my_env:make_env --model {model} --trust my_layer --headless")
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from nacdrive.bench.cell import REFERENCES, Result
 from nacdrive.bench.grid import RESULTS
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
+from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric, ProtocolName
@@ -391,6 +392,7 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
         raise UserError(f"no cell is finished in {', '.join(map(str, places))}: run 'nacdrive bench table' first.")
     comparisons, figures = [], {}
     for section in sections(results):
+        check_trusted(places[0], section.trained, section.task)
         for metric in load_task(section.trained, section.protocol).metrics_of(section.task):
             if metric.compared and (comparison := compare(section, metric)) is not None:
                 comparisons.append(comparison)

@@ -27,6 +27,7 @@ from nacdrive.bench.report import settings_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
+from nacdrive.common.plugins import check_trusted
 from nacdrive.common.runs import check_resumable, run_record
 from nacdrive.models.series_files import load_series
 from nacdrive.tasks import load_task
@@ -94,6 +95,7 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
 def unsuitable(row: Result) -> str | None:
     """Why the model of ``row`` cannot be tested under the conditions; None if it can."""
     protocol: ProtocolName = row["record"]["config"]["protocol"]
+    check_trusted("a result", row["task"])
     task = load_task(row["task"], protocol)
     if not isinstance(task, SeriesTask) or task.read != "last":
         return "it has an answer for every step, so a step that is missing takes its own answer along"

@@ -17,6 +17,7 @@ from nacdrive.bench.cell import Result
 from nacdrive.bench.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
 from nacdrive.bench.report import NOT_SHOWN, settings_of
 from nacdrive.common.files import write_text
+from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
@@ -55,6 +56,7 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
         groups.setdefault((row["task"], budget({"record": row["trained"]})), []).append(row)
     found = []
     for (task, size), rows in groups.items():
+        check_trusted("the result", task)
         for metric in load_task(task).metrics_of(task):
             if metric.compared:
                 found.append(table(task, size, metric, rows))

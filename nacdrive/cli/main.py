@@ -23,6 +23,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.options import Options, check_options, flag
 from nacdrive.common.paths import PACKAGE
+from nacdrive.common.plugins import REFERENCE, trust
 from nacdrive.common.result_folder import release_folders
 
 T = TypeVar("T", bound=Options)
@@ -65,7 +66,8 @@ def usage() -> str:
     return (
         f"nacdrive {__version__}: small continuous-time attention networks that drive\n\n"
         f"usage: nacdrive VERB [options]\n\n{rows}\n\n"
-        "nacdrive VERB --help lists the options of a verb.\n"
+        "nacdrive VERB --help lists the options of a verb. Every verb takes --trust MODULE:\n"
+        "somebody's own code that files may name.\n"
     )
 
 
@@ -77,7 +79,7 @@ def dispatch(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"nacdrive {__version__}")
         return 0
-    verb, *rest = arguments
+    verb, *rest = take_trust(arguments)
     if verb in RENAMED:
         say(f"nacdrive: 'nacdrive {verb}' is now 'nacdrive {' '.join(RENAMED[verb])}'.")
         verb, *rest = *RENAMED[verb], *rest
@@ -88,6 +90,26 @@ def dispatch(arguments: list[str]) -> int:
     if rest and hasattr(module, "VERBS"):
         rest = rest[1:]
     return run(parse(config_class, program, rest)) or 0
+
+
+def take_trust(arguments: list[str]) -> list[str]:
+    """The command line without ``--trust MODULE``, which every verb has; what the line names itself is trusted too.
+
+    Raises:
+        UserError: if no module follows.
+    """
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word.partition("=")[0] == "--trust":
+            module = word.partition("=")[2] or next(words, "")
+            if not re.fullmatch(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?", module):
+                raise UserError("--trust takes the name of a module that files may name, such as my_layer.")
+            trust(module)
+        else:
+            rest.append(word)
+    trust(*(match[1] for match in map(REFERENCE.search, rest) if match))
+    return rest
 
 
 def parse(config_class: type[T], program: str, arguments: list[str]) -> T:

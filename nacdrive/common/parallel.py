@@ -21,6 +21,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol, TypeVar
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import trust, trusted
 from nacdrive.common.runs import start_method
 
 J = TypeVar("J")
@@ -170,7 +171,7 @@ def _run_in_processes(
     preload: Sequence[str],
 ) -> Iterator[tuple[Any, Any]]:
     """The jobs in ``count`` processes, which are started as there are jobs for them."""
-    packed = bytes(ForkingPickler.dumps(setup))
+    packed = bytes(ForkingPickler.dumps((*setup, trusted())))
     workers: list[Worker] = []
 
     def refill() -> None:
@@ -354,7 +355,8 @@ def _work(pipe: Connection) -> None:
         nonlocal function
         if function is None:
             # Only now, for it imports the modules of the function and must not import them with many threads.
-            function, initializer, initargs = pickle.loads(packed)
+            function, initializer, initargs, names = pickle.loads(packed)
+            trust(*names)
             _limit_threads()
             if initializer is not None:
                 initializer(*initargs)
@@ -412,7 +414,8 @@ class _RayWorker:
         """Do one job; prepares itself before the first."""
         try:
             if self._function is None:
-                function, initializer, initargs = pickle.loads(self._packed)
+                function, initializer, initargs, names = pickle.loads(self._packed)
+                trust(*names)
                 _limit_threads()
                 if initializer is not None:
                     initializer(*initargs)
@@ -518,7 +521,7 @@ def _run_on_ray(
     idle: list[Any] = []
     running: dict[Any, tuple[Any, Any]] = {}
     try:
-        packed = ray.cloudpickle.dumps(setup)
+        packed = ray.cloudpickle.dumps((*setup, trusted()))
         cores = _cores(ray)
         actor_class = _actor_class(ray, gpus)
         limit = min(count or cores, cores)
@@ -613,7 +616,7 @@ class Actors:
         try:
             if self._ray is None:
                 for setup in setups:
-                    self._workers.append(_start(bytes(ForkingPickler.dumps(setup)), ()))
+                    self._workers.append(_start(bytes(ForkingPickler.dumps((*setup, trusted()))), ()))
                 return
             if len(setups) > _cores(self._ray):
                 raise UserError(
@@ -622,7 +625,9 @@ class Actors:
                 )
             actor_class = _actor_class(self._ray)
             path = list(sys.path)
-            self._remote = [actor_class.remote(self._ray.cloudpickle.dumps(setup), path) for setup in setups]
+            self._remote = [
+                actor_class.remote(self._ray.cloudpickle.dumps((*setup, trusted())), path) for setup in setups
+            ]
         except BaseException:
             self.close()
             raise

@@ -1,20 +1,76 @@
 """Parts that a user brings: objects named ``module:attribute``, and registries that installed packages can extend.
 
 A registry knows three kinds of names, looked up in this order: its own, those that installed packages declare as
-entry points of its group, and ``module:attribute``. Nothing is imported before it is asked for.
+entry points of its group, and ``module:attribute``. Nothing is imported before it is asked for, and what a file asks
+for only if the user has named it too (``check_trusted``).
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from nacdrive.common.errors import UserError, unknown_name
 
 T = TypeVar("T")
+TRUST = "NACDRIVE_TRUST"
+"""Environment variable: modules, or ``module:Name``, that files may name, divided by commas; workers get it."""
+REFERENCE = re.compile(r"(?:^|[=,])([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")
+"""A user's own part at the end of an argument: ``my_layer:MyLayer``, ``--model=my_layer:MyLayer``."""
+GROUPS = ("nacdrive.envs", "nacdrive.drivers", "nacdrive.layers", "nacdrive.tasks")
+
+
+def trust(*names: str) -> None:
+    """Let files name these modules, or ``module:Name``, from now on, in this process and those that it starts."""
+    known = trusted()
+    if not known.issuperset(names):
+        os.environ[TRUST] = ",".join(sorted(known.union(names)))
+
+
+def trusted() -> set[str]:
+    """What files may name."""
+    return set(filter(None, os.environ.get(TRUST, "").split(",")))
+
+
+def check_trusted(file: object, *contents: Any) -> None:
+    """Refuse a file that names code of somebody's, unless the user has named that too or installed it as a plug-in.
+
+    Args:
+        file: What names it, for the error.
+        contents: Names, or plain JSON with names in it: every text of the form ``module:Name`` counts.
+
+    Raises:
+        UserError: naming the first that is not trusted.
+    """
+    for text in filter(is_reference, strings_in(contents)):
+        module = text.removeprefix("gym:").partition(":")[0]
+        allowed = any(name in (text, module) or module.startswith(f"{name}.") for name in trusted())
+        if not allowed and all(entry.value != text for group in GROUPS for entry in entry_points(group=group)):
+            raise UserError(
+                f"{file} names {text}, code that would be run: if you know it, add --trust {module} "
+                f"(in Python trust('{module}'), or {TRUST}={module} in the environment)."
+            )
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text out of a file may stand for an object of a module; ``gym:ID`` does where the ID names one."""
+    module, _, name = text.removeprefix("gym:").partition(":")
+    parts = module.split(".") if text.startswith("gym:") else [*module.split("."), *name.split(".")]
+    return bool(name) and all(part.isidentifier() for part in parts)
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """All texts in plain JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(item)
 
 
 def load_object(reference: str) -> Any:
@@ -100,7 +156,10 @@ class Registry(Generic[T]):
             except UserError as error:
                 raise UserError(f"{self.kind} '{name}' of the package {owners[0]} does not load: {error}") from error
         if ":" in name:
-            return cast(T, load_object(name))
+            found = cast(T, load_object(name))
+            # Files that this process reads may name it too.
+            trust(name)
+            return found
         raise unknown_name(self.kind, name, self.names())
 
     def register(self, name: str, part: str | T) -> None:

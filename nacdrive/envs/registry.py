@@ -174,6 +174,11 @@ def spec_of_source(source: str) -> EnvSpec | None:
     return next((spec for spec in map(env_spec, ENVIRONMENTS.names()) if spec.source == source), None)
 
 
+def action_names(task: str) -> tuple[str, ...]:
+    """Names of the actions between which the policies of ``task`` choose; () where that needs code of somebody's."""
+    return env_spec(task).actions if ENVIRONMENTS.is_builtin(task) else ()
+
+
 def _carracing_action(choice: int, logits: Any = None) -> Action:
     from nacdrive.envs.carracing.env import to_action
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from nacdrive.common import plugins
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -34,17 +36,24 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
     write_tensor_file(Path(path), KIND, VERSION, content, policy.network.state_dict())
 
 
-def load_policy(path: Path | str, *, device: str = "cpu", expect_task: str | None = None) -> Policy:
+def load_policy(
+    path: Path | str, *, device: str = "cpu", expect_task: str | None = None, trust: Sequence[str] = ()
+) -> Policy:
     """The policy in ``path``, on ``device``, ready to drive.
 
+    A layer or task of somebody's own that the file names is imported only if the user has named it too: as
+    ``module:Name`` in this process, or by its module in ``trust``.
+
     Raises:
-        UserError: if the file is missing, damaged, foreign, of a newer version, or made for another task than
-            ``expect_task``; or if there is no such device.
+        UserError: if the file is missing, damaged, foreign, of a newer version, made for another task than
+            ``expect_task``, or names code that is not trusted; or if there is no such device.
     """
     path = Path(path)
+    plugins.trust(*trust)
     content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:
         config = PolicyConfig.from_json(json_object(content, "config"))
+        plugins.check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
         if expect_task is not None and config.task != expect_task:
             raise UserError(f"{path} was trained for '{config.task}', not for '{expect_task}': give another --model.")

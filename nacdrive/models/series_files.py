@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.models.files import check_device, wrong_content
 from nacdrive.models.series import SeriesConfig, SeriesNetwork
@@ -33,6 +34,7 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
     content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:
         config = SeriesConfig.from_json(json_object(content, "config"))
+        check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
         if config.task != task:
             raise UserError(f"{path} was trained for '{config.task}', not for '{task}': give another --model.")

@@ -22,6 +22,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import check_trusted
 from nacdrive.models.agents import nature
 from nacdrive.models.agents.memory import MemorySpec
 from nacdrive.models.agents.network import CARRACING, FEATURES, PolicyNet, Vision, actor_tensors, save_policy
@@ -159,6 +160,7 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
     else:
         about = dict(told) if isinstance(told, dict) else {}
     tensors = actor_tensors(model.tensors)
+    check_trusted(model.path, about.get("env"), about.get("memory"))
     try:
         about["repeat"] = int(about["repeat"])
         memory = MemorySpec(**about["memory"]) if about.get("memory") else None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nacdrive.common import camera_mount
 from nacdrive.common.errors import UserError
-from nacdrive.envs.registry import env_spec
+from nacdrive.envs.registry import action_names
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.cfc import CfCLayer
 from nacdrive.layers.dense import DenseLayer
@@ -348,10 +348,7 @@ def _labels(policy: Policy) -> tuple[str, ...]:
     config = policy.config
     if config.continuous:
         return ("steering", "pedal")[: config.outputs]
-    try:
-        names = env_spec(config.task).actions
-    except UserError:
-        names = ()
+    names = action_names(config.task)
     if len(names) == len(config.actions):
         return tuple(names)
     return tuple(f"steering {s:g}, throttle {t:g}, brake {b:g}" for s, t, b in config.actions)

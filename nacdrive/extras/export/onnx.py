@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
-from nacdrive.envs.registry import env_spec
+from nacdrive.envs.registry import action_names
 from nacdrive.extras.export.policy_step import INPUTS, PolicyStep
 from nacdrive.extras.export.quiet import quiet
 from nacdrive.models.files import load_policy
@@ -131,9 +130,8 @@ def describe(policy: Policy, model: Path) -> dict[str, Any]:
 
 def action_labels(task: str, count: int) -> list[str]:
     """Names of the actions between which a policy of ``task`` chooses; numbers where nobody has named them."""
-    with contextlib.suppress(UserError):
-        if len(labels := env_spec(task).actions) == count:
-            return list(labels)
+    if len(labels := action_names(task)) == count:
+        return list(labels)
     return [str(choice) for choice in range(count)]
 
 

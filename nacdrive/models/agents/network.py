@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.envs.registry import ENVIRONMENTS
 from nacdrive.models.agents import cockpit, nature
@@ -112,6 +113,7 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
     try:
         about = json_object(content, "about")
         env = str(about["env"])
+        check_trusted(path, env, about.get("memory"))
         if env != CARRACING and ":" not in env and env not in ENVIRONMENTS:
             raise UserError(f"{path} was trained on {env}, not on {CARRACING} or what else this nacdrive knows.")
         memory = MemorySpec(**about["memory"]) if about.get("memory") else None
