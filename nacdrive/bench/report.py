@@ -6,9 +6,7 @@ a section of the report is one task under one protocol and one size.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +21,7 @@ from matplotlib.figure import Figure
 from nacdrive.bench import paper
 from nacdrive.bench.cell import REFERENCES, Result
 from nacdrive.bench.grid import RESULTS
+from nacdrive.common import table
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.plugins import check_trusted
@@ -279,26 +278,24 @@ def markdown(comparisons: Sequence[Comparison], command: str) -> str:
     lines = ["# Layers compared", "", f"Command: `{command}`."]
     for comparison in comparisons:
         lines += ["", f"## {comparison.section.title}: {comparison.metric.title}", "", *sentences(comparison), ""]
-        lines += ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-        lines += ["| " + " | ".join(cells(line, comparison.metric.digits)) + " |" for line in comparison.lines]
+        lines += table.markdown(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
     return "\n".join(lines) + "\n"
 
 
 def csv_text(comparisons: Sequence[Comparison]) -> str:
     """One row per task, metric and model."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("task", "protocol", "size", "metric", "model", "trainings", "mean", "std", "behind", "low", "high",
-                     "verdict", "rank", "parameters", "train_s"))  # fmt: skip
+    header = ("task", "protocol", "size", "metric", "model", "trainings", "mean", "std", "behind", "low", "high",
+              "verdict", "rank", "parameters", "train_s")  # fmt: skip
+    rows: list[list[object]] = []
     for comparison in comparisons:
         section, size = comparison.section, json.dumps(dict(comparison.section.size))
         for line in comparison.lines:
             behind = line.behind or {"value": None, "interval95": None}
             low, high = behind["interval95"] or (None, None)
-            writer.writerow((section.task, section.protocol, size, comparison.metric.key, line.model, line.trainings,
-                             line.mean, line.spread, behind["value"], low, high, line.verdict, line.rank,
-                             line.parameters, line.train_s))  # fmt: skip
-    return text.getvalue()
+            rows.append([section.task, section.protocol, size, comparison.metric.key, line.model, line.trainings,
+                         line.mean, line.spread, behind["value"], low, high, line.verdict, line.rank,
+                         line.parameters, line.train_s])  # fmt: skip
+    return table.csv_text(header, rows)
 
 
 def latex(comparisons: Sequence[Comparison]) -> str:
@@ -307,12 +304,9 @@ def latex(comparisons: Sequence[Comparison]) -> str:
     names = paper.names()
     for comparison in comparisons:
         digits = comparison.metric.digits
-        lines += [r"\begin{tabular}{lrrrr}", r"\toprule",
-                  r"Model & Mean & Std & Behind the best & 95\% interval \\", r"\midrule"]  # fmt: skip
-        for line in comparison.lines:
-            row = [names.get(line.model, line.model), *cells(line, digits)[1:5]]
-            lines.append(" & ".join(row).replace("_", r"\_").replace("%", r"\%") + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}", f"% {comparison.section.title}: {comparison.metric.title}", ""]
+        header = ("Model", "Mean", "Std", "Behind the best", r"95\% interval")
+        rows = [[names.get(line.model, line.model), *cells(line, digits)[1:5]] for line in comparison.lines]
+        lines += [*table.latex(header, rows), f"% {comparison.section.title}: {comparison.metric.title}", ""]
     return "\n".join(lines)
 
 
@@ -334,11 +328,7 @@ def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[
         parts += [
             f"<p>{html.escape(said).replace('*cheapest*', '<i>cheapest</i>')}</p>" for said in sentences(comparison)
         ]
-        parts.append("<table><tr>" + "".join(f"<th>{name}</th>" for name in HEADER) + "</tr>")
-        for line in comparison.lines:
-            row = "".join(f"<td>{html.escape(text)}</td>" for text in cells(line, comparison.metric.digits))
-            parts.append(f"<tr>{row}</tr>")
-        parts.append("</table>")
+        parts += table.html_rows(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
         parts += [
             f'<img src="{name}" alt="{name.split("-")[0]} of {comparison.section.task}">' for name in figures.get(k, ())
         ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,16 +13,14 @@ from matplotlib.figure import Figure
 
 from nacdrive.bench.cell import Result
 from nacdrive.bench.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
-from nacdrive.bench.report import NOT_SHOWN, settings_of
+from nacdrive.bench.report import NOT_SHOWN, Block, settings_of
 from nacdrive.common.files import write_text
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
+from nacdrive.common.table import csv_text, markdown
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 from nacdrive.viz.figures import save
-
-Block = tuple[int, int]
-"""Fold and repeat of a training."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
         check_trusted("the result", task)
         for metric in load_task(task).metrics_of(task):
             if metric.compared:
-                found.append(table(task, size, metric, rows))
+                found.append(robustness_of(task, size, metric, rows))
     return found
 
 
@@ -70,7 +66,7 @@ def budget(row: Result) -> str:
     return f"{size}, split of seed {settings['seed']}"
 
 
-def table(task: str, size: str, metric: Metric, rows: Sequence[Result]) -> Robustness:
+def robustness_of(task: str, size: str, metric: Metric, rows: Sequence[Result]) -> Robustness:
     """The rows of one task and budget by one metric."""
     scores: dict[str, dict[str, dict[Block, float]]] = {}
     for row in rows:
@@ -109,12 +105,7 @@ def verdict(found: Robustness, model: str) -> str:
     return "uses time" if high < 0 else "better without" if low > 0 else NOT_SHOWN
 
 
-def header(names: Sequence[str]) -> list[str]:
-    """The first lines of a table."""
-    return ["", "| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-
-
-def markdown(found: Sequence[Robustness], command: str) -> str:
+def text_of(found: Sequence[Robustness], command: str) -> str:
     """Two tables per task and metric: scores, and paired differences to the intact sequences."""
     lines = ["# Trained layers under other conditions", "", f"Command: `{command}`.", "", MEANING]
     for part in found:
@@ -123,35 +114,38 @@ def markdown(found: Sequence[Robustness], command: str) -> str:
         lines += ["", f"## {part.task}: {metric.title}", ""]
         about = f"Trained with {part.size}; {part.tests} test sequences; {arrow} is better."
         lines.append(f"{about} Mean ± deviation over trainings.")
-        lines += header(["model", "time", "trainings", *(c.title for c in part.conditions)])
-        for model, scores in part.scores.items():
-            row = [model, part.senses[model], str(len(scores[INTACT.key]))]
-            row += [mean_text(list(scores[c.key].values()), metric.digits) for c in part.conditions]
-            lines.append("| " + " | ".join(row) + " |")
+        means = [
+            [model, part.senses[model], str(len(scores[INTACT.key]))]
+            + [mean_text(list(scores[c.key].values()), metric.digits) for c in part.conditions]
+            for model, scores in part.scores.items()
+        ]
+        lines += ["", *markdown(["model", "time", "trainings", *(c.title for c in part.conditions)], means)]
         lines += ["", "Change against the same model on the intact sequences, paired over trainings, 95 % interval; "
-                  "below 0 is worse:"]  # fmt: skip
-        lines += header(["model", "uses time?", *(c.title for c in rest)])
-        for model in part.scores:
-            row = [model, verdict(part, model), *(change_text(part.change(model, c), metric.digits) for c in rest)]
-            lines.append("| " + " | ".join(row) + " |")
+                  "below 0 is worse:", ""]  # fmt: skip
+        changes = [
+            [model, verdict(part, model), *(change_text(part.change(model, c), metric.digits) for c in rest)]
+            for model in part.scores
+        ]
+        lines += markdown(["model", "uses time?", *(c.title for c in rest)], changes)
     return "\n".join(lines) + "\n"
 
 
-def csv_text(found: Sequence[Robustness]) -> str:
+COLUMNS = (
+    "task", "trained", "metric", "model", "time_sense", "condition", "trainings", "mean", "std", "change", "low",
+    "high",
+)  # fmt: skip
+
+
+def rows_of(found: Sequence[Robustness]) -> Iterator[tuple[object, ...]]:
     """One row per task, metric, model and condition."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("task", "trained", "metric", "model", "time_sense", "condition", "trainings", "mean", "std",
-                     "change", "low", "high"))  # fmt: skip
     for part in found:
         for model, scores in part.scores.items():
             for condition in part.conditions:
                 values, change = list(scores[condition.key].values()), part.change(model, condition)
                 low, high = change["interval95"] or (None, None)
-                writer.writerow((part.task, part.size, part.metric.key, model, part.senses[model], condition.key,
-                                 len(values), fmean(values), stdev(values) if len(values) > 1 else None,
-                                 change["value"], low, high))  # fmt: skip
-    return text.getvalue()
+                yield (part.task, part.size, part.metric.key, model, part.senses[model], condition.key, len(values),
+                       fmean(values), stdev(values) if len(values) > 1 else None,
+                       change["value"], low, high)  # fmt: skip
 
 
 def drop_figure(part: Robustness) -> Figure:
@@ -171,8 +165,8 @@ def drop_figure(part: Robustness) -> Figure:
 def write(results: Sequence[Result], out: Path, command: str) -> list[Robustness]:
     """``robustness.md``, ``.csv`` and a figure per task into ``out``."""
     found = tables(results)
-    write_text(out / "robustness.md", markdown(found, command))
-    write_text(out / "robustness.csv", csv_text(found))
+    write_text(out / "robustness.md", text_of(found, command))
+    write_text(out / "robustness.csv", csv_text(COLUMNS, rows_of(found)))
     for number, part in enumerate(found):
         save(drop_figure(part), out / f"drop-{number}-{part.task.replace(':', '-')}-{part.metric.key}.svg")
     return found

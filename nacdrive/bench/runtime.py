@@ -15,6 +15,7 @@ from nacdrive.bench.cell import first_line, kind_of, lost_process
 from nacdrive.bench.config import RuntimeConfig
 from nacdrive.bench.grid import check_models
 from nacdrive.bench.machine import machine_state
+from nacdrive.common import table
 from nacdrive.common.files import write_json, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import run_record
@@ -135,8 +136,7 @@ def markdown(rows: Sequence[Row], config: RuntimeConfig, command: str) -> str:
     ]
     for device in dict.fromkeys(row["device"] for row in rows):
         header = ["layer", "time, ms", "sequences/s", "peak, MiB", "parameters", "paper: sequences/s", "paper: MB"]
-        lines += ["", f"### {device}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        lines += ["| " + " | ".join(cells(row)) + " |" for row in rows if row["device"] == device]
+        lines += ["", f"### {device}", "", *table.markdown(header, (cells(r) for r in rows if r["device"] == device))]
     return "\n".join(lines) + "\n"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import NamedTuple
 from nacdrive.bench import paper
 from nacdrive.bench.cell import REFERENCES, Result
 from nacdrive.bench.config import TableConfig
+from nacdrive.common import table
 from nacdrive.common.files import write_text
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
@@ -152,16 +151,20 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
             lines += paper.remarks(task)
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
-        lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        for entry in rows:
-            cells = [f"*{entry.model}*" if entry.reference else entry.model]
-            cells += [number(m, entry.values) for m in metrics]
-            cells.append(next((printed_number(m, task, entry.model) for m in metrics if m.paper), "-"))
-            cells.append(str(entry.done) + (f" ({failures(entry)})" if entry.failed else ""))
-            cells.append("-" if entry.parameters is None else f"{entry.parameters:,}")
-            cells.append("-" if entry.train_s is None else f"{entry.train_s:.0f}")
-            lines.append("| " + " | ".join(cells) + " |")
+        lines += ["", *table.markdown(header, [markdown_cells(entry, metrics) for entry in rows])]
     return "\n".join(lines) + "\n"
+
+
+def markdown_cells(entry: Entry, metrics: Sequence[Metric]) -> list[str]:
+    """A row of the table of its task."""
+    return [
+        f"*{entry.model}*" if entry.reference else entry.model,
+        *(number(m, entry.values) for m in metrics),
+        next((printed_number(m, entry.task, entry.model) for m in metrics if m.paper), "-"),
+        str(entry.done) + (f" ({failures(entry)})" if entry.failed else ""),
+        "-" if entry.parameters is None else f"{entry.parameters:,}",
+        "-" if entry.train_s is None else f"{entry.train_s:.0f}",
+    ]
 
 
 def papers(config: TableConfig) -> str:
@@ -178,18 +181,16 @@ COLUMNS = (
 
 def csv_text(found: Sequence[Entry], config: TableConfig) -> str:
     """One row per task, model and metric."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[list[object]] = []
     for entry in found:
         for metric in load_task(entry.task, config.protocol).metrics_of(entry.task):
             printed = paper.printed(entry.task, entry.model) if metric.paper else None
             theirs = (printed.mean, printed.std) if printed else ("", "")
             ours = ["" if value is None else value for value in entry.values.get(metric.key, ("", "", ""))]
-            row: list[object] = [config.protocol, config.budget, entry.task, entry.model, metric.key, *ours, *theirs]
+            row = [config.protocol, config.budget, entry.task, entry.model, metric.key, *ours, *theirs]
             row += [entry.folds, entry.done, "; ".join(entry.failed), entry.parameters, entry.train_s, entry.made_up]
-            writer.writerow(row)
-    return text.getvalue()
+            rows.append(row)
+    return table.csv_text(COLUMNS, rows)
 
 
 def latex(found: Sequence[Entry], config: TableConfig) -> str:
@@ -202,26 +203,20 @@ def latex(found: Sequence[Entry], config: TableConfig) -> str:
         made_up = any(entry.made_up for entry in found if entry.task == task)
         arrow = r"$\uparrow$" if first[task].higher else r"$\downarrow$"
         titles.append(f"{task}{' (made up)' if made_up else ''} {arrow}")
-    lines = [
-        "% needs \\usepackage{booktabs,xcolor}",
-        r"\begin{tabular}{l" + "r" * len(tasks) + "}",
-        r"\toprule",
-        " & ".join(["Model", *titles]) + r" \\",
-        r"\midrule",
-    ]
     names = paper.names()
     models = paper.in_order(list({entry.model for entry in found if not entry.reference}))
     references = list(dict.fromkeys(entry.model for entry in found if entry.reference))
+    rows = []
     for model in [*models, *references]:
         cells = [rf"\emph{{{model}}}" if model in references else names.get(model, model)]
         for task in tasks:
             entry = by.get((task, model))
             ours = number(first[task], entry.values) if entry else "-"
             cells.append(f"{ours} \\textcolor{{gray}}{{({printed_number(first[task], task, model)})}}")
-        lines.append(" & ".join(cells).replace("_", r"\_").replace("±", r"$\pm$") + r" \\")
+        rows.append(cells)
     sentence = f"Grey: the paper's Table 1. {papers(config)}".replace("*", "")
-    lines += [r"\bottomrule", rf"\multicolumn{{{len(tasks) + 1}}}{{l}}{{\footnotesize {sentence}}}", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"
+    lines = table.latex(["Model", *titles], rows, sentence)
+    return "\n".join(["% needs \\usepackage{booktabs,xcolor}", *lines]) + "\n"
 
 
 def write_tables(folder: Path, results: Sequence[Result], config: TableConfig, command: str) -> list[Entry]:

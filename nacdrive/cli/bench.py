@@ -108,7 +108,7 @@ def robustness(config: RobustnessConfig) -> int:
     from rich.console import Console
 
     from nacdrive.bench.robustness import Job, compute, plan
-    from nacdrive.bench.robustness_table import markdown, write
+    from nacdrive.bench.robustness_table import text_of, write
     from nacdrive.common.runs import run_record
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -129,7 +129,7 @@ def robustness(config: RobustnessConfig) -> int:
         )
         return 130
     command = run_record(config)["command"]
-    print(markdown(write(results, config.out, command), command))
+    print(text_of(write(results, config.out, command), command))
     print(f"{config.out}/robustness.md, robustness.csv, robustness.jsonl")
     return 0
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import find_recording
+from nacdrive.common.table import markdown
 from nacdrive.datasets.episode import LABELS, PLACES, Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
 from nacdrive.datasets.manifest import (
@@ -247,8 +248,9 @@ def columns_table(summary: Summary) -> str:
     for name, unit in (UNITS | OPTIONAL_UNITS).items():
         if name not in ("expert_logits", *OPTIONAL_UNITS) or name in summary.columns:
             rows[name] = (kinds.get(name, "float32"), unit)
-    lines = "\n".join(f"| `{name}` | {kind} | {cell(unit)} |" for name, (kind, unit) in rows.items())
-    return f"| column | type | unit |\n|---|---|---|\n{lines}"
+    return "\n".join(
+        markdown(("column", "type", "unit"), ((f"`{name}`", kind, cell(unit)) for name, (kind, unit) in rows.items()))
+    )
 
 
 def actions_table(summary: Summary) -> str:
@@ -270,14 +272,14 @@ def actions_table(summary: Summary) -> str:
 def episodes_table(episodes: Sequence[EpisodeInfo]) -> str:
     """The first episodes, and how to check all files."""
     rows = [
-        f"| `{info.path.name}` | {info.seed} | {info.steps} | {info.duration_s:.1f} | {info.episode_return:.1f} | "
-        f"`{info.sha256[:16]}` |"
+        (f"`{info.path.name}`", str(info.seed), str(info.steps), f"{info.duration_s:.1f}", f"{info.episode_return:.1f}",
+         f"`{info.sha256[:16]}`")
         for info in episodes[:SHOWN]
-    ]
+    ]  # fmt: skip
+    header = ("file", "seed", "frames", "seconds", "return", "SHA-256 begins with")
     more = f"\n\n... and {len(episodes) - SHOWN} more, in `recording.json`." if len(episodes) > SHOWN else ""
     return (
-        "| file | seed | frames | seconds | return | SHA-256 begins with |\n|---|---:|---:|---:|---:|---|\n"
-        + "\n".join(rows)
+        "\n".join(markdown(header, rows, ["---", *["---:"] * 4, "---"]))
         + more
         + f"\n\nThe checksum above is that of all files: `LC_ALL=C sha256sum {EPISODE_GLOB} | sha256sum`. "
         "`nacdrive recordings check .` reads every file to its last pixel."

@@ -4,6 +4,7 @@ what a person is doing (PAR).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.pt"}
 """Task -> the model file that is looked for if none is given."""
 HOUR_S = 3600.0
+WEAR_COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "remaining_high_s", "wear_shows")
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def predict_wear(config: PredictConfig, model: Model, out: Path) -> None:
     from rich.console import Console
 
     from nacdrive.common.files import write_text
+    from nacdrive.common.table import csv_text
     from nacdrive.extras.predict.predictions import predict_lives
     from nacdrive.viz.figures import plot_wear
 
@@ -88,7 +91,7 @@ def predict_wear(config: PredictConfig, model: Model, out: Path) -> None:
     for name, bearing in bearings.items():
         Console().print(table(name, bearing, config.rows or 8))
         print(summary(name, bearing))
-    write_text(out / "wear.csv", csv_text(bearings))
+    write_text(out / "wear.csv", csv_text(WEAR_COLUMNS, rows_of(bearings)))
     curves = {name: bearing.curve for name, bearing in bearings.items()}
     plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
 
@@ -98,20 +101,23 @@ def predict_classes(config: PredictConfig, model: Model, out: Path) -> None:
     from rich.console import Console
 
     from nacdrive.common.files import write_text
+    from nacdrive.common.table import csv_text
     from nacdrive.extras.predict.predictions import predict_activities, predict_digits
 
     if config.task == "emnist":
         answers = predict_digits(model, config.place, config.most or None)
-        lines = ["picture,digit,probability,truth"]
-        lines += [f"{a.name},{a.label},{a.share:.4f},{a.truth or ''}" for a in answers]
+        header: Sequence[str] = ("picture", "digit", "probability", "truth")
+        rows: Iterable[Sequence[object]] = [(a.name, a.label, f"{a.share:.4f}", a.truth) for a in answers]
     else:
         answers, readings = predict_activities(model, config.place)
         classes = model.network.config.about["classes"]
-        lines = ["recording,t_s,activity,truth"]
-        for name, (t, y, truth) in readings.items():
-            pairs = zip(t.tolist(), y.tolist(), truth.tolist(), strict=True)
-            lines += [f"{name},{s:.3f},{classes[a]},{classes[b]}" for s, a, b in pairs]
-    write_text(out / "classes.csv", "\n".join(lines) + "\n")
+        header = ("recording", "t_s", "activity", "truth")
+        rows = (
+            (name, f"{s:.3f}", classes[a], classes[b])
+            for name, columns in readings.items()
+            for s, a, b in zip(*(column.tolist() for column in columns), strict=True)
+        )
+    write_text(out / "classes.csv", csv_text(header, rows))
     Console().print(class_table(answers[: config.rows or 20], config.task))
     known = [a.right for a in answers if a.right is not None]
     if known:
@@ -169,12 +175,10 @@ def span(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def csv_text(bearings: dict[str, BearingLife]) -> str:
+def rows_of(bearings: dict[str, BearingLife]) -> Iterator[tuple[str, ...]]:
     """A row per snapshot."""
-    lines = ["bearing,t_s,wear,remaining_s,remaining_low_s,remaining_high_s,wear_shows"]
     for name, bearing in bearings.items():
         curve, life = bearing.curve, bearing.life
         columns = (curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn)
-        for t, wear, middle, low, high, worn in zip(*columns, strict=True):
-            lines.append(f"{name},{t:.2f},{wear:.4f},{middle:.0f},{low:.0f},{high:.0f},{int(worn)}")
-    return "\n".join(lines) + "\n"
+        for t, wear, *remaining, worn in zip(*columns, strict=True):
+            yield (name, f"{t:.2f}", f"{wear:.4f}", *(f"{seconds:.0f}" for seconds in remaining), str(int(worn)))
