@@ -91,7 +91,6 @@ class MHALayer(SequenceLayer):
         return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.forward``."""
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)  # not even NaN in padding may matter
         seen = visible(x.shape[1], self.window, padding, x.device)
@@ -113,7 +112,6 @@ class MHALayer(SequenceLayer):
         return Cache(window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
-        """See ``SequenceLayer.step``."""
         window, keys, values = state
         q, k, v = self._heads(x.unsqueeze(1))
         if keys is not None and values is not None:
@@ -132,7 +130,6 @@ class LinearAttentionLayer(MHALayer):
     """y_i = sum_j f(q_i) . f(k_j) v_j / sum_j f(q_i) . f(k_j) per head, f(x) = elu(x) + 1. It feels no time."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        """See ``MHALayer.attend``."""
         return kernel_attention(elu(q) + 1, elu(k) + 1, v, seen, causal)
 
 
@@ -152,7 +149,6 @@ class ReLALayer(MHALayer):
         self.gate = nn.Parameter(torch.ones(d_model))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        """See ``MHALayer.attend``."""
         scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).relu()
         if causal:
             scores = scores.tril()
@@ -195,7 +191,6 @@ class PerformerLayer(MHALayer):
         self.register_buffer("passes", torch.zeros((), dtype=torch.long))
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.forward``."""
         if self.training and self.redraw:
             self.passes += 1
             if int(self.passes) % self.redraw == 0:
@@ -203,7 +198,6 @@ class PerformerLayer(MHALayer):
         return super().forward(x, t, padding)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        """See ``MHALayer.attend``."""
         for_q, for_k = self.exponents(q), self.exponents(k)
         # A factor per query drops out of its weights; one per key would not, and one for all keys would see the future.
         for_q = for_q - for_q.detach().amax(dim=-1, keepdim=True)

@@ -139,7 +139,6 @@ class StackLayer(SequenceLayer):
         return y
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.forward``."""
         x = self._embed(x, t, padding)
         for block in self._blocks():
             x = block(x, t, padding)
@@ -166,7 +165,6 @@ class StackLayer(SequenceLayer):
         return StackState(0, states, Pooled(share))
 
     def step(self, x: Tensor, t: Tensor | None, state: StackState) -> tuple[Tensor, StackState]:
-        """See ``SequenceLayer.step``."""
         now = None if t is None else t.unsqueeze(1)
         x = self._embed(x.unsqueeze(1), now, None, state.seen)[:, 0]
         states = []

@@ -32,12 +32,10 @@ class CfCLayer(WindowedLayer):
             nn.init.xavier_uniform_(weight)
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = 0.666 * self.input(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         recurrent, heads, bias = 0.666 * self.recurrent.t(), 1.7159 * self.heads.weight.t(), self.heads.bias
         h = u.new_zeros(len(u), self.d_model)
         states = []

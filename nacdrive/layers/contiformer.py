@@ -37,12 +37,10 @@ class ContiFormerLayer(WindowedLayer):
             self.outer.weight *= 0.1  # flows begin slow, so that a long gap does not carry keys far away
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.qkv(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         N, L, _ = u.shape
         q, k, v = u.view(N, L, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         q, starts = q / math.sqrt(q.shape[-1]), torch.cat([k, v], dim=-1)

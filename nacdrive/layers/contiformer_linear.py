@@ -36,12 +36,10 @@ class ContiFormerLinearLayer(WindowedLayer):
         self.value_rate = nn.Parameter(torch.logspace(0, -3, pairs).repeat(num_heads, 1))
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.qkv(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         N, L, _ = u.shape
         q, k, v = u.view(N, L, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         s = dt.cumsum(dim=1) - dt[:, :1]

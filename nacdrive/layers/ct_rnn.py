@@ -50,12 +50,10 @@ class CTRNNLayer(WindowedLayer):
         self.relaxation = Relaxation(d_model, unfolds)
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         z: Tensor = self.input(x)
         return z
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         h = u.new_zeros(len(u), self.d_model)
         states = []
         for u_i, share in zip(u.unbind(1), self.relaxation.shares(dt).unbind(1), strict=True):

@@ -33,12 +33,10 @@ class CTALayer(WindowedLayer):
         nn.init.xavier_uniform_(self.context)
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.input(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         drive, k, v = u.chunk(3, dim=2)
         scale = 1 / math.sqrt(self.d_model // self.num_heads)
         k, v = (s.reshape(*s.shape[:2], self.num_heads, -1).transpose(1, 2).flatten(0, 1) for s in (k, v))

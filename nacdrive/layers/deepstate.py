@@ -28,7 +28,6 @@ class DeepStateLayer(WindowedLayer):
         self.innovation = nn.Linear(in_features, d_model, bias=False)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         rate, gain, readout, offset = self.system(self.lstm(u)[0]).chunk(4, dim=2)
         decay = torch.exp(-nn.functional.softplus(rate) * dt.unsqueeze(-1))
         driven = gain * self.innovation(u)

@@ -24,5 +24,4 @@ class DenseLayer(WindowedLayer):
         return y
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         return u

@@ -32,12 +32,10 @@ class GRUODELayer(WindowedLayer):
             nn.init.uniform_(weight, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.input(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         gates, candidate = self.gates.t(), self.candidate.t()
         for_gates, for_candidate = torch.split(u, [2 * self.d_model, self.d_model], 2)
         h = u.new_zeros(len(u), self.d_model)

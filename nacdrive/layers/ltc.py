@@ -58,7 +58,6 @@ class LTCLayer(WindowedLayer):
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         u = u.view(*u.shape[:2], 2, self.units)
         ds = (dt / self.unfolds)[..., None, None]
         capacity = softplus(self.capacity)

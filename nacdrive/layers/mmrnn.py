@@ -34,12 +34,10 @@ class MMRNNLayer(WindowedLayer):
         self.flow_bias = nn.Parameter(torch.zeros(d_model))
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.input(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         recurrent = self.recurrent.t()
         c = h = u.new_zeros(len(u), self.d_model)
         states = []

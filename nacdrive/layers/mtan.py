@@ -58,7 +58,6 @@ class MTANLayer(WindowedLayer):
         )
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         weights = self.weights(t)
         if self.in_features <= self.d_model:
             y: Tensor = self.out((weights @ u.unsqueeze(1)).transpose(1, 2).flatten(2))

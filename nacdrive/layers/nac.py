@@ -37,7 +37,6 @@ class NACLayer(SequenceLayer):
         self.past_sense = "times" if self.nac.keys_have_times else "bag"
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.forward``."""
         return self._attend(x, t, padding)
 
     def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
@@ -54,7 +53,6 @@ class NACLayer(SequenceLayer):
         return self.nac.init_state(batch_size, window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """See ``SequenceLayer.step``."""
         return self.nac.step(x, t, state)
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:

@@ -27,7 +27,6 @@ class NACKeyLayer(SequenceLayer):
         self.time_sense = "gaps" if self.nac.time_frequencies is None else "clock"
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.forward``."""
         y = self.nac(x, t=t, key_padding_mask=padding, window=self.window)
         assert isinstance(y, Tensor)
         return y
@@ -42,7 +41,6 @@ class NACKeyLayer(SequenceLayer):
         return self.nac.init_state(batch_size, window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: KeyState) -> tuple[Tensor, KeyState]:
-        """See ``SequenceLayer.step``."""
         return self.nac.step(x, t, state)
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:

@@ -91,7 +91,6 @@ class CfCNCPLayer(WindowedLayer):
                 present = wiring.adjacency[np.ix_(wiring.neurons(group), wiring.neurons(following))]
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         y = u
         for cell in self.cells:
             y = cell(y, dt)

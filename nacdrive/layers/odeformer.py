@@ -35,12 +35,10 @@ class ODEFormerLayer(WindowedLayer):
         self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.input(x)
         return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         h: Tensor = u + self.gap(torch.log1p(dt).unsqueeze(-1))
         for _ in range(self.unfolds):
             change = self.attention(self.norms[0](h))

@@ -56,7 +56,6 @@ class PhasedLSTMLayer(WindowedLayer):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``."""
         u: Tensor = self.input(x)
         return u
 
@@ -70,7 +69,6 @@ class PhasedLSTMLayer(WindowedLayer):
         return torch.where(phase < open_ratio, torch.minimum(rising, 2 - rising), leak * phase)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         recurrent, d = self.recurrent.t(), self.d_model
         inwards, outwards = self.peephole[:2].flatten(), self.peephole[2]
         c = h = u.new_zeros(len(u), d)

@@ -17,7 +17,6 @@ class RNNLayer(WindowedLayer):
         self.rnn = nn.RNN(in_features, d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         y: Tensor = self.rnn(u)[0]
         return y
 
@@ -33,7 +32,6 @@ class LSTMLayer(WindowedLayer):
         self.lstm = nn.LSTM(in_features, d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         y: Tensor = self.lstm(u)[0]
         return y
 
@@ -49,6 +47,5 @@ class GRULayer(WindowedLayer):
         self.gru = nn.GRU(in_features, d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        """See ``WindowedLayer.scan``."""
         y: Tensor = self.gru(u)[0]
         return y

@@ -36,7 +36,6 @@ class Upright(nn.Module):
             self.register_buffer(name, part.flatten().unsqueeze(1).float(), persistent=False)
 
     def forward(self, frames: Tensor) -> Tensor:
-        """See the class."""
         if frames.dtype == torch.uint8 and frames.device.type == "cpu" and not torch.compiler.is_compiling():
             # A tenth of the time.
             turned = [camera_mount.upright(frame.numpy(), self.first, self.last) for frame in frames]
@@ -73,7 +72,6 @@ class Preprocess(nn.Module):
         self.register_buffer("offset", torch.tensor(offset), persistent=False)
 
     def forward(self, frames: Tensor) -> Tensor:
-        """See the class."""
         kept = frames[:, self.first : self.last] if self.upright is None else self.upright(frames)
         x = kept.to(self.down.dtype).permute(0, 3, 1, 2)
         y = (self.down @ (x @ self.across)).permute(0, 2, 3, 1) @ self.colour + self.offset

@@ -49,7 +49,6 @@ class DrivingTask(Task):
         """Architecture of the task's network around the sequence layer ``model``; what it does not know it ignores."""
 
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
-        """See ``Task.network``."""
         return DrivingNetwork(self.config(model, 1 if self.protocol == "paper" else self.window, train, **options))
 
     def config(self, model: str, window: int, train: Sequence[Sample], **options: Any) -> PolicyConfig:

@@ -133,7 +133,6 @@ class Imitation(DrivingTask):
         return outputs[present].float() - batch["target"][present][:, : outputs.shape[-1]]
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Task.score``."""
         y = torch.cat(list(outputs))
         target = torch.cat([sample.fields["target"] for sample in samples])
         if "actions" in samples[0].fields:

@@ -86,7 +86,6 @@ class PAR(Classification):
         return [s for r in recordings for s in segments(r.name, series(r), scored=SCORED, context=self.context)]
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Task.score``."""
         y, truth = self.answers(outputs, samples)
         answer = y.argmax(dim=-1)
         return {"accuracy": 100 * float((answer == truth).float().mean()), "f1": 100 * macro_f1(answer, truth)}

@@ -80,7 +80,6 @@ class SeriesTask(Task):
         return dict(self.meta)
 
     def save(self, network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
-        """See ``Task.save``."""
         save_series(network, path, meta)
 
     def counted(self, batch: Batch) -> Tensor:

@@ -112,7 +112,6 @@ class Decay(SyntheticRegression):
     name = "synthetic-decay"
 
     def draw(self, random: Random, part: str) -> Drawn:
-        """See ``Synthetic.draw``."""
         t = times(random, STEPS)
         cue, when = random.choice((-1.0, 1.0)) * random.uniform(0.5, 1.0), random.integers(STEPS)
         x = np.zeros((STEPS, 1), np.float32)
@@ -126,7 +125,6 @@ class Since(SyntheticRegression):
     name = "synthetic-since"
 
     def draw(self, random: Random, part: str) -> Drawn:
-        """See ``Synthetic.draw``."""
         t = times(random, STEPS)
         event = random.random(STEPS) < 0.15
         event[0] = True
@@ -139,7 +137,6 @@ class Recall(SyntheticRegression):
     name = "synthetic-recall"
 
     def draw(self, random: Random, part: str) -> Drawn:
-        """See ``Synthetic.draw``."""
         blanks = int(random.integers(MOST_BLANKS + 1))
         t = times(random, SYMBOLS + blanks + 1)
         order, value, asked = random.permutation(SYMBOLS), random.uniform(-1, 1, SYMBOLS), random.integers(SYMBOLS)
@@ -160,7 +157,6 @@ class RecallDecay(Recall):
     name = "synthetic-recall-decay"
 
     def answer(self, value: float, age_s: float) -> float:
-        """See ``Recall.answer``."""
         return value * float(np.exp(-age_s / TAU_S))
 
 
@@ -178,7 +174,6 @@ class XOR(Synthetic, Classification):
     note = "Made from seeds. No bit stream of the test part is in another part; chance is 50 %."
 
     def draw(self, random: Random, part: str) -> Drawn:
-        """See ``Synthetic.draw``."""
         while True:
             bits = random.integers(0, 2, random.integers(2, MOST_BITS + 1))
             if part_of(bits) == part:

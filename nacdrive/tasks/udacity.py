@@ -195,7 +195,6 @@ class Udacity(DrivingTask):
         return found
 
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
-        """See ``Task.network``."""
         if self.protocol == "sequence":
             return super().network(model, train, **options)
         return MapRows(self.config(model, 1, train, **options))
@@ -232,7 +231,6 @@ class Udacity(DrivingTask):
         return (steering - batch["target"][present]).abs().sum(), present.sum()
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Task.score``."""
         steering = torch.cat([y[..., 0] for y in outputs]).clamp(-1, 1)
         error = steering - torch.cat([sample.fields["target"] for sample in samples])
         return {"mse": float(error.square().mean()), "mae": float(error.abs().mean())}

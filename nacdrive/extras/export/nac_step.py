@@ -36,7 +36,6 @@ class NACStep(LayerStep):
             self.weights = nac._step_weights(torch.float32, None)
 
     def initial(self) -> dict[str, Tensor]:
-        """See ``LayerStep.initial``."""
         nac = self.nac
         state = {}
         if self.past:
@@ -50,7 +49,6 @@ class NACStep(LayerStep):
         return state
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """See ``LayerStep.forward``."""
         nac, weights = self.nac, self.weights
         before = dict(zip(self.initial_names, state, strict=True))
         heads, depth = nac.num_heads, nac.head_dim
@@ -127,14 +125,12 @@ class NACKeyStep(LayerStep):
         self.nac, self.past = layer.nac.eval(), layer.window - 1
 
     def initial(self) -> dict[str, Tensor]:
-        """See ``LayerStep.initial``."""
         if not self.past:
             return {}
         memory = self.nac.init_state(1, self.past).memory
         return {"memory": memory, "times": torch.zeros(1, self.past), "count": torch.zeros(1, dtype=torch.int64)}
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """See ``LayerStep.forward``."""
         now = t.unsqueeze(1)
         q, memory, _ = self.nac.read(x.unsqueeze(1), now)
         times, allowed = now, torch.ones(1, 1, 1, dtype=torch.bool)

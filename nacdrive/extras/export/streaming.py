@@ -50,7 +50,6 @@ class WindowedStep(LayerStep):
         self.layer, self.window = layer, window
 
     def initial(self) -> dict[str, Tensor]:
-        """See ``LayerStep.initial``."""
         if self.window == 1:
             return {}
         with torch.no_grad():
@@ -63,7 +62,6 @@ class WindowedStep(LayerStep):
         }
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """See ``LayerStep.forward``."""
         now = self.layer.project(x).unsqueeze(1)
         if self.window == 1:
             return (self.layer._scan(now, t.unsqueeze(1), None)[:, 0],)
@@ -92,7 +90,6 @@ class AttentionStep(LayerStep):
         self.layer, self.past = layer, layer.window - 1
 
     def initial(self) -> dict[str, Tensor]:
-        """See ``LayerStep.initial``."""
         if not self.past:
             return {}
         layer = self.layer
@@ -100,7 +97,6 @@ class AttentionStep(LayerStep):
         return {"keys": empty, "values": empty.clone(), "count": torch.zeros(1, dtype=torch.int64)}
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """See ``LayerStep.forward``."""
         layer = self.layer
         q, k, v = layer._heads(x.unsqueeze(1))
         if not self.past:
@@ -122,7 +118,6 @@ class StackStep(LayerStep):
         self.sizes = [len(cast(LayerStep, step).initial()) for step in self.steps]
 
     def initial(self) -> dict[str, Tensor]:
-        """See ``LayerStep.initial``."""
         return {
             f"block{i}.{name}": value
             for i, step in enumerate(self.steps)
@@ -130,7 +125,6 @@ class StackStep(LayerStep):
         }
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """See ``LayerStep.forward``."""
         x = self.embedding(x)
         after: list[Tensor] = []
         first = 0

@@ -113,7 +113,6 @@ class RecentMemory(DriverWrapper):
         self._step = 0
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """See the class."""
         step, self._step = self._step, self._step + 1
         own = super().act(frame, info) if step >= self.first else None
         return self.past[step] if step < len(self.past) or own is None else own

@@ -110,7 +110,6 @@ class Bearings(Regression):
         return {"lives_s": {name: life for name, life in lives.items() if life > 0}}
 
     def metrics_of(self, task: str) -> tuple[Metric, ...]:
-        """See ``Task.metrics_of``."""
         if self.protocol == "paper":
             return (WHOLE, PER_BATCH, RMSE)
         if self.protocol == "challenge":
@@ -120,7 +119,6 @@ class Bearings(Regression):
         return (RMSE, *(() if task == "xjtu-sy" else (ELSEWHERE,)), ONSET, AFTER, PER_BATCH, PHM)
 
     def note_of(self, task: str) -> str:
-        """See ``Task.note_of``."""
         if self.protocol == "paper":
             return f"{ROWS} {ORDER}" if task == "xjtu-sy" else f"{ROWS} {NO_LIFE}" if task == "hust" else ROWS
         if self.protocol == "challenge":
