@@ -17,6 +17,7 @@ from torch import Tensor
 from nacdrive.bench.closed_loop import drive
 from nacdrive.bench.machine import machine_state
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import is_disk_full
 from nacdrive.common.parallel import report
 from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.datasets.synthetic import is_synthetic
@@ -104,6 +105,9 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
     try:
         result = {**identity(cell), "status": "done", **train_and_test(cell, on_step)}
     except Exception as error:
+        if is_disk_full(error):
+            # That says nothing of the cell, and ends the run.
+            raise
         result = failure(cell, kind_of(error), first_line(error))
     record = {**run_record(cell), **machine_state(cell.device)}
     spent = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu_began}

@@ -55,6 +55,15 @@ def os_error_sentence(error: BaseException | None) -> str | None:
     return f"cannot use {os.fsdecode(where) if isinstance(where, (str, bytes)) else where}: {why}."
 
 
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was made of, says that no space is left."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__
+    return False
+
+
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; rename it onto ``target`` only if the block succeeds.

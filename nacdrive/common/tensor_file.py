@@ -115,10 +115,24 @@ def to_pt(stored: dict[str, Any]) -> bytes:
 def from_pt(data: bytes, device: str | torch.device) -> tuple[Any, bool]:
     """What a ``.pt`` file holds but for its checksum, and whether that is right."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_archive(archive, len(data))
         broken = archive.testzip()
     content: Any = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
     expected = content.pop(CHECKSUM, None) if isinstance(content, dict) else None
     return content, broken is None and (expected is None or checksum(content) == expected)
+
+
+def check_archive(archive: zipfile.ZipFile, size: int, most: float = 2.0) -> None:
+    """Refuse an archive of ``size`` bytes that would be inflated to more than ``most`` times as many.
+
+    Raises:
+        ValueError: for such an archive, and one with parts of another kind than are written.
+    """
+    parts = archive.infolist()
+    if sum(part.file_size for part in parts) > most * size + 4096:
+        raise ValueError("it would be inflated to much more than it is")
+    if any(part.flag_bits & 1 for part in parts):
+        raise ValueError("it is encrypted")
 
 
 def to_safetensors(stored: Mapping[str, Any]) -> bytes:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import errno
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nacdrive.bench.cell import run_cell
 from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
 from nacdrive.bench.cost import costs, text
 from nacdrive.bench.grid import compute, plan
@@ -18,8 +21,9 @@ from nacdrive.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_re
 from nacdrive.cli.bench import one_table
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import plain
-from nacdrive.tasks import load_task
+from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size
+from nacdrive.tasks.emnist import EMNIST
 
 SIZE = {"epochs": 8, "max_samples": 8000, "max_tests": None, "drive": 0}
 ACCURACY = load_task("emnist").metrics_of("emnist")[0]
@@ -184,3 +188,17 @@ def test_a_run_ends_when_its_time_is_over_and_goes_on(config: TableConfig, capsy
     assert again.resume and one_table(again, again.hours) == 0
     assert "go on" not in capsys.readouterr().out
     assert {line["status"] for line in read_results([config.folder])} == {"done"}
+
+
+def test_a_full_disk_ends_the_run_and_is_no_result_of_a_cell(config: TableConfig, tmp_path: Path) -> None:
+    class Full(EMNIST):
+        def folds(self, *given: Any) -> Any:
+            try:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                raise UserError("no space left on the disk") from error
+
+    cell = plan(config).cells[0]
+    TASKS.register("full-disk", Full)
+    with pytest.raises(UserError, match="no space left"):
+        run_cell(dataclasses.replace(cell, task="full-disk"))

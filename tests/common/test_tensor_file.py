@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
-from nacdrive.common.tensor_file import checksum, read_tensor_file, write_tensor_file
+from nacdrive.common.tensor_file import check_archive, checksum, read_tensor_file, write_tensor_file
 
 KIND = "nacdrive test file"
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(0), "c": torch.tensor(3, dtype=torch.int64)}
@@ -118,3 +119,16 @@ def test_a_write_that_fails_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="cannot hold a set"):
         write_tensor_file(path, KIND, 2, {"x": {1}}, WEIGHTS)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_archive_is_bounded_before_it_is_inflated(tmp_path):
+    path = tmp_path / "over.pt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(1 << 20))
+    with zipfile.ZipFile(path) as archive, pytest.raises(ValueError, match="inflated to much more"):
+        check_archive(archive, path.stat().st_size)
+    with pytest.raises(UserError, match="truncated or of another kind"):
+        read_tensor_file(path, None, None)
+    write_tensor_file(tmp_path / "sound.pt", "nacdrive test", 1, {}, {"w": torch.zeros(100_000)})
+    with zipfile.ZipFile(tmp_path / "sound.pt") as archive:
+        check_archive(archive, (tmp_path / "sound.pt").stat().st_size)

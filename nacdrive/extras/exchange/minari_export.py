@@ -7,6 +7,7 @@ pixels (losslessly compressed) with ``jpeg_encoding`` false.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -199,15 +200,52 @@ def export_minari(
     with staged_folder(out, overwrite=overwrite) as staging:
         (staging / MAIN).parent.mkdir()
         # Minari reads it in the order in which it was written.
-        with h5py.File(staging / MAIN, "w", track_order=True) as file:
+        with HDF5Bytes(staging / MAIN) as disk, h5py.File(disk, "w", track_order=True) as file:
             for index in range(len(recording)):
                 episode = recording.load(index)
                 write_episode(h5py, file.create_group(f"episode_{index}"), index, episode, spaces)
+                file.flush()
+                disk.check()
                 frames += len(episode)
                 progress(frames)
         size_mb = round((staging / MAIN).stat().st_size / 1e6, 1)
         write_json(staging / METADATA, metadata_of(recording, out, spaces, gym, frames, size_mb))
     return Converted(len(recording), frames)
+
+
+class HDF5Bytes(io.FileIO):
+    """A new file that takes no more once the disk is full, and says so when asked: HDF5 crashes where a write fails."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+")
+        self._error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write all of it."""
+        rest = memoryview(data).cast("B")
+        try:
+            while rest and self._error is None:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self._error = error
+        return len(memoryview(data).cast("B"))
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Set the length."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._error = error
+            return size or 0
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what was met in writing."""
+        if self._error is not None:
+            raise self._error
 
 
 def metadata_of(

@@ -95,16 +95,22 @@ def identifier(name: str) -> str:
     return f"policy_{found}" if found[0].isdigit() else found
 
 
+def comment(text: str) -> str:
+    """``text`` out of a model file as a part of a comment, which it cannot end."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
+
+
 def c_source(net: NetworkDescription, name: str, source: str, sha256: str, include: str | None = None) -> CSource:
     """The C of a network whose functions begin with ``name``; ``source`` and ``sha256`` say what it was made from."""
     parts = _Sequence.of(net)
     scratch = scratch_size(net)
     header = fill(
         "policy.h",
-        title=f"{net.name}: drives '{net.task}', sequence layer {net.model}",
-        about=wrapped(meaning(net)),
+        title=comment(f"{net.name}: drives '{net.task}', sequence layer {net.model}"),
+        about=wrapped(comment(meaning(net))),
         version=__version__,
-        source=source,
+        source=comment(source),
         sha256=sha256,
         height=net.preprocessing.height,
         width=net.preprocessing.width,
@@ -121,7 +127,8 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
     )
     code = "\n".join(
         [
-            f"/* {net.name}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew than edit. */",
+            f"/* {comment(net.name)}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew "
+            "than edit. */",
             "",
             f'#include "{include or name}.h"',
             "",

@@ -1,7 +1,9 @@
 """Minari data sets, opened with the library itself, and the way round."""
 
+import errno
 import io
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -210,3 +212,27 @@ def test_one_pedal_brakes_where_it_is_negative(tmp_path):
     episode = Recording.open(tmp_path / "back").load(0)
     assert (episode.throttle.tolist(), episode.brake.tolist()) == ([0.5, 0], [0, 0.25])
     assert episode.seed == 0
+
+
+def export_with_little_room(folder, out):
+    """In a process that may write 60 kB into a file."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+    try:
+        export_minari(folder, out)
+    except OSError as error:
+        os._exit(error.errno)
+    os._exit(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the child is forked")
+def test_a_file_that_cannot_be_written_to_its_end_is_an_error_and_leaves_nothing(tmp_path):
+    folder = write(tmp_path / "r", [drive(seed, 8, size=(60, 80)) for seed in range(3)])
+    child = os.fork()
+    if child == 0:
+        export_with_little_room(folder, tmp_path / "x-v0")
+    # HDF5 ends the process by a segmentation fault if a write of its own fails.
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == errno.EFBIG
+    left = [path.name for path in (tmp_path / "x-v0").iterdir()] if (tmp_path / "x-v0").exists() else []
+    assert set(left) <= {".nacdrive-lock", ".nacdrive-result"}

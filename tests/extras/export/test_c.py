@@ -189,3 +189,10 @@ def test_the_header_can_be_read_by_cpp(tmp_path: Path) -> None:
         f'#include "{header.name}"\nint main() {{ dense_choices_state s; dense_choices_reset(&s); return 0; }}\n'
     )
     subprocess.run(["c++", "-Wall", "-Werror", "-c", "use.cpp", "-o", "use.o"], cwd=tmp_path, check=True)
+
+
+def test_texts_of_a_model_file_stay_in_their_comment():
+    from nacdrive.extras.export.c_source import comment
+
+    said = comment("x */ #error \n#define A /* ??/ \\ \x00\u2028")
+    assert not any(part in said for part in ("*/", "/*", "\n", "\\", "??", "\0", "\u2028")) and "#error" in said
