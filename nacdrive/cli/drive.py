@@ -395,7 +395,7 @@ def drive_realtime(
         listeners += realtime_recorders(config, stack, driver.name, policy.pace_s if policy is not None else 0.0)
         # What is still to be told is told after the car has been braked.
         probes = probes_of(config, policy, page)
-        background = stack.enter_context(BackgroundListener(listeners, probes, say))
+        background = stack.enter_context(BackgroundListener(listeners, probes, say if page is None else page.note))
         decision_s = warm_up(policy) if policy is not None else 0.0
         limit_s = config.limit_s
         if limit_s is None and decision_s > LIMIT_S / SLACK:

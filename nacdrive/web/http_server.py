@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Sequence
-from threading import Event, Thread
+from contextlib import suppress
+from socketserver import BaseServer
+from threading import BoundedSemaphore, Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
 from flask import Flask, Response, abort, request, send_from_directory
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.serving import ThreadedWSGIServer
 
+from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import QuietHandler, listen
 from nacdrive.common.paths import shipped
 from nacdrive.web.auth import HEADERS, AccessControl
 from nacdrive.web.card import Card
 
+MOST_CONNECTIONS = 128
+"""Each takes a thread or two; a page opens up to nine."""
+REQUEST_S = 15.0
+"""So long a connection may take for its request, or be silent before it."""
 WILDCARDS = ("0.0.0.0", "::", "")
 ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
@@ -90,13 +98,69 @@ def machine_address() -> str:
         return socket.gethostname()
 
 
+class PageHandler(QuietHandler):
+    """Answers without a line per request; requests come whole and answers are taken within ``REQUEST_S``."""
+
+    timeout = REQUEST_S
+    server: PageServer
+
+    def handle_one_request(self) -> None:
+        """Wait for a request and answer it."""
+        self.server.waiting[self.connection] = time.monotonic()
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.waiting.pop(self.connection, None)
+
+    def run_wsgi(self) -> None:
+        """Answer: the request is whole."""
+        self.server.waiting.pop(self.connection, None)
+        super().run_wsgi()
+
+
+class PageServer(ThreadedWSGIServer):
+    """Werkzeug's server with a thread for each connection, of which there is a bounded number.
+
+    A connection whose request does not come, or comes byte by byte, is closed after ``REQUEST_S``.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.waiting: dict[socket.socket, float] = {}
+        """Connections whose request is not whole, since when."""
+        self._places = BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; refuse where there are too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The body of such a thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def service_actions(self) -> None:
+        """Called several times a second while the server waits for connections."""
+        for connection, since in list(self.waiting.items()):
+            if time.monotonic() - since > REQUEST_S:
+                self.waiting.pop(connection, None)
+                # It may have gone by itself.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
 class HttpServer:
     """Starts and stops an application on a port; a context manager."""
 
     def __init__(self, host: str, port: int, app: Flask, access: AccessControl) -> None:
         self.host, self.port = host, port
         self._app, self._access = app, access
-        self._server: BaseWSGIServer | None = None
+        self._server: PageServer | None = None
         self._thread = Thread()
 
     def start(self) -> str:
@@ -107,14 +171,12 @@ class HttpServer:
         """
         listener = listen(self.host, self.port)
         self.port = listener.getsockname()[1]
-        self._server = make_server(
-            self.host, self.port, self._app, threaded=True, request_handler=QuietHandler, fd=listener.fileno()
-        )
+        self._server = server = PageServer(self.host, self.port, self._app, PageHandler, fd=listener.fileno())
         listener.close()
         name = machine_address() if self.host in WILDCARDS else self.host
         self._access.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
-        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="nacdrive-page", daemon=True)
-        self._thread.start()
+        # Not werkzeug's own loop: it closes the port, however it ends, and then it could not begin again.
+        self._thread = lasting_thread("nacdrive-page", lambda: BaseServer.serve_forever(server, 0.1), self.note)
         return self._access.url()
 
     @staticmethod
@@ -130,12 +192,16 @@ class HttpServer:
         except KeyboardInterrupt:
             print()
 
+    def note(self, text: str) -> None:
+        """Say what has happened to the page itself."""
+        print(text, flush=True)
+
     def stop(self) -> None:
         """Free the port."""
         if self._server is not None:
             self._server.shutdown()
-            # The thread closes the listening socket as its last deed; only then is the port free.
             self._thread.join()
+            self._server.server_close()
             self._server = None
 
     def __enter__(self) -> Self:

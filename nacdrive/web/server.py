@@ -108,6 +108,11 @@ class LiveServer(HttpServer):
         """Show a sentence in place of the stream's state ('Waiting for the simulator ...'); '' takes it back."""
         self._state.set(status=text)
 
+    def note(self, text: str) -> None:
+        """Say what has happened beside the drive, on the terminal and among the events of all lanes."""
+        super().note(text)
+        self._state.note(text)
+
     def result(self, result: DriveResult) -> None:
         """Show what came of an episode, until the next one begins; it also stands after the end of the run."""
         self._state.set(result={name: plain(value) for name, value in asdict(result).items()})

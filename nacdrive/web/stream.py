@@ -138,7 +138,7 @@ class Lane:
         self.events: deque[dict[str, Any]] = deque(maxlen=self._most_events)
         self.shown: ShownTick | None = None
         self._last: Tick | None = None
-        self._clock_offset = self._off = 0.0
+        self._clock_offset = self._clock_now = self._off = 0.0
         self._episode_began = 0
 
     def is_new_episode(self, tick: Tick) -> bool:
@@ -160,10 +160,17 @@ class Lane:
             del self.rows[: self._most_rows // 2 : 2]
         if not tick.held or self.shown is None:
             self.shown = ShownTick(self.seq, numbers, tick)
-        place = {"clock_s": finite(clock_s), "t_s": finite(tick.t_s), "episode": tick.episode, "step": tick.step}
+        self._clock_now = clock_s
         for text in tick.events:
-            self.event_count += 1
-            self.events.append({"n": self.event_count, **place, "text": text})
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Add an event at the newest Tick; nothing where there is none yet."""
+        if (tick := self._last) is None:
+            return
+        self.event_count += 1
+        place = {"clock_s": finite(self._clock_now), "t_s": finite(tick.t_s), "episode": tick.episode}
+        self.events.append({"n": self.event_count, **place, "step": tick.step, "text": text})
 
     def since(self, seq: int, event: int) -> LaneNews:
         """What is newer than row number ``seq`` and event number ``event``."""
@@ -216,6 +223,13 @@ class StreamState(Viewers):
                 self._set(endings=endings)
             self._changed.notify_all()
             return self._lanes[lane].seq
+
+    def note(self, text: str) -> None:
+        """Add an event to every lane."""
+        with self._changed:
+            for lane in self._lanes:
+                lane.note(text)
+            self._changed.notify_all()
 
     def set(self, **about: Any) -> None:
         """Change what is known of all lanes together: ``status``, ``control``, ``result``, and what cards add."""

@@ -314,7 +314,7 @@ def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Cal
     with LiveServer(port=first.port, choices=CHOICES) as second:
         second.publish(make_tick(3, circuit=False))
         until(page, "document.getElementById('state').textContent === 'Live'")
-        assert not page.is_visible("#controls")
+        until(page, "document.getElementById('controls').hidden")
 
 
 def test_who_only_watches_cannot_stop_the_person_who_drives(

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
-from nacdrive.extras.what_if.what_if import Moment, WhatIf, effect
-from tests.helpers.what_if import SEED, drive, load, load_without_world
+from nacdrive.envs.base import Frame, Info
+from nacdrive.extras.what_if.what_if import Moment, RecentMemory, WhatIf, effect
+from tests.helpers.what_if import SEED, drive, load, load_without_world, make_env, small_policy
 
 DARK = [{"kind": "dim", "factor": 0.0}]
 
@@ -78,6 +81,31 @@ def test_an_edited_ghost_begins_at_the_moment_with_the_edited_decision(ticks: Se
     assert first["choice"] == asked.decide(moment, mute)["edited"]["choice"]
     changed = any(a["choice"] != b["choice"] for a, b in zip(*found.values(), strict=True))
     assert (said["decides_otherwise_s"] is not None) == changed
+
+
+def test_the_unedited_line_of_one_moment_is_not_shown_at_another(ticks: Sequence[Tick], asked: WhatIf) -> None:
+    for step in (11, 20, 11):
+        unedited = lines(asked.ghost(moment_at(step, ticks), DARK, seconds=0.5))[0]["unedited"]
+        assert (unedited[0]["t_s"], unedited[0]["x_m"]) == (ticks[step].t_s, ticks[step].x_m)
+
+
+def test_a_policy_that_takes_over_has_seen_its_window_and_one_frame_more(ticks: Sequence[Tick]) -> None:
+    driver = PolicyDriver(small_policy())
+    memory = RecentMemory(driver, [tick.action for tick in ticks[:11]])
+    seen: list[float] = []
+    own = driver.act
+
+    def act(frame: Frame, info: Info) -> Action:
+        seen.append(info["t_s"])
+        return own(frame, info)
+
+    driver.act = act  # type: ignore[method-assign]
+    env = make_env()
+    memory.reset(env)
+    for tick in ticks[:12]:
+        memory.act(tick.frame, tick.info)
+    env.close()
+    assert seen == [tick.info["t_s"] for tick in ticks[11 - driver.policy.config.window : 12]]
 
 
 def test_a_drive_that_was_another_one_gets_no_ghost(ticks: Sequence[Tick], asked: WhatIf) -> None:

@@ -1,0 +1,94 @@
+"""The page's port: nobody holds it by connections that say nothing, and what has died says so and goes on."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from nacdrive.web import LiveServer, http_server
+from nacdrive.web.http_server import MOST_CONNECTIONS
+from tests.helpers.ticks import make_tick
+from tests.web.test_stream import join
+
+
+def holds(condition: Callable[[], bool], timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def connect(server: LiveServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), 5)
+
+
+def page_of(server: LiveServer) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection.request("GET", "/")
+    return connection.getresponse().status
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(0.01)
+    with suppress(TimeoutError):
+        try:
+            return connection.recv(1) == b""
+        except ConnectionError:
+            return True
+    return False
+
+
+def test_idle_connections_take_a_bounded_number_of_threads_and_are_closed(
+    monkeypatch: pytest.MonkeyPatch, server: LiveServer
+) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_S", 1.0)
+    before = threading.active_count()
+    idle = [connect(server) for _ in range(300)]
+    time.sleep(0.5)
+    assert threading.active_count() - before <= MOST_CONNECTIONS
+    holds(lambda: all(is_closed(one) for one in idle))
+    holds(lambda: threading.active_count() <= before + 1)
+    assert page_of(server) == 200
+
+
+def test_a_request_that_comes_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch, server: LiveServer) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_S", 1.0)
+    slow = connect(server)
+    with pytest.raises(ConnectionError):
+        for letter in "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "X" * 1000:
+            slow.sendall(letter.encode())
+            time.sleep(0.05)
+    assert page_of(server) == 200
+
+
+def test_a_viewer_who_only_watches_stays(monkeypatch: pytest.MonkeyPatch, server: LiveServer) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.5)
+    viewer = join(server)
+    holds(lambda: server.viewers == 1)
+    time.sleep(2)
+    server.publish(make_tick(0))
+    assert viewer.receive(120) is not None
+    assert server.viewers == 1
+
+
+def test_a_page_whose_thread_died_says_so_and_answers_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: LiveServer
+) -> None:
+    server.publish(make_tick(0))
+
+    def break_once() -> None:
+        monkeypatch.undo()
+        raise RuntimeError("broken")
+
+    assert server._server is not None
+    monkeypatch.setattr(server._server, "service_actions", break_once)
+    holds(lambda: "nacdrive-page has ended (RuntimeError: broken) and is started again" in capsys.readouterr().out)
+    assert page_of(server) == 200
+    events = [event["text"] for event in server._state._lanes[0].events]
+    assert any("nacdrive-page has ended" in text for text in events)
