@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -385,7 +386,13 @@ def drive_realtime(
     from nacdrive.rollout.rollout import rollout
 
     def say(text: str) -> None:
-        print(text, flush=True)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            # Such as `| head -1`. What is still to be said goes nowhere.
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            print("nacdrive: nobody reads what is told here any more: the drive ends.", file=sys.stderr, flush=True)
+            raise
 
     results: list[EpisodeResult] = []
     summed = EpisodeMetrics()

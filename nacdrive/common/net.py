@@ -45,12 +45,16 @@ def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port"
 
 def is_loopback(host: str) -> bool:
     """True for names and addresses that only this machine reaches."""
-    if host == "localhost":
-        return True
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    """True for an address in numbers, which no name service can make another machine's."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
 
 
 class QuietHandler(WSGIRequestHandler):

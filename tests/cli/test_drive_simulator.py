@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from threading import Thread
@@ -17,7 +19,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.models import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
-from tests.helpers.udacity_simulators import Simulator
+from tests.helpers.udacity_simulators import Simulator, until
 
 
 def small_policy(path: Path, window: int = 2) -> Path:
@@ -145,3 +147,23 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+def test_a_drive_whose_output_is_read_no_more_brakes_and_says_so(tmp_path: Path) -> None:
+    command = ["drive", "--sim", "udacity", "--model", str(small_policy(tmp_path / "small.pt")), "--headless"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nacdrive", *command, "--port", str(port := free_port())],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    assert "Waiting for the simulator" in process.stdout.readline()
+    process.stdout.close()
+    with Simulator(port, frame_s=0.02) as car:
+        car.speed_mph = 20.0
+        assert until(lambda: car.commands and car.commands[-1][1] == -1.0, 120)
+        car.speed_mph = 3.0
+        # That it has connected is the next line, which nobody reads.
+        assert process.wait(120) == 0 and car.commands[-1] == (0.0, 0.0)
+    assert process.stderr.read() == "nacdrive: nobody reads what is told here any more: the drive ends.\n"

@@ -36,7 +36,13 @@ class Car(Simulator):
     def __init__(self, port: int) -> None:
         super().__init__(port, frame_s=FRAME_S)
         self.frames = 0
+        self.applied: list[int] = []
+        """Frame in which each command was carried out."""
         self.velocity_mph = self.slowest_mph = 18.0
+
+    def _apply(self, steering: float, throttle: float) -> None:
+        self.applied.append(self.frames)
+        super()._apply(steering, throttle)
 
     def _frame(self) -> None:
         super()._frame()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -155,9 +157,39 @@ class Threads:
 
 
 class ImpatientHandler(QuietHandler):
-    """Answers without a line per request, and does not wait for ever for a request that does not come."""
+    """Answers without a line per request; waits no longer than ``timeout`` for all of it, though it comes in bytes."""
 
     timeout = REQUEST_S
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reader = DeadlineReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
+
+    def handle_one_request(self) -> None:
+        self._reader.until_s = time.monotonic() + self.timeout
+        super().handle_one_request()
+
+
+class DeadlineReader(io.RawIOBase):
+    """Reads from a connected socket until ``until_s``, in ``time.monotonic()`` seconds."""
+
+    until_s = 0.0
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._connection.fileno() < 0:
+            # A websocket that has ended; there is no further request.
+            return 0
+        self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
+        return self._connection.recv_into(buffer)
 
 
 class Eventlet:
@@ -213,9 +245,24 @@ class Eventlet:
         eventlet = self._eventlet
         self._listener.setblocking(False)
         green = eventlet.greenio.GreenSocket(self._listener)
-        # Requests that are none would be printed as they came, in full.
-        quiet = type("QuietProtocol", (eventlet.wsgi.HttpProtocol,), {"log_message": lambda *_: None})
-        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": quiet}
+
+        class ImpatientProtocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc, name-defined]
+            def log_message(self, *_: Any) -> None:
+                """Requests that are none would be printed as they came, in full."""
+
+            def handle_one_request(self) -> None:
+                self.timer = eventlet.Timeout(REQUEST_S, TimeoutError("the request did not come in time"))
+                try:
+                    super().handle_one_request()
+                finally:
+                    self.timer.cancel()
+
+            def handle_one_response(self) -> None:
+                if self.command == "GET":
+                    self.timer.cancel()
+                super().handle_one_response()
+
+        options = {"log": Quiet(), "log_output": False, "debug": False, "protocol": ImpatientProtocol}
         eventlet.spawn(eventlet.wsgi.server, green, quick(self._app), **options)
         eventlet.spawn(self._answer_bell)
         return green

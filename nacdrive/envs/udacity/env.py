@@ -301,7 +301,11 @@ class UdacityEnv(DrivingEnv):
 
     def _tell(self, line: str) -> None:
         self._events.append(line)
-        self._on_event(line)
+        try:
+            self._on_event(line)
+        except OSError:
+            # A pipe or terminal that nobody reads any more: the drive ends, and whoever drives gets to know why.
+            self.interrupt()
 
 
 class Drive:

@@ -7,6 +7,7 @@ everything above sees an ordinary client. Without this, python-socketio 5 accept
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,6 +20,8 @@ from engineio import packet
 from engineio.socket import Socket
 from wsproto.utilities import LocalProtocolError
 
+SESSION = "nacdrive.session"
+"""Key in the environ of the request that a session began with: the session."""
 OLD_CLIENT = "nacdrive.engineio3"
 """Key in a session's environ: it asked for Engine.IO 3."""
 LARGEST_MESSAGE = 32 << 20
@@ -101,6 +104,14 @@ class LegacySocket(Socket):  # type: ignore[misc]
         if self.websocket is not None:
             self.websocket.max_message_size = LARGEST_MESSAGE
 
+    def hang_up(self) -> None:
+        """End the connection at once and forget the session."""
+        self.server.sockets.pop(self.sid, None)
+        self.close(wait=False, abort=True)
+        if self.connection is not None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
     def _websocket_handler(self, ws: Any) -> Any:
         bound_messages(self, ws)
         try:
@@ -112,7 +123,6 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.close(wait=False, abort=True)
             return []
         finally:
-            # Engine.IO would keep it for up to 40 s, with all that it did not read.
             self.server.sockets.pop(self.sid, None)
             if self.websocket is not None:
                 # It is part of a circle of references: what it holds would wait for the garbage collector.
@@ -189,8 +199,7 @@ class LegacyEngine(engineio.Server):  # type: ignore[misc]
     def handle_request(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Serve one request; one for Engine.IO 3 is relabelled and marked."""
         query = parse_qs(environ.get("QUERY_STRING", ""))
-        if "sid" not in query and sum(not each.closed for each in list(self.sockets.values())) >= MOST_SESSIONS:
-            self.logger.warning("%d clients are connected: no more are let in", MOST_SESSIONS)
+        if "sid" not in query and not self._make_room():
             start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
             return [b"Too many clients.\n"]
         if query.get("EIO") == ["3"] and "sid" not in query:
@@ -201,8 +210,29 @@ class LegacyEngine(engineio.Server):  # type: ignore[misc]
                 self.logger.warning(
                     "a client of Socket.IO 2 came by polling: give it transports: ['websocket'], or use version 4"
                 )
-        answer: Iterable[bytes] = super().handle_request(environ, start_response)
-        return answer
+        try:
+            answer: Iterable[bytes] = super().handle_request(environ, start_response)
+            return answer
+        finally:
+            session = environ.get(SESSION)
+            if session is not None and query.get("transport") == ["websocket"]:
+                # Its handshake has failed, or all is over; Engine.IO would keep it for 45 s.
+                session.hang_up()
+
+    def _make_room(self) -> bool:
+        """See to it that one more client has a place: whoever came first and has not reported soundly makes way.
+
+        So nobody keeps the simulator out by taking all the places.
+        """
+        sessions = [each for each in list(self.sockets.values()) if not each.closed]
+        if len(sessions) < MOST_SESSIONS:
+            return True
+        for session in sessions:
+            if isinstance(session, LegacySocket) and session.largest_message == STRANGERS_MESSAGE:
+                self.logger.warning("%d clients are connected: the first of them makes way", MOST_SESSIONS)
+                session.hang_up()
+                return True
+        return False
 
 
 class LegacyServer(socketio.Server):  # type: ignore[misc]
@@ -219,6 +249,7 @@ class LegacyServer(socketio.Server):  # type: ignore[misc]
     def _adopt(self, eio_sid: str, environ: dict[str, Any]) -> Any:
         session = self.eio.sockets[eio_sid]
         session.__class__ = LegacySocket
+        environ[SESSION] = session
         accepted = self._handle_eio_connect(eio_sid, environ)
         if environ.get(OLD_CLIENT):
             session.old = session.opened = True

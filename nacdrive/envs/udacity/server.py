@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable
 from threading import Lock
@@ -13,7 +14,7 @@ import socketio
 from flask import Flask, request
 
 from nacdrive.common.action import Action
-from nacdrive.common.net import is_loopback, listen
+from nacdrive.common.net import is_address, is_loopback, listen
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.envs.udacity.connections import RELEASE_MPS, Connections, SimulatorConnection
 from nacdrive.envs.udacity.engines import new_engine
@@ -103,7 +104,7 @@ class SimulatorServer:
         listener = listen(host, port, what="the simulator")
         self.port: int = listener.getsockname()[1]
         self._guardian = Guardian(self.log.say)
-        app = same_site(socketio.WSGIApp(self._sio, landing_page(self.log.say)), is_loopback(host))
+        app = same_site(socketio.WSGIApp(self._sio, landing_page(self.log.say)), is_loopback(host), self.log.say)
         watch, goodbye = self._guarded(self._watch), self._guarded(self._disconnect_all)
         self._engine.start(listener, app, watch, goodbye, lambda line: self.log.say(line, line))
 
@@ -348,25 +349,45 @@ def landing_page(say: Callable[[str, str], None]) -> Flask:
     return app
 
 
-def same_site(app: Any, local: bool) -> Any:
+def same_site(app: Any, local: bool, say: Callable[[str, str], None]) -> Any:
     """``app`` for everybody but other sites' pages, which a browser on this machine would let reach this port.
 
     Args:
         app: A WSGI application.
-        local: Whether only this machine is served. Then ``Host`` must name it, for a page whose own name was made to
-            point here (DNS rebinding) is of this site in its browser's eyes.
+        local: Whether only this machine is served.
+        say: Called with a kind and a line where a request makes ``app`` fail.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        host, origin = environ.get("HTTP_HOST"), environ.get("HTTP_ORIGIN")
-        site = environ.get("HTTP_SEC_FETCH_SITE", "none")
-        link = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("PATH_INFO") == "/"
-        wrong_host = local and host is not None and not is_loopback(urlsplit(f"//{host}").hostname or "")
-        other_site = origin is not None and urlsplit(origin).netloc != host
-        if wrong_host or other_site or (site not in ("same-origin", "none") and not link):
-            start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Connection", "close")])
-            return [b"Another site's page may not use this port.\n"]
-        answer: Iterable[bytes] = app(environ, start_response)
-        return answer
+        try:
+            if is_foreign(environ, local):
+                start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Connection", "close")])
+                return [b"Another site's page may not use this port.\n"]
+            answer: Iterable[bytes] = app(environ, start_response)
+            return answer
+        except OSError:
+            # The connection has gone.
+            raise
+        except Exception as error:
+            say("request", f"A request was refused: {type(error).__name__}: {error}")
+            start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Connection", "close")])
+            return [b"Not a request that this port understands.\n"]
 
     return guarded
+
+
+def is_foreign(environ: dict[str, Any], local: bool) -> bool:
+    """Whether a request is that of another site's page.
+
+    A page whose own name was made to point here (DNS rebinding) is of this site in its browser's eyes: ``Host`` must be
+    an address or a name of this machine, for programs too where only this machine is served.
+    """
+    host, origin = environ.get("HTTP_HOST"), environ.get("HTTP_ORIGIN")
+    name = urlsplit(f"//{host}").hostname or "" if host is not None else "localhost"
+    ours = is_loopback(name) or (not local and (is_address(name) or name == socket.gethostname().lower()))
+    site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+    link = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("PATH_INFO") == "/"
+    other_site = origin is not None and urlsplit(origin).netloc != host
+    return (
+        (not ours and (local or origin is not None)) or other_site or (site not in ("same-origin", "none") and not link)
+    )

@@ -91,7 +91,9 @@ def is_braked(car: Car, name: str, since: tuple[int, int]) -> None:
     """
     began, commands = since
     assert until(lambda: any(pedal < 0 for _, pedal in car.commands[commands:]), LONG_S), "it is braked"
-    braked = car.frames
+    braked = next(
+        frame for frame, (_, pedal) in zip(car.applied, car.commands, strict=False) if pedal < 0 and frame >= began
+    )
     assert until(lambda: car.velocity_mph < SLOW_MPH, LONG_S), "it becomes slow"
     slow = car.frames
     assert until(car.stands, LONG_S), (car.slowest_mph, car.commands[-1])

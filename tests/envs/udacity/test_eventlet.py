@@ -61,14 +61,15 @@ print("all well")
 
 
 STRANGERS = """
-import socket, threading, time
+import select, socket, threading, time
 from contextlib import suppress
 from tests.helpers.udacity_loop import drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, until
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, STRANGERS_MESSAGE
+from nacdrive.envs.udacity import engines
+from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 
 lines = []
@@ -90,6 +91,24 @@ with drive(env, lambda *_: Action(0.25, 0.5, 0.0)), Simulator(env.port) as car:
             raw.sendall(nonsense + b"\\r\\n\\r\\n")
             raw.settimeout(1)
             raw.recv(10_000)
+    # Nor do those that fill all places, that fail to shake hands, or whose request trickles in.
+    polling = b"GET /socket.io/?EIO=4&transport=polling HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
+    more = b"Connection: Upgrade\\r\\nUpgrade: websocket\\r\\n"
+    upgrade = polling.replace(b"polling", b"websocket").replace(b"Host", more + b"Host")
+    for request, times in ((polling, MOST_SESSIONS + 20), (upgrade, 20)):
+        for _ in range(times):
+            with socket.create_connection(("127.0.0.1", env.port), 60) as raw:
+                raw.sendall(request)
+                assert raw.recv(100)
+    assert len(env._server._sio.eio.sockets) <= MOST_SESSIONS
+    with Simulator(env.port) as other:
+        assert other.drives()
+    assert until(lambda: car.drives(1))
+    engines.REQUEST_S = 1.0
+    with socket.create_connection(("127.0.0.1", env.port), 60) as raw, suppress(OSError):
+        raw.sendall(b"GET / HTTP/1.1\\r\\nHost: ")
+        assert until(lambda: raw.send(b"x") and select.select([raw], [], [], 0.05)[0], 60)
+        assert raw.recv(100) == b""
     # A client that sends without end does not keep the simulator from its turn.
     flood = WebSocketSharp("127.0.0.1", env.port, PATH)
     flood.send("40")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import select
 import socket
 import struct
 import threading
@@ -20,7 +21,7 @@ from PIL import Image
 
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_UNSENT, STRANGERS_MESSAGE
+from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, MOST_UNSENT, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, picture
 from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
@@ -109,6 +110,49 @@ def test_only_programs_and_pages_of_this_machine_get_in(driven, host: str, more:
     assert f" {status} " in answer_to(port, request)
 
 
+@pytest.mark.parametrize(
+    ("host", "more", "status"),
+    [
+        ("192.0.2.7:{port}", "", 101),
+        ("192.0.2.7:{port}", "Origin: http://192.0.2.7:{port}\r\n", 101),
+        ("a-name-of-this-machine:{port}", "", 101),
+        ("evil.com:{port}", "Origin: http://evil.com:{port}\r\n", 403),
+        ("127.0.0.1.nip.io:{port}", "Origin: http://127.0.0.1.nip.io:{port}\r\n", 403),
+    ],
+)
+def test_pages_whose_name_points_here_stay_out_of_an_open_port_too(driven, host: str, more: str, status: int) -> None:
+    port = driven(host="0.0.0.0").env.port
+    request = HANDSHAKE.format(host=host, more=more).replace("{port}", str(port))
+    assert f" {status} " in answer_to(port, request)
+
+
+def test_strangers_cannot_take_the_simulators_place(driven, simulator, lines, capfd) -> None:
+    loop = driven()
+    port = loop.env.port
+    for _ in range(MOST_SESSIONS + 20):
+        assert " 200 " in answer_to(port, "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    car = simulator(loop)
+    assert car.drives()
+    for _ in range(20):
+        answer_to(port, "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert car.drives() and car.client.connections == 1, "who is driven makes way for nobody"
+    assert lines.told("makes way") and capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("Host: {host}\r\n", ""), ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", ""), ("Host: {host}", "Host: [")],
+    ids=["no host", "no key", "no address"],
+)
+def test_a_handshake_that_fails_leaves_nothing_and_prints_nothing(driven, lines, capfd, wrong) -> None:
+    env = driven().env
+    request = HANDSHAKE.replace(*wrong).format(host="localhost", more="")
+    for _ in range(20):
+        assert " 101 " not in answer_to(env.port, request)
+    assert until(lambda: not env._server._sio.eio.sockets)
+    assert capfd.readouterr().err == "" and len(lines) < 20
+
+
 def test_other_sites_neither_poll_nor_read_the_landing_page(driven) -> None:
     address = f"http://127.0.0.1:{driven().env.port}"
     for path in ("/", "/socket.io/?EIO=4&transport=polling"):
@@ -189,6 +233,17 @@ def test_a_request_that_does_not_come_is_not_waited_for(driven, monkeypatch: pyt
     monkeypatch.setattr(ImpatientHandler, "timeout", 0.3)
     with socket.create_connection(("127.0.0.1", driven().env.port), 10) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        assert raw.recv(100) == b""
+
+
+def test_a_request_that_trickles_in_is_not_waited_for(driven, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nacdrive.envs.udacity.engines import ImpatientHandler
+
+    monkeypatch.setattr(ImpatientHandler, "timeout", 1.0)
+    with socket.create_connection(("127.0.0.1", driven().env.port), 120) as raw, suppress(OSError):
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        # A byte now and then keeps no connection open.
+        assert until(lambda: raw.send(b"x") and select.select([raw], [], [], 0.05)[0], 120)
         assert raw.recv(100) == b""
 
 
