@@ -18,7 +18,7 @@ from nacdrive.common.runs import run_record
 from nacdrive.common.statistics import summary
 from nacdrive.models import load_policy
 from nacdrive.rollout.offline_eval import Errors, cross_validate, summarised
-from nacdrive.tasks.udacity import Udacity
+from nacdrive.tasks.driving import Udacity
 from nacdrive.training.config import FitConfig
 
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "dense")

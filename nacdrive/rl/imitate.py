@@ -47,7 +47,7 @@ from nacdrive.rl.labelled_drives import Drive, Drives
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.rollout import rollout
-from nacdrive.tasks.carracing import HUBER, MOST_STEERING, SHARPNESS
+from nacdrive.tasks.driving import HUBER, MOST_STEERING, SHARPNESS
 
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
 KIND, VERSION = "nacdrive imitation checkpoint", 1

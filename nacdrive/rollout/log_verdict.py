@@ -20,9 +20,9 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import paired_difference, summary
 from nacdrive.models import Policy
 from nacdrive.rollout.offline_eval import errors, predict, summarised
+from nacdrive.tasks.driving import drive_sample, drives_in
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import blocks_of
-from nacdrive.tasks.udacity import drive_sample, episodes
 
 CURVE = 0.1
 """Steering from which on a row counts as in a curve."""
@@ -75,7 +75,7 @@ def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[D
     found: dict[str, list[Drive]] = {}
     seen = set()
     for folder in folders:
-        for episode in episodes(folder):
+        for episode in drives_in(folder):
             if episode.fingerprint in seen:
                 continue
             seen.add(episode.fingerprint)

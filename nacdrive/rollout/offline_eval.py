@@ -13,9 +13,9 @@ from torch import Tensor
 from nacdrive.common.runs import seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.models import Policy
+from nacdrive.tasks.driving import Udacity, center_alone, with_sides
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import block_folds, slice_sample
-from nacdrive.tasks.udacity import Udacity, center_alone, with_sides
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 

@@ -82,7 +82,7 @@ class Task(ABC):
     """A thing to learn, under one protocol. ``training.fit`` and the bench know no more of it than this.
 
     A subclass brings ``loss``, ``measure``, ``load``, ``network``, ``save`` and ``score``, and changes of the rest what
-    does not fit; ``tasks.series`` and ``tasks.images`` hold subclasses that are most of a task already.
+    does not fit; ``tasks.series`` and ``tasks.driving`` hold subclasses that are most of a task already.
 
     Args:
         protocol: under ``sequence`` nothing that is reported is learnt from; see ``ProtocolName``.

@@ -1,155 +1,25 @@
-"""Tasks learnt from drives: a policy's network, losses and weights, and pictures changed as a camera might see them."""
+"""Pictures of drives: decoded as networks see them, and changed as a camera might see them."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from nacdrive.common.camera_mount import upright
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.episode import Episode
-from nacdrive.models import Policy, PolicyConfig, save_policy
-from nacdrive.models.driving import DrivingNetwork
-from nacdrive.models.series import layer_options
-from nacdrive.tasks.base import LossOptions, Task
-from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import evenly
+from nacdrive.tasks.sample import Batch
 
-
-class DrivingTask(Task):
-    """A task that is learnt from drives, for a policy.
-
-    Samples are episodes with the fields ``frames`` uint8 [N, height, width, 3], ``t`` [N] in seconds, and labels.
-    """
-
-    inputs = ("frames", "t", "padding")
-    window = 4
-    """Frames that a decision of the bench's policies may depend on; under ``paper`` it is one."""
-
-    @abstractmethod
-    def load(self, folders: Sequence[Path]) -> list[Sample]:
-        """One sample per episode; see ``Task.load``."""
-
-    @abstractmethod
-    def knows(self, folder: Path) -> bool:
-        """Whether a folder holds drives that this task is made for."""
-
-    @abstractmethod
-    def policy_config(self, model: str, window: int, samples: Sequence[Sample], **more: Any) -> PolicyConfig:
-        """Architecture of the task's network around the sequence layer ``model``; what it does not know it ignores."""
-
-    def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
-        return DrivingNetwork(self.config(model, 1 if self.protocol == "paper" else self.window, train, **options))
-
-    def config(self, model: str, window: int, train: Sequence[Sample], **options: Any) -> PolicyConfig:
-        """The policy's config, with what the protocol pins."""
-        given = {**layer_options(model, self.protocol), **options}
-        if self.protocol == "paper":
-            # A frame alone has no gap to the next; the drive that it came from had.
-            one = train[0]
-            train = [Sample("", {**one.fields, "t": torch.stack([torch.zeros(()), one.labels["gap_s"]])})]
-        return self.policy_config(model, window, train, options=given)
-
-    def save(self, network: DrivingNetwork, path: Path, meta: dict[str, Any]) -> None:
-        """A policy's file: ``nacdrive drive`` takes it."""
-        save_policy(Policy(network, network.config.model), path, meta)
-
-
-def truncate(samples: Sequence[Sample], most: int | None) -> list[Sample]:
-    """The first steps of every sample, about ``most`` in all."""
-    if most is None:
-        return list(samples)
-    each = max(16, most // len(samples))
-    return [Sample(s.name, {name: value[:each] for name, value in s.fields.items()}) for s in samples]
-
-
-def frames_of(samples: Sequence[Sample], most: int | None) -> list[Sample]:
-    """Every frame a sample of its own, ``gap_s`` of its drive as a label; at most ``most``, evenly spread."""
-    gaps = {s.name: s.fields["t"].diff().median().float() for s in samples}
-    return [
-        Sample(
-            f"{s.name} frame {i}",
-            {name: value[i : i + 1] for name, value in s.fields.items()},
-            {"gap_s": gaps[s.name]},
-        )
-        for s, i in evenly([(s, i) for s in samples for i in range(len(s))], most)
-    ]
-
-
-def median_gap(samples: Sequence[Sample]) -> float:
-    """Typical time between two frames, in seconds."""
-    return float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
-
-
-def chooses(episode: Episode) -> bool:
-    """Whether there is a choice to learn in every frame; if not, there are steering and pedal."""
-    known = (episode.expert_choice >= 0).any() or (episode.choice >= 0).all()
-    return episode.expert_steering is None and bool(known)
-
-
-def control_of(episode: Episode) -> Tensor:
-    """[N, 2] steering and pedal (throttle minus brake) to learn, -1 .. 1."""
-    return torch.tensor(np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1))
-
-
-def refuse_mixed(choosing: Iterable[bool], folders: Sequence[Path]) -> None:
-    """Refuse episodes of which some hold choices and others steering and pedals.
-
-    Raises:
-        UserError: for such episodes.
-    """
-    if len(set(choosing)) > 1:
-        raise UserError(
-            f"some episodes in {', '.join(map(str, folders))} were driven by choices and others continuously: train on "
-            "those of one kind."
-        )
-
-
-def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
-    """[count] weights that fall with the frequency of each class to ``power``, mean 1 over ``classes``."""
-    counts = torch.bincount(classes, minlength=count).double()
-    # What hardly ever occurs must not outweigh all the rest: at least 1 % is assumed.
-    share = (counts / counts.sum()).clamp(min=0.01)
-    weights = share**-power
-    return (weights / (weights * counts).sum() * counts.sum()).float()
-
-
-def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-    """Cross-entropy with the expert's choice, mixed with that against its whole distribution.
-
-    Args:
-        scores: [B, T, choices].
-        batch: ``target`` [B, T], -1 where unknown; ``teacher`` [B, T, choices] its scores, NaN where unknown.
-        weights: [choices].
-        options: ``soft`` is the share of the distribution.
-
-    Returns:
-        Weighted sum of the losses, and sum of the weights.
-    """
-    known = ~batch["padding"] & (batch["target"] >= 0)
-    outputs, target, teacher = scores[known].float(), batch["target"][known], batch["teacher"][known]
-    log_p = outputs.log_softmax(dim=-1)
-    hard = F.nll_loss(log_p, target, reduction="none")
-    soft = -(teacher.nan_to_num(0.0).softmax(dim=-1) * log_p).sum(dim=-1)
-    share = torch.where(teacher.isnan().any(dim=-1), 0.0, options.soft)
-    weight = weights[target]
-    return (weight * torch.lerp(hard, soft, share)).sum(), weight.sum()
-
-
-def agreement(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Number of frames whose best score [B, T, choices] is the expert's choice, and of all frames."""
-    present = ~batch["padding"]
-    return ((scores.argmax(dim=-1) == batch["target"]) & present).sum(), present.sum()
+NOISY = 0.5
+"""Share of the sequences with continuous labels that are seen through a noisy camera, ..."""
+MOST_NOISE = 0.1
+"""... and its largest standard deviation, as a share of full scale."""
+NOISE_PLACES = 2**16
 
 
 def relight(frames: Tensor, generator: torch.Generator) -> Tensor:
@@ -162,6 +32,29 @@ def relight(frames: Tensor, generator: torch.Generator) -> Tensor:
     for new, old, table in zip(lit, frames, tables, strict=True):
         cv2.LUT(old.view(T * H, W * C).numpy(), table, dst=new.view(T * H, W * C).numpy())
     return lit
+
+
+def noisy(frames: Tensor, generator: torch.Generator) -> Tensor:
+    """Some sequences of uint8 [B, T, H, W, 3] with Gaussian noise on every pixel and channel, in place."""
+    B, T, H, W, C = frames.shape
+    strength = 255 * MOST_NOISE * torch.rand(B, generator=generator) * (torch.rand(B, generator=generator) < NOISY)
+    rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+    size = T * H * W * C
+    # One draw for the whole batch, from another place on for each sequence: a fifth of the time.
+    drawn = rng.standard_normal(size + NOISE_PLACES, dtype=np.float32)
+    for sequence, std in zip(frames.view(B, T * H, W * C).numpy(), strength.tolist(), strict=True):
+        if std:
+            first = int(rng.integers(NOISE_PLACES))
+            noise = drawn[first : first + size].reshape(sequence.shape) * np.float32(std)
+            cv2.add(sequence, noise, dst=sequence, dtype=cv2.CV_8U)
+    return frames
+
+
+def move(frames: Tensor, down: int, right: int) -> None:
+    """Move [T, H, W, 3] by whole pixels, in place; the strip that is left free keeps what it showed."""
+    H, W = frames.shape[1:3]
+    source = frames[:, max(0, -down) : H - max(0, down), max(0, -right) : W - max(0, right)].clone()
+    frames[:, max(0, down) : H - max(0, -down), max(0, right) : W - max(0, -right)] = source
 
 
 CAMERA = (160, 320)

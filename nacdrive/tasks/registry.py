@@ -11,7 +11,7 @@ from nacdrive.common.plugins import Registry
 
 if TYPE_CHECKING:
     from nacdrive.tasks.base import ProtocolName, Task
-    from nacdrive.tasks.images import DrivingTask
+    from nacdrive.tasks.driving import DrivingTask
 
 TASKS: Registry[type[Task]] = Registry(
     "task",
@@ -19,10 +19,10 @@ TASKS: Registry[type[Task]] = Registry(
     {
         "emnist": "nacdrive.tasks.emnist:EMNIST",
         "par": "nacdrive.tasks.par:PAR",
-        "carracing": "nacdrive.tasks.carracing:CarRacing",
-        "udacity": "nacdrive.tasks.udacity:Udacity",
+        "carracing": "nacdrive.tasks.driving:CarRacing",
+        "udacity": "nacdrive.tasks.driving:Udacity",
         "pronostia": "nacdrive.tasks.bearings.bearings:Bearings",
-        "imitation": "nacdrive.tasks.imitation:Imitation",
+        "imitation": "nacdrive.tasks.driving:Imitation",
         "synthetic-decay": "nacdrive.tasks.synthetic:Decay",
         "synthetic-since": "nacdrive.tasks.synthetic:Since",
         "synthetic-recall": "nacdrive.tasks.synthetic:Recall",
@@ -75,7 +75,7 @@ def load_driving_task(task: str) -> DrivingTask:
     Raises:
         UserError: if the name is unknown, or the task has no policy.
     """
-    from nacdrive.tasks.images import DrivingTask
+    from nacdrive.tasks.driving import DrivingTask
 
     found = load_task(task)
     if not isinstance(found, DrivingTask):
@@ -88,7 +88,7 @@ def load_driving_task(task: str) -> DrivingTask:
 
 def task_of(folders: Sequence[Path]) -> str:
     """The built-in task that ``folders`` of recordings or logs belong to: ``imitation`` where no other knows them."""
-    from nacdrive.tasks.images import DrivingTask
+    from nacdrive.tasks.driving import DrivingTask
 
     for name in PAPER_TASKS:
         task = load_task(name)

@@ -12,7 +12,7 @@ from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.models import load_policy
 from nacdrive.tasks import load_driving_task
-from nacdrive.tasks.imitation import seen_size
+from nacdrive.tasks.driving import seen_size
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 

@@ -14,7 +14,7 @@ from nacdrive.models.series_files import load_series
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.tasks import TASKS, load_driving_task, load_task, task_of
 from nacdrive.tasks.base import Size, Task
-from nacdrive.tasks.imitation import Imitation
+from nacdrive.tasks.driving import Imitation
 from nacdrive.tasks.registry import EVALUATED_WITH, PAPER_TASKS
 from tests.helpers.udacity_logs import make_log
 

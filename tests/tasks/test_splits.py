@@ -6,7 +6,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.tasks import Sample
-from nacdrive.tasks.images import inverse_frequency
+from nacdrive.tasks.driving import inverse_frequency
 from nacdrive.tasks.splits import (
     BLOCK_S,
     GAP_S,

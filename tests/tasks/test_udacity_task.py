@@ -12,9 +12,9 @@ from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.base import LossOptions
+from nacdrive.tasks.driving import bin_of, drive_sample, drives_in, with_sides
 from nacdrive.tasks.images import Augmentation, augmented, prepare
 from nacdrive.tasks.splits import block_folds, blocks_of
-from nacdrive.tasks.udacity import bin_of, drive_sample, episodes, with_sides
 from tests.helpers.udacity_logs import make_log, numbers
 
 TASK = load_task("udacity")
@@ -48,7 +48,7 @@ def test_prepared_frames_are_what_the_network_would_make_of_them(tmp_path):
 
 
 def test_pictures_of_a_crooked_camera_are_turned_and_those_of_a_straight_one_are_not(tmp_path):
-    episode = episodes(make_log(tmp_path / "log", 2))[0]
+    episode = drives_in(make_log(tmp_path / "log", 2))[0]
     picture = np.random.default_rng(0).integers(0, 256, (20, 40, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
     episode = replace(episode, frames=[encode_png(picture)] * len(episode), side_frames={})
     frame = decode_image(episode.frames[0])
