@@ -98,6 +98,8 @@ def take_trust(arguments: list[str]) -> list[str]:
     Raises:
         UserError: if no module follows.
     """
+    if "" in arguments or any(word.startswith("--") and word.endswith("=") for word in arguments):
+        raise UserError("an argument is empty: give it a value, or leave its option out.")
     rest: list[str] = []
     words = iter(arguments)
     for word in words:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.foreign_json import read_json
 from nacdrive.common.result_folder import FULL, drop_replaced, note_own, open_log, partial_path, result_folder
 
 __all__ = [
@@ -118,13 +119,3 @@ def write_text(target: Path, text: str) -> None:
 def write_json(target: Path, value: Any) -> None:
     """Write ``value`` as indented JSON to ``target`` atomically; NaN is refused, for JSON has none."""
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON from ``path``; a missing or damaged file gives a ``UserError``."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: check the path.") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not readable as JSON ({error}): it is damaged or another kind of file.") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
+from nacdrive.common.foreign_json import parse_object
 
 CHECKSUM = "sha256"
 """Where a file keeps the checksum of all else that it holds."""
@@ -171,10 +171,9 @@ def json_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:
         ValueError: if there is none.
     """
     text = content.get(key)
-    value = json.loads(text) if isinstance(text, str) else None
-    if not isinstance(value, dict):
+    if not isinstance(text, str):
         raise ValueError(f"{key} is no JSON object")
-    return value
+    return parse_object(text)
 
 
 def checksum(value: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nacdrive.common.foreign_json import parse_object
 from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
 
 SCHEMA_VERSION = 1
@@ -126,6 +127,10 @@ def from_parquet(data: bytes) -> Episode:
         raise NotAnEpisodeError("is truncated or damaged, or no Parquet file") from error
     except (KeyError, AttributeError) as error:
         raise NotAnEpisodeError(f"lacks a column of a recording ({error})") from error
+    except (ValueError, TypeError) as error:
+        if isinstance(error, NotAnEpisodeError):
+            raise
+        raise NotAnEpisodeError(f"holds a column that is none of a recording ({error})") from error
     try:
         return Episode(
             frames=frames,
@@ -140,13 +145,15 @@ def from_parquet(data: bytes) -> Episode:
         )
     except KeyError as error:
         raise NotAnEpisodeError(f"lacks {error} in its metadata") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise NotAnEpisodeError(f"contradicts itself ({error})") from error
 
 
 def read_images(table: pa.Table, name: str) -> list[bytes]:
     """The encoded images of a column."""
     found: list[bytes] = table.column(name).combine_chunks().field("bytes").to_pylist()
+    if not all(isinstance(data, bytes) for data in found):
+        raise NotAnEpisodeError(f"holds a {name} that is no picture")
     return found
 
 
@@ -155,7 +162,7 @@ def read_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
     if not metadata or METADATA_KEY not in metadata:
         raise NotAnEpisodeError("is a Parquet file, but no recording of nacdrive")
     try:
-        header = json.loads(metadata[METADATA_KEY])
+        header = parse_object(metadata[METADATA_KEY])
         version = int(header["schema_version"])
     except (ValueError, KeyError, TypeError) as error:
         raise NotAnEpisodeError("has unreadable nacdrive metadata") from error

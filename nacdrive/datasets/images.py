@@ -9,6 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from nacdrive.common.errors import UserError
+
+FORMATS = ("PNG", "JPEG")
+MAX_SIDE = 8192
+"""Pixels of a frame's height or width."""
+MAX_PIXELS = 2**24
+"""Pixels of a frame."""
 PNG_LEVEL = 4
 PNG_STRATEGY = 3
 """zlib level and strategy (3: run lengths). On CarRacing frames run lengths are the fastest and nearly the smallest:
@@ -31,30 +38,62 @@ def encode_jpeg(frame: NDArray[np.uint8], quality: int = 75) -> bytes:
     return buffer.getvalue()
 
 
+class ImageError(UserError, ValueError):
+    """Bytes that are no picture of a camera."""
+
+
 def decode_image(data: bytes) -> NDArray[np.uint8]:
     """One frame, uint8 [height, width, 3], from PNG or JPEG bytes.
 
     Raises:
-        ValueError: if the bytes are no image that Pillow can read to its end.
+        ImageError: if the bytes are no image that Pillow can read to its end, or a larger one than any frame.
+    """
+    image_header(data)
+    try:
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ImageError(f"not a readable image: {error}") from error
+
+
+def image_header(data: bytes) -> tuple[int, int, str]:
+    """Height, width and mode (``RGB``, ...) of a PNG or JPEG image, without decoding it.
+
+    Raises:
+        ImageError: if it is neither, or too large for a frame.
     """
     try:
-        with Image.open(BytesIO(data)) as image:
-            return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"not a readable image: {error}") from error
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
+            width, height, mode = *image.size, image.mode
+    except Image.DecompressionBombError as error:
+        raise ImageError("more pixels than any frame") from error
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError) as error:
+        raise ImageError("not a readable image: no PNG or JPEG") from error
+    check_size(height, width)
+    return height, width, mode
+
+
+def check_size(height: int, width: int) -> None:
+    """Refuse sizes that no camera frame has.
+
+    Raises:
+        ImageError: for such a size.
+    """
+    if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE and height * width <= MAX_PIXELS):
+        raise ImageError(f"{width} x {height} pixels are no frame")
 
 
 def decode_frames(frames: Sequence[bytes]) -> NDArray[np.uint8]:
     """All frames of an episode, uint8 [frames, height, width, 3].
 
     Raises:
-        ValueError: if one is no readable image, or of another size than the first.
+        ImageError: if one is no readable image, or of another size than the first.
     """
     first = decode_image(frames[0])
     out = np.empty((len(frames), *first.shape), dtype=np.uint8)
     for i, data in enumerate(frames):
         frame = decode_image(data)
         if frame.shape != first.shape:
-            raise ValueError(f"frame {i} is {list(frame.shape)} where frame 0 is {list(first.shape)}")
+            raise ImageError(f"frame {i} is {list(frame.shape)} where frame 0 is {list(first.shape)}")
         out[i] = frame
     return out

@@ -247,7 +247,7 @@ def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) 
     known = {info.path.name for info in listed}
     found = []
     for path in sorted(folder.glob(EPISODE_GLOB)):
-        if path.name in known or not EPISODE_NAME.fullmatch(path.name):
+        if path.name in known or not EPISODE_NAME.fullmatch(path.name) or not path.is_file():
             continue
         data = path.read_bytes()
         try:

@@ -184,6 +184,8 @@ def read_image(path: Path) -> bytes:
         UserError: if it cannot.
     """
     try:
+        if not path.is_file():
+            raise OSError("it is no regular file")
         data = path.read_bytes()
         decode_image(data)
     except (OSError, ValueError) as error:

@@ -7,9 +7,9 @@ its weights as tensors alone.
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.foreign_json import parse_object
 from nacdrive.common.plugins import check_trusted
 from nacdrive.models.agents import nature
 from nacdrive.models.agents.memory import MemorySpec
@@ -102,12 +103,16 @@ def read_sb3(path: Path) -> Sb3Zip:
                 raise UserError(f"{path} is a zip, but no model of stable-baselines3.")
             if max(archive.getinfo(name).file_size for name in ("data", "policy.pth")) > LARGEST_BYTES:
                 raise UserError(f"{path} is no model of stable-baselines3 that drives: it unpacks to over 1 GiB.")
-            data: Any = json.loads(archive.read("data"))
+            data = parse_object(archive.read("data"))
+            known = data.get("num_timesteps") or 0
+            if isinstance(known, bool) or not isinstance(known, int):
+                raise ValueError(f"num_timesteps is {known!r}")
             weights = archive.read("policy.pth")
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
         raise UserError(f"{path} is no model of stable-baselines3: its models are zip files.") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path} is no model of stable-baselines3: its data is no JSON object.")
+    except (ValueError, RuntimeError) as error:
+        # Encrypted parts and unknown methods of compression are a RuntimeError.
+        raise UserError(f"{path} is no model of stable-baselines3 ({error}): its data is no JSON object.") from error
     policy = str(_described(data.get("policy_class"), "__module__"))
     if "clip_range" not in data or "n_epochs" not in data:
         raise UserError(f"{path} is a model of another algorithm than PPO: give one that PPO trained.")
@@ -218,6 +223,6 @@ def export(
                 "skipped none)."
             )
         known["repeat"] = repeat
-    known["decisions"] = int(model.data.get("num_timesteps") or 0)
+    known["decisions"] = model.data.get("num_timesteps") or 0
     save_policy(target, net, known | (about or {}))
     return target

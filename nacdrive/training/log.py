@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
+from nacdrive.common.foreign_json import read_lines
 from nacdrive.common.result_folder import note_own
 
 BOARD = "tensorboard"
@@ -54,11 +56,12 @@ class MetricsLog:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a ``metrics.jsonl``; a line that a crash cut short is left out."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
+    """Rows of a ``metrics.jsonl`` or of results.
+
+    Raises:
+        UserError: if the file is no text, or holds lines that are no JSON objects.
+    """
+    rows = read_lines(path)
+    if not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path} holds lines that are no rows of a log: it is damaged or another kind of file.")
     return rows

@@ -80,7 +80,9 @@ def test_a_manifest_of_wrong_types_is_one_sentence(recording_folder: Path, chang
     change(manifest)
     (recording_folder / MANIFEST).write_text(json.dumps(manifest))
     for use in (Recording.open, check_recording, lambda folder: begin(folder, resume=True)):
-        with pytest.raises(UserError, match=r"recording\.json is damaged.*restore it from a copy"):
+        with pytest.raises(
+            UserError, match=r"recording\.json is (damaged.*restore it from a copy|not readable.*no finite number)"
+        ):
             use(recording_folder)
 
 

@@ -22,6 +22,7 @@ from nacdrive.common.paths import find_recording
 from nacdrive.common.table import markdown
 from nacdrive.datasets.episode import LABELS, PLACES, Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
+from nacdrive.datasets.images import image_header
 from nacdrive.datasets.manifest import (
     CARD,
     EPISODE_GLOB,
@@ -33,7 +34,6 @@ from nacdrive.datasets.manifest import (
     write_manifest,
 )
 from nacdrive.datasets.recording import Recording
-from nacdrive.extras.exchange.limits import image_header
 
 SIZES = (
     (10**3, "n<1K"),

@@ -22,12 +22,12 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import UNITS, image_column
-from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import header_of, staged_folder
 from nacdrive.datasets.udacity_log_convert import Converted
 from nacdrive.extras.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
-from nacdrive.extras.exchange.limits import as_rgb, image_header
+from nacdrive.extras.exchange.limits import as_rgb
 
 CODEBASE_VERSION = "v3.0"
 INFO = "meta/info.json"

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import COLUMNS, Episode
+from nacdrive.datasets.images import check_size
 from nacdrive.datasets.staging import write_recording
 from nacdrive.datasets.udacity_log_convert import Converted
 from nacdrive.extras.exchange.lerobot_export import (
@@ -40,11 +42,8 @@ from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
     as_rgb,
-    check_size,
     damaged_parquet,
     open_parquet,
-    parse_object,
-    read_object,
     within,
 )
 from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import read_json
-from nacdrive.datasets.images import decode_image, encode_png
+from nacdrive.datasets.images import decode_image, encode_png, image_header
 
-MAX_SIDE = 8192
-"""Pixels of a frame's height or width."""
-MAX_PIXELS = 2**24
-"""Pixels of a frame."""
 MAX_FRAMES = 10**8
 """Frames of a data set."""
 MAX_EPISODE_BYTES = 2**32
 """Encoded images of an episode, which is held in memory as a whole."""
-MAX_JSON_BYTES = 2**26
-"""Of a JSON file; one box of 8192 x 8192 would be larger, a data set's own are a few megabytes."""
 MAX_COLUMN_BYTES = 2**32
 """Of one column in one row group, uncompressed."""
 MAX_LIST = 4096
@@ -45,35 +34,6 @@ def within(folder: Path, name: str) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{path} is a link that leads out of {folder}: copy the data set with its files (cp -rL).")
     return path
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of a sane length.
-
-    Raises:
-        UserError: if the file is missing, too long, damaged or holds something else.
-    """
-    if path.is_file() and path.stat().st_size > MAX_JSON_BYTES:
-        raise UserError(f"{path} is longer than {MAX_JSON_BYTES >> 20} MiB, which no description of a data set is.")
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no JSON object: it is damaged or another kind of file.")
-    return found
-
-
-def parse_object(text: Any) -> dict[str, Any]:
-    """A JSON object from a text.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    try:
-        found = json.loads(text)
-    except (RecursionError, TypeError) as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{str(text)[:40]!r} is no JSON object")
-    return found
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -107,33 +67,6 @@ def damaged_parquet(path: Path, error: Exception) -> UserError:
 def first_line(error: BaseException) -> str:
     """What an error of a library says, cut short."""
     return (str(error).splitlines() or [type(error).__name__])[0][:160]
-
-
-def image_header(data: bytes) -> tuple[int, int, str]:
-    """Height, width and mode (``RGB``, ...) of a PNG or JPEG image, without decoding it.
-
-    Raises:
-        ValueError: if it is neither, or too large for a frame.
-    """
-    try:
-        with Image.open(BytesIO(data), formats=("PNG", "JPEG")) as image:
-            width, height, mode = *image.size, image.mode
-    except Image.DecompressionBombError as error:
-        raise ValueError("more pixels than any frame") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError) as error:
-        raise ValueError("no PNG or JPEG image") from error
-    check_size(height, width)
-    return height, width, mode
-
-
-def check_size(height: int, width: int) -> None:
-    """Refuse sizes that no camera frame has.
-
-    Raises:
-        ValueError: for such a size.
-    """
-    if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE and height * width <= MAX_PIXELS):
-        raise ValueError(f"{width} x {height} pixels are no frame")
 
 
 def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:

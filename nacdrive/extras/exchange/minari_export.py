@@ -23,11 +23,10 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
-from nacdrive.datasets.images import decode_image
+from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import header_of, staged_folder
 from nacdrive.datasets.udacity_log_convert import Converted
-from nacdrive.extras.exchange.limits import image_header
 
 METADATA = "data/metadata.json"
 MAIN = "data/main_data.hdf5"

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import SIDES, Episode
-from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.images import check_size, encode_png
 from nacdrive.datasets.staging import write_recording
 from nacdrive.datasets.udacity_log_convert import Converted
 from nacdrive.extras.exchange.limits import (
@@ -26,10 +27,7 @@ from nacdrive.extras.exchange.limits import (
     MAX_FRAMES,
     MAX_LIST,
     as_rgb,
-    check_size,
     first_line,
-    parse_object,
-    read_object,
     within,
 )
 from nacdrive.extras.exchange.minari_export import (

@@ -209,7 +209,7 @@ def test_a_column_that_says_it_is_endless_is_not_read(lerobot):
 def test_descriptions_without_end_are_not_read(lerobot, monkeypatch):
     (lerobot / "meta/info.json").write_text("[" * 10_000)
     refused(lerobot, "not readable as JSON")
-    monkeypatch.setattr("nacdrive.extras.exchange.limits.MAX_JSON_BYTES", 5000)
+    monkeypatch.setattr("nacdrive.common.foreign_json.MAX_JSON_BYTES", 5000)
     refused(lerobot, "longer than")
 
 

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from nacdrive.common import foreign_json
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.images import decode_image, encode_jpeg, encode_png
+from nacdrive.common.foreign_json import parse_object, read_object
+from nacdrive.datasets.images import check_size, decode_image, encode_jpeg, encode_png, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.extras.exchange import lerobot_export, limits
 from nacdrive.extras.exchange.lerobot_export import (
@@ -32,7 +34,7 @@ from nacdrive.extras.exchange.lerobot_import import (
     import_lerobot,
 )
 from nacdrive.extras.exchange.lerobot_stats import aggregate, image_stats, number_stats, sampled_frames
-from nacdrive.extras.exchange.limits import as_rgb, check_size, first_line, image_header, parse_object, read_object
+from nacdrive.extras.exchange.limits import as_rgb, first_line
 from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock
 from tests.helpers.exchange import drive, write
 
@@ -71,7 +73,7 @@ def test_the_header_of_an_image_tells_its_size_and_mode():
     assert image_header(encoded("RGB", "PNG")) == (4, 6, "RGB")
     assert image_header(encoded("L", "JPEG")) == (4, 6, "L")
     for data in (b"", b"\x89PNG", encoded("RGB", "BMP"), encoded("RGB", "GIF")):
-        with pytest.raises(ValueError, match="no PNG or JPEG image"):
+        with pytest.raises(ValueError, match="not a readable image: no PNG or JPEG"):
             image_header(data)
     with pytest.raises(ValueError, match="more pixels than any frame"):
         image_header(png(30_000, 30_000))
@@ -91,9 +93,9 @@ def test_a_colour_image_keeps_its_bytes_and_a_grey_one_its_pixels():
 def test_a_description_is_read_up_to_its_limit(tmp_path, monkeypatch):
     path = tmp_path / "info.json"
     path.write_text('{"a": 1}')
-    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 8)
+    monkeypatch.setattr(foreign_json, "MAX_JSON_BYTES", 8)
     assert read_object(path) == {"a": 1}
-    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 7)
+    monkeypatch.setattr(foreign_json, "MAX_JSON_BYTES", 7)
     with pytest.raises(UserError, match="longer than 0 MiB"):
         read_object(path)
     assert limits.MAX_FRAMES == 10**8 and limits.MAX_LIST == 4096

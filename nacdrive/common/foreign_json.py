@@ -1,0 +1,115 @@
+"""JSON that somebody else may have written: bounded in length and depth, without numbers that are none."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nacdrive.common.errors import UserError
+
+MAX_JSON_BYTES = 2**26
+"""Of a JSON file; the longest that a data set has of its own are a few megabytes."""
+MAX_DEPTH = 64
+"""Lists and objects within each other: deeper ones exhaust the stack of whoever walks through them."""
+
+
+def parse(text: Any) -> Any:
+    """What a JSON text or its UTF-8 bytes stand for.
+
+    Raises:
+        ValueError: if it is no JSON, nested too deep, or holds a number that is infinite or none.
+    """
+    try:
+        found = json.loads(text, parse_float=finite, parse_constant=finite)
+    except (RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    level: list[Any] = [found]
+    for _ in range(MAX_DEPTH):
+        level = [part for value in level for part in parts_of(value)]
+        if not level:
+            return found
+    raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def finite(text: str) -> float:
+    """A number of a JSON text.
+
+    Raises:
+        ValueError: for one that is infinite, as 1e999, or none.
+    """
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def parts_of(value: Any) -> Iterable[Any]:
+    """What lies directly in a list or object; nothing in anything else."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def parse_object(text: Any) -> dict[str, Any]:
+    """A JSON object from a text.
+
+    Raises:
+        ValueError: if it is none; see ``parse``.
+    """
+    found = parse(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"{str(text)[:40]!r} is no JSON object")
+    return found
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        UserError: if it is missing, no regular file, too long or damaged.
+    """
+    if not path.is_file():
+        what = "is no regular file" if path.exists() else "does not exist"
+        raise UserError(f"{path} {what}: check the path.")
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise UserError(f"{path} is longer than {MAX_JSON_BYTES >> 20} MiB, which no description of a data set is.")
+    try:
+        return parse(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is not readable as JSON ({error}): it is damaged or another kind of file.") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object that a file holds.
+
+    Raises:
+        UserError: see ``read_json``; and if it holds something else.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path} holds no JSON object: it is damaged or another kind of file.")
+    return found
+
+
+def read_lines(path: Path) -> list[Any]:
+    """What each line of a file stands for; one that a crash cut short is left out.
+
+    Raises:
+        UserError: if the file is no text.
+    """
+    if not path.is_file():
+        return []
+    rows = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text: it is damaged or another kind of file.") from error
+    for line in lines:
+        try:
+            rows.append(parse(line))
+        except ValueError:
+            continue
+    return rows
