@@ -60,6 +60,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def opened(url: str, **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        context.set_default_timeout(120_000)
         contexts.append(context)
         page = context.new_page()
         page.faults = []

@@ -119,10 +119,28 @@ def test_the_image_is_built_of_what_the_wheel_needs_and_runs_as_nobody_special()
     assert text("constraints.txt").count("\ntorch==") == 1
 
 
+HASTY = (
+    "thread.join(20)\n",
+    "process.communicate(timeout=20)\n",
+    "def until(true, timeout_s: float = 20): ...\n",
+    "until(lambda: done, 20)\n",
+    "deadline = time.monotonic() + 20\n",
+    "assert time.monotonic() - began < 20\n",
+)
+
+
 def test_hygiene_finds_what_should_not_be_committed(tmp_path: Path) -> None:
     bad = {"a.py": b"x = 1 \n", "b.md": b"one\r\n", "c.py": b"x = 1", "d.py": b"<<<<<<< ours\nx = 1\n"}
     for name, data in {**bad, "good.py": b"x = 1\n", "good.png": b"\r\n "}.items():
         (tmp_path / name).write_bytes(data)
-    files = sorted(map(str, tmp_path.iterdir()))
+    (tmp_path / "tests").mkdir()
+    for number, hasty in enumerate(HASTY):
+        bad[f"tests/hasty_{number}.py"] = hasty.encode()
+        (tmp_path / f"tests/hasty_{number}.py").write_text(hasty)
+        # The same with more patience, as a pause, or where it is said to be meant.
+        (tmp_path / f"tests/good_{number}.py").write_text(hasty.replace("20", "120"))
+        (tmp_path / f"tests/good_pause_{number}.py").write_text(hasty.replace("20", "0.2"))
+        (tmp_path / f"tests/good_marked_{number}.py").write_text(hasty.replace("\n", "  # real time\n"))
+    files = sorted(str(path) for path in tmp_path.rglob("*") if path.is_file())
     done = subprocess.run([sys.executable, ROOT / "tools/hygiene.py", *files], capture_output=True, text=True)
     assert done.returncode == 1 and len(done.stdout.splitlines()) == len(bad) and "good" not in done.stdout

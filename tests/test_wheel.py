@@ -165,11 +165,11 @@ def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> N
                 time.sleep(0.2)
             served = {}
             for path in ("", "js/main.js", "css/layout.css", "icon.svg"):
-                with urllib.request.urlopen(found[0] + path, timeout=60) as answer:
+                with urllib.request.urlopen(found[0] + path, timeout=120) as answer:
                     served[path or "index.html"] = answer.read()
         finally:
             drive.send_signal(signal.SIGINT)
-            code = drive.wait(timeout=60)
+            code = drive.wait(timeout=120)
     assert code == 130, (tmp_path / "said").read_text()
     assert all(body == (ROOT / "server/www" / path).read_bytes() for path, body in served.items())
 

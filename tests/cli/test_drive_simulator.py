@@ -75,7 +75,7 @@ def test_the_command_drives_films_records_and_says_so(tmp_path: Path, capsys: py
         assert car.drives(30)
         # Standing still at --speed 20: full throttle.
         assert car.commands[-1][1] == 1.0 and abs(car.commands[-1][0]) < 1
-        command.join(60)
+        command.join(120)
         assert not command.is_alive() and car.client.lost == 0
     said = capsys.readouterr().out
     for words in (
@@ -136,7 +136,7 @@ def test_the_command_lets_a_page_take_the_wheel_and_keeps_the_correction(
         assert car.commands[-1][0] == 1.0
         person.send('{"do": "reset"}')
         person.close()
-        command.join(60)
+        command.join(120)
     assert not command.is_alive()
     said = capsys.readouterr().out
     assert "the browser has gone" in said and said.count("Started over: the policy has forgotten the drive") == 1

@@ -124,7 +124,7 @@ def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
         assert process.stdout is not None and process.stdout.readline().startswith("watch at")
         time.sleep(0.5)
         process.send_signal(sent)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
     # The verb's own way to end at Ctrl-C; of a signal that nobody caught it would be below zero.

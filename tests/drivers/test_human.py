@@ -121,7 +121,7 @@ def test_a_paused_drive_stands_still_and_goes_on_where_it_was() -> None:
     time.sleep(0.3)
     assert len(ticks) == 4 and control.state["paused"]
     control.resume()
-    drive.join(20)
+    drive.join(120)
     assert [tick.step for tick in ticks] == list(range(20))
     assert any(event.startswith("paused for 0.") for event in ticks[4].events)
 

@@ -50,7 +50,7 @@ class Loop:
 
     def __exit__(self, *_: object) -> None:
         self.env.close()
-        self._thread.join(15)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

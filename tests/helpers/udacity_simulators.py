@@ -75,7 +75,7 @@ class Simulator:
         return until(lambda: self.client.steers >= goal)
 
 
-def until(true: Callable[[], Any], timeout_s: float = 15.0) -> bool:
+def until(true: Callable[[], Any], timeout_s: float = 120) -> bool:
     """Wait for ``true()``; False if it does not come true."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -97,7 +97,7 @@ def join(server: LiveServer, path: str = "control", origin: str = "http://127.0.
     return WholeClient(f"ws://127.0.0.1:{server.port}/{path}", headers={"Origin": origin})
 
 
-def holds(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+def holds(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

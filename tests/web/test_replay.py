@@ -41,7 +41,7 @@ def replay() -> Iterator[ReplayServer]:
 
 
 def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         return bytes(answer.read())
 
 
@@ -185,7 +185,7 @@ def test_the_view_is_saved_as_png_and_the_episode_as_mp4(
     page = open_page(replay.url)
     until(page, "Number(document.getElementById('step').textContent) > 0")
     for button, magic in (("#png", b"\x89PNG"), ("[aria-label='Save this episode as mp4']", b"ftyp")):
-        with page.expect_download(timeout=60_000) as saved:
+        with page.expect_download(timeout=120_000) as saved:
             page.click(button)
         saved.value.save_as(tmp_path / "saved")
         assert magic in (tmp_path / "saved").read_bytes()[:12]

@@ -42,7 +42,7 @@ def test_python_clients_are_served_beside_a_simulator(driven, simulator, lines, 
         client.connect(f"http://127.0.0.1:{server.env.port}", transports=transports)
         client.client.on("disconnect", lambda *_: gone.append(1))
         for _ in range(30):
-            assert client.call("status", timeout=10)["simulator"] is True
+            assert client.call("status", timeout=120)["simulator"] is True
         assert client.transport == ("polling" if transports == ["polling"] else "websocket")
         assert not gone
     assert lines.told("not the simulator")
@@ -62,7 +62,7 @@ def test_a_client_that_reports_as_the_simulator_does_is_driven(driven, simulator
         driven = 0
         for _ in range(50):
             client.emit("telemetry", report)
-            driven += client.receive(timeout=10) == ["steer", {"steering_angle": "0.100000", "throttle": "0.200000"}]
+            driven += client.receive(timeout=120) == ["steer", {"steering_angle": "0.100000", "throttle": "0.200000"}]
             if driven == 5:
                 break
         assert driven == 5
@@ -127,7 +127,7 @@ def test_an_old_node_client_that_polls_is_told_what_to_do(driven, lines, node_mo
 
 def ask_with_node(place: Path, port: int, transports: list[str]) -> dict[str, object]:
     command = ["node", "ask.js", f"http://127.0.0.1:{port}", json.dumps(transports)]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout.splitlines()[0])
     assert isinstance(found, dict)
@@ -136,11 +136,11 @@ def ask_with_node(place: Path, port: int, transports: list[str]) -> dict[str, ob
 
 def test_a_browser_is_told_where_it_is(driven, lines) -> None:
     server = driven()
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/", timeout=120) as answer:
         assert "Autonomous Mode" in answer.read().decode()
     assert lines.told("Not the simulator, but Python-urllib")
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/other", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.env.port}/other", timeout=120)
 
 
 def test_another_sites_page_is_refused(driven) -> None:
@@ -149,7 +149,7 @@ def test_another_sites_page_is_refused(driven) -> None:
         headers={"Origin": "http://evil.example"},
     )
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=120)
 
 
 def test_a_plain_websocket_is_named(driven, lines) -> None:

@@ -168,7 +168,7 @@ def test_an_image_of_20_megabytes_is_answered(healthy: Healthy) -> None:
     # As the picture of the simulator's own report: one that comes unasked may be dropped for its twin.
     healthy.car.picture = bytes(20_250_000)
     try:
-        assert until(lambda: any("27.0 MB" in line for line in healthy.lines), 60)
+        assert until(lambda: any("27.0 MB" in line for line in healthy.lines))
     finally:
         healthy.car.picture = PICTURE
     assert healthy.car.drives(5)

@@ -39,7 +39,7 @@ def report(**changed: str) -> str:
 
 
 def answer_to(port: int, request: str) -> str:
-    with socket.create_connection(("127.0.0.1", port), 10) as raw:
+    with socket.create_connection(("127.0.0.1", port), 120) as raw:
         raw.sendall(request.encode())
         return raw.recv(100).decode("latin-1").splitlines()[0]
 
@@ -68,7 +68,7 @@ def test_the_simulators_own_messages_are_bounded_too(driven, simulator) -> None:
         car.client._send("4" + "x" * (LARGEST_MESSAGE - 1000))
     assert car.drives() and car.client.connections == 1, "this one is just let through"
     car.client._send("4" + "x" * (LARGEST_MESSAGE + 1000))
-    assert until(lambda: car.client.connections == 2, 60) and car.drives()
+    assert until(lambda: car.client.connections == 2) and car.drives()
 
 
 def test_messages_that_wait_to_be_handled_are_bounded() -> None:
@@ -85,7 +85,7 @@ def test_messages_that_wait_to_be_handled_are_bounded() -> None:
     time.sleep(0.1)
     assert len(backlog) == 1 and adding.is_alive(), "nothing more is read"
     backlog.pop(0)
-    adding.join(5)
+    adding.join(120)
     assert backlog == ["y" * 1000]
 
 
@@ -158,9 +158,9 @@ def test_other_sites_neither_poll_nor_read_the_landing_page(driven) -> None:
     for path in ("/", "/socket.io/?EIO=4&transport=polling"):
         for headers in ({"Host": "evil.com"}, {"Origin": "http://evil.com"}, {"Sec-Fetch-Site": "same-site"}):
             with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(urllib.request.Request(address + path, headers=headers), timeout=10)
+                urllib.request.urlopen(urllib.request.Request(address + path, headers=headers), timeout=120)
     followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    urllib.request.urlopen(urllib.request.Request(f"{address}/", headers=followed), timeout=10).close()
+    urllib.request.urlopen(urllib.request.Request(f"{address}/", headers=followed), timeout=120).close()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(driven, monkeypatch: pyt
     from nacdrive.envs.udacity.engines import ImpatientHandler
 
     monkeypatch.setattr(ImpatientHandler, "timeout", 0.3)
-    with socket.create_connection(("127.0.0.1", driven().env.port), 10) as raw:
+    with socket.create_connection(("127.0.0.1", driven().env.port), 120) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: local")
         assert raw.recv(100) == b""
 
@@ -276,10 +276,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_picture_that_unpacks_to_too_much_is_a_bad_picture(kind: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(BadTelemetryError, match="camera image"):
         picture(base64.b64encode(BOMBS[kind]).decode())
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("kind", BOMBS)
@@ -301,14 +301,14 @@ def test_no_line_is_long_and_malformed_requests_print_nothing(driven, lines, cap
         "GET /" + "x" * 50_000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "\x16\x03\x01" * 1000 + "\r\n\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", port), 10) as raw, suppress(OSError):
+        with socket.create_connection(("127.0.0.1", port), 120) as raw, suppress(OSError):
             raw.sendall(nonsense.encode("latin-1"))
             raw.settimeout(1)
             raw.recv(10_000)
     with suppress(socketio.exceptions.ConnectionError), socketio.SimpleClient() as client:
         client.connect(f"http://127.0.0.1:{port}")
         client.emit("y" * 10_000, {})
-        client.call("status", timeout=10)
+        client.call("status", timeout=120)
     assert lines and max(map(len, lines)) < 350
     assert capfd.readouterr().err == ""
 
@@ -317,7 +317,7 @@ def test_a_client_that_goes_is_not_called_the_simulator(driven, lines) -> None:
     loop = driven()
     with socketio.SimpleClient() as client:
         client.connect(f"http://127.0.0.1:{loop.env.port}")
-        client.call("status", timeout=10)
+        client.call("status", timeout=120)
     link = WebSocketSharp("127.0.0.1", loop.env.port, PATH)
     link.send("2")
     link.close()

@@ -37,10 +37,10 @@ def test_nobody_is_dropped(driven, seconds: int) -> None:
         while time.monotonic() < until_s:
             steers = car.client.steers
             for client in (polling, direct):
-                assert client.call("status", timeout=20)["simulator"] is True
+                assert client.call("status", timeout=120)["simulator"] is True
                 asked += 1
             time.sleep(0.2)
-            assert until(lambda before=steers: car.client.steers > before, 5), "the car is driven all the time"
+            assert until(lambda before=steers: car.client.steers > before), "the car is driven all the time"
         assert car.client.connections == 1 and car.client.lost == 0 and not gone
         # Every command but those of the last instant was carried out.
         assert server.commands - car.client.steers <= 2
@@ -140,7 +140,7 @@ def test_a_car_is_driven_under_attack(seconds: int) -> None:
             attacker.join()
         assert car.drives() and car.client.connections == 1
     server.stdin.close()
-    assert server.wait(20) == 0
+    assert server.wait(120) == 0
     print(f"{seconds} s: {len(gaps)} looks, longest gap {max(gaps):.3f} s, +{most} kB")
     # Attackers and simulator share this process's lock: a short look on a busy machine says little about its tail.
     assert max(gaps) < 2.0

@@ -26,7 +26,7 @@ class Peer:
 
     def __init__(self, listener: socket.socket) -> None:
         self.connection = listener.accept()[0]
-        self.connection.settimeout(5)
+        self.connection.settimeout(120)
         self.stream = self.connection.makefile("rb")
         lines = []
         while line := self.stream.readline().strip().decode():
@@ -73,7 +73,7 @@ class Peer:
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as opened:
-        opened.settimeout(5)
+        opened.settimeout(120)
         yield opened
 
 
@@ -88,7 +88,7 @@ def client_of(listener: socket.socket, culture: str = "en-US", manual: bool = Fa
 
 def frame_after(client: UdacityClient) -> None:
     """The next frame in which there is something to do."""
-    assert client.wait(5)
+    assert client.wait(120)
     time.sleep(0.05)
     client.frame()
 

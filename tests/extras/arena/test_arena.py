@@ -133,7 +133,7 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
         said.append(ours.recv())
     assert len(said) == 2 + 15 and said[1].t_s == 0
     ours.close()
-    thread.join(5)
+    thread.join(120)
 
 
 @pytest.mark.parametrize("renderer", ["official", "fast"])

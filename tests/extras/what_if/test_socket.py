@@ -105,7 +105,7 @@ def test_questions_beyond_the_allowance_are_refused_and_the_connection_stays(liv
     client = connect(live)
     for number in range(int(BURST) + 30):
         client.send(json.dumps({"id": number, "ask": "decide", "moment": {"seq": 9999}, "edits": []}))
-    said = [json.loads(client.receive(timeout=10))["error"] for _ in range(int(BURST) + 30)]
+    said = [json.loads(client.receive(timeout=120))["error"] for _ in range(int(BURST) + 30)]
     assert sum("too many" in text for text in said) >= 20
     time.sleep(0.3)
     client.send(json.dumps({"id": 999, "ask": "decide", "moment": {"seq": 12}, "edits": []}))
@@ -138,14 +138,14 @@ def test_what_is_no_question_ends_the_connection(text: Any, live: LiveServer) ->
     client = connect(live)
     client.send(text)
     with pytest.raises(ConnectionClosed):
-        client.receive(timeout=10)
+        client.receive(timeout=120)
 
 
 def test_too_long_a_question_ends_the_connection(live: LiveServer) -> None:
     client = connect(live)
     client.send(json.dumps({"id": 1, "ask": "stop", "x": "y" * LARGEST_QUESTION}))
     with pytest.raises(ConnectionClosed):
-        client.receive(timeout=10)
+        client.receive(timeout=120)
 
 
 def test_ten_thousand_malformed_questions_raise_nothing_and_reach_nobody() -> None:
