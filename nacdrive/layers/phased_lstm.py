@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.compat import phased_lstm_tensors
 from nacdrive.layers.windowed import WindowedLayer
 
 
@@ -50,9 +51,7 @@ class PhasedLSTMLayer(WindowedLayer):
         self.shift = nn.Parameter(torch.rand(d_model) * self.log_tau.detach().exp())
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        if f"{prefix}log_tau" in state_dict:  # a file of 0.1.0 has no peepholes, and r = 0.05
-            state_dict.setdefault(f"{prefix}peephole", torch.zeros_like(self.peephole))
-            state_dict.setdefault(f"{prefix}open_logit", torch.full_like(self.open_logit, math.log(0.05 / 0.95)))
+        phased_lstm_tensors(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def project(self, x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.compat import is_s4_without_gates
 from nacdrive.layers.windowed import WindowedLayer
 from nacdrive.nac.validation import tracing
 
@@ -41,8 +42,7 @@ class S4Layer(WindowedLayer):
         self.out = nn.Linear(d_model, 2 * d_model)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        stored = state_dict.get(f"{prefix}out.weight")
-        if stored is not None and len(stored) == self.d_model:  # a file of 0.1.0, whose mixing layer had no gates
+        if is_s4_without_gates(state_dict, prefix, self.d_model):
             self.out = nn.Linear(self.d_model, self.d_model).to(self.out.weight)
         super()._load_from_state_dict(state_dict, prefix, *args)
 

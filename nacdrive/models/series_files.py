@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
+from nacdrive.common.compat import series_tensors
 from nacdrive.common.errors import UserError
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
@@ -41,18 +40,7 @@ def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNe
         if config.protocol == "paper":
             raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
         network = SeriesNetwork(config)
-        network.load_state_dict(in_seconds(content["tensors"], config, content.get("time")))
+        network.load_state_dict(series_tensors(content["tensors"], config.gap_s, content.get("time")))
     except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
         raise wrong_content(path, error) from error
     return network.to(check_device(device)).eval(), meta
-
-
-def in_seconds(tensors: dict[str, Tensor], config: SeriesConfig, unit: str | None) -> dict[str, Tensor]:
-    """``tensors`` of a network that is given seconds.
-
-    Older files are of networks that were given typical gaps, so that the layer's own unit of time was 1.
-    """
-    name = "sequence.nac.time_scale"
-    if unit == "seconds" or config.gap_s is None or name not in tensors:
-        return tensors
-    return {**tensors, name: tensors[name] * config.gap_s}

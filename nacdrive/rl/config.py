@@ -5,23 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import EnvSpec, env_spec
-from nacdrive.rl.memory_config import NO_MEMORY, MemoryConfig
-
-OLD_NAMES = {
-    "epochs": "n_epochs",
-    "clip": "clip_range",
-    "value_weight": "vf_coef",
-    "entropy": "ent_coef",
-    "gradient_norm": "max_grad_norm",
-    "average": "ema_decay",
-}
-"""Settings by their names in checkpoints of older versions."""
+from nacdrive.rl.memory_config import MemoryConfig
 
 
 @dataclass(frozen=True)
@@ -182,23 +172,6 @@ class ExpertTrainConfig(PpoConfig):
     def settings(self) -> PpoConfig:
         """What the training depends on."""
         return PpoConfig(**{name: getattr(self, name) for name in PpoConfig.__dataclass_fields__})
-
-
-ADDED = {
-    "memory": NO_MEMORY,
-    "memory_window": 16,
-    "memory_width": 64,
-    "memory_heads": 4,
-    "memory_options": "{}",
-    "sequence_length": 32,
-    "reward_scale": 1.0,
-}
-"""Settings that older checkpoints do not hold, as they were trained."""
-
-
-def renamed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that a checkpoint holds, under today's names."""
-    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def _flag(name: str) -> str:

@@ -19,6 +19,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 
+from nacdrive.common.compat import ppo_settings
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, open_log, read_json, result_folder, write_json
 from nacdrive.common.parallel import check_ray
@@ -30,7 +31,7 @@ from nacdrive.envs.seeds import EXPERT_VALIDATION
 from nacdrive.models.agents.memory import MemorySpec
 from nacdrive.models.agents.network import CARRACING, PolicyNet, actor_tensors, load_policy, save_policy, sb3_name
 from nacdrive.rl.checkpoint import read_checkpoint, restore, write_checkpoint
-from nacdrive.rl.config import ADDED, PpoConfig, renamed
+from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
@@ -253,7 +254,7 @@ def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[in
 
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
     """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, {**ADDED, **renamed(then)}
+    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, ppo_settings(then)
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
         told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)

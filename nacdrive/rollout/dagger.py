@@ -192,7 +192,7 @@ class MixtureWorker:
         disturbed = spec.steering_noise is not None
         try:
             start = Start.of(spec, env, self.expert, track)
-            # The order of the draws is that of the first version: recordings stay what they were.
+            # Where the wheel is disturbed, one generator draws the start and all that follows.
             rng = start.rng if disturbed else np.random.default_rng([round_.seed, round_.round, track])
             first = True if disturbed else None
             mixture = Mixture(learner, round_.beta, rng, expert_first=first, pedals=self.policy.config.pedal)

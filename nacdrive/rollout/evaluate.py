@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, read_json, write_json
 from nacdrive.common.parallel import run_jobs
@@ -470,7 +471,6 @@ def identify(spec: EvalSpec) -> dict[str, Any]:
     if spec.expert:
         expert = load_expert(spec.expert, discrete_only=False)
         key = (expert.name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
-        # Rows from before there was a choice are of Gymnasium's rule.
         key = (*key, rule) if rule != LAP_RULES[0] else key
         expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)
     return {
@@ -493,12 +493,10 @@ def claim(out: Path, identity: Mapping[str, Any]) -> None:
     """
     path = out / "evaluation.json"
     if path.exists():
-        before = read_json(path)
+        before = evaluation(read_json(path), LAP_RULES[0], plain(CameraNoise()))
         for key, now in identity.items():
-            was = before.get(key, LAP_RULES[0] if key == "rule" else now)
-            if key == "disturbance":
-                was = {**plain(CameraNoise()), **was}
-            # Who else drives may change; what an older version did not write down was no choice then.
+            was = before.get(key, now)
+            # Who else drives may change.
             if key not in ("file", "expert", "expert_key") and was != now:
                 what = "model file" if key == "sha256" else key
                 raise UserError(f"{out} holds an evaluation of another {what}: give another --out, or --overwrite.")

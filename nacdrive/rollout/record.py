@@ -254,7 +254,7 @@ class Start:
         rng = np.random.default_rng([seed, 7])
         if spec.steering_noise is None:
             return cls(rng)
-        # The order of the draws is that of the first version: recordings stay what they were.
+        # The expert draws before the start is drawn: on that order depends what a seed records.
         meta = expert.vary(rng) if expert is not None else {}
         unwrapped: Any = env.unwrapped
         return cls(rng, unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
@@ -313,7 +313,7 @@ class EpisodeDriver:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What must be the same on resuming, in the words of the first version."""
+        """What must be the same on resuming, by its names in ``recording.json``."""
         config, spec = self.config, self.spec
         recipe: dict[str, Any] = {"first_seed": config.seed}
         if config.by_hand:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nacdrive.common.compat import is_whole_row
 from nacdrive.common.files import open_log, write_text
 from nacdrive.drivers.tick import Tick
 
@@ -171,8 +172,7 @@ class ResultsFile:
             for line in text.splitlines():
                 try:
                     row = json.loads(line)
-                    # Rows of the built-in tracks had no return once: such drives are driven again.
-                    if "episode_return" in row:
+                    if is_whole_row(row):
                         self.rows[row["seed"]] = row
                 except (json.JSONDecodeError, KeyError, TypeError):
                     continue

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nacdrive.common.camera_mount import SCENE, STRAIGHT
+from nacdrive.common.compat import camera_mount
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import MANIFEST, read_manifest
@@ -680,13 +681,8 @@ def drives_in(folder: Path) -> list[Episode]:
 
 
 def is_crooked(episode: Episode) -> bool:
-    """Whether an episode's camera hung as in the simulator's scenes.
-
-    Recordings of the built-in tracks say so; those of the first versions do not, tell their track and were straight.
-    All else comes from the simulator.
-    """
-    mount = episode.meta.get("camera_mount", STRAIGHT if "track" in episode.meta else SCENE)
-    return bool(mount == SCENE)
+    """Whether an episode's camera hung as in the simulator's scenes."""
+    return camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
 
 
 def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:

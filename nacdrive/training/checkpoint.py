@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.compat import training_progress
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1
 ADVICE = "train anew with --overwrite"
-OLD_NAMES = {"best_accuracy": "best_measure"}
 """Numbers of ``Progress`` that older checkpoints know by another name."""
 
 
@@ -82,8 +82,7 @@ def load_checkpoint(
     try:
         network.load_state_dict(content["network"])
         optimizer.load_state_dict(content["optimizer"])
-        progress = {OLD_NAMES.get(name, name): value for name, value in content["progress"].items()}
-        return Progress(**progress), Weights(content["mean"], content["best"])
+        return Progress(**training_progress(content["progress"])), Weights(content["mean"], content["best"])
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} belongs to another network ({first}): {ADVICE}.") from error

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from nacdrive.common.compat import evaluated_environment
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.datasets.manifest import DRIVES
@@ -115,9 +116,9 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
 
 
 def where(metrics: dict[str, Any]) -> str:
-    """What was driven; results of older versions do not say it and are of CarRacing."""
+    """What was driven."""
     tracks = ", ".join(metrics.get("tracks", {}))
-    return str(metrics.get("env", "CarRacing-v3")) + (f" ({tracks})" if tracks else "")
+    return evaluated_environment(metrics) + (f" ({tracks})" if tracks else "")
 
 
 def tracks(metrics: dict[str, Any]) -> str:

@@ -131,7 +131,6 @@ def test_another_memory_is_refused_on_resume(whole: Path, change: dict[str, Any]
 
 
 def test_a_checkpoint_from_before_there_were_memories_is_one_without() -> None:
-    from nacdrive.rl.config import renamed
     from nacdrive.rl.train import refuse_other_settings
 
     old = {
@@ -139,7 +138,7 @@ def test_a_checkpoint_from_before_there_were_memories_is_one_without() -> None:
     }
     for name in ("sequence_length", "reward_scale", "minutes"):
         del old[name]
-    refuse_other_settings(plain_settings(tiny()), renamed(old), Path("run"))
+    refuse_other_settings(plain_settings(tiny()), old, Path("run"))
     with pytest.raises(UserError, match=r"memory none \(now gru\)"):
         refuse_other_settings(plain_settings(tiny(memory="gru")), old, Path("run"))
 

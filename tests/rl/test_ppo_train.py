@@ -11,7 +11,7 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.rl import train as ppo_train
 from nacdrive.rl.checkpoint import read_checkpoint
-from nacdrive.rl.config import PpoConfig, renamed
+from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.train import BEST, CHECKPOINT, CURVE, LOG, SB3, train
 from tests.helpers.expert_cases import tiny
 
@@ -173,8 +173,3 @@ def test_a_line_of_the_log_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
 def test_numbers_that_no_training_can_use_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):
         tiny(**wrong)
-
-
-def test_a_checkpoint_of_an_older_version_names_its_settings_otherwise() -> None:
-    old = {"clip": 0.2, "entropy": [0.01, 0.001], "gamma": 0.99}
-    assert renamed(old) == {"clip_range": 0.2, "ent_coef": [0.01, 0.001], "gamma": 0.99}

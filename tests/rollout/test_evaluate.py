@@ -18,7 +18,7 @@ import pytest
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
-from nacdrive.cli.replay import ReplayConfig, kept_in, opened
+from nacdrive.cli.replay import ReplayConfig, kept_in, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.statistics import proportion
@@ -100,7 +100,7 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     for info, row in zip(drives.episodes, metrics["episodes"], strict=True):
         assert info.episode_return == pytest.approx(row["episode_return"]) and info.steps == row["decisions"]
     assert (drives.load(0).expert_choice >= 0).all() and drives.meta["fps"] == 12.5
-    labels = opened(tmp_path, ReplayConfig(recordings=(tmp_path,))).labels
+    labels = open_run(tmp_path, ReplayConfig(recordings=(tmp_path,)))[0].labels
     assert [label.expert_return for label in labels] == [row["episode_return"] for row in metrics["expert_episodes"]]
 
     html = (tmp_path / "report.html").read_text()

@@ -124,7 +124,7 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "choice": [int(c) for c in episode.choice[cut]],
         "speed_mps": column(episode.speed_mps),
     }
-    # Recordings of older versions hold no places.
+    # A recording may hold no places.
     places = {name: episode.places.get(name) for name in ("x_m", "y_m")}
     if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places.values()):
         record |= {name: column(place) for name, place in places.items()}
