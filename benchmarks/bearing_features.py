@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from nacdrive.common.paths import data_folder
-from nacdrive.datasets.bearings import open_bearings, read_published_features
-from nacdrive.datasets.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
-from nacdrive.datasets.bearings.layouts import RATE_HZ
+from nacdrive.extras.bearings import open_bearings, read_published_features
+from nacdrive.extras.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
+from nacdrive.extras.bearings.layouts import RATE_HZ
 
 OPTIONS = FeatureOptions()
 TURNS = 7

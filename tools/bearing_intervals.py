@@ -16,10 +16,10 @@ from statistics import fmean, geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.extras.bearings.runs import read_runs
+from nacdrive.extras.bearings.task import Bearings
+from nacdrive.extras.bearings.wear import SHORTEST_S, wear_curves
 from nacdrive.extras.predict.predictions import Model, predict_lives
-from nacdrive.tasks.bearings.bearings import Bearings
-from nacdrive.tasks.bearings.runs import read_runs
-from nacdrive.tasks.bearings.wear import SHORTEST_S, wear_curves
 
 
 def main() -> None:

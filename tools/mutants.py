@@ -46,13 +46,10 @@ SCOPE = {
     ),
     "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
     "nacdrive/extras/exchange": "tests/extras/exchange",
-    "nacdrive/datasets/bearings": (
-        "tests/datasets/test_bearing_limits.py tests/datasets/test_bearings.py "
-        "tests/datasets/test_features_of_bearings.py tests/datasets/test_data_verb.py"
-    ),
+    "nacdrive/extras/bearings": "tests/extras/bearings tests/datasets/test_data_verb.py",
     "nacdrive/datasets": (
         "tests/datasets/test_recording_limits.py tests/datasets/test_udacity_log.py tests/datasets/test_recording.py "
-        "tests/datasets/test_bearing_limits.py tests/datasets"
+        "tests/datasets"
     ),
     "nacdrive/training": "tests/training",
 }

@@ -23,11 +23,9 @@ from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
-from nacdrive.tasks.bearings.bearings import Bearings
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.predict import outputs
-from nacdrive.viz.figures import HOURS, plot_wear
 
 Result = dict[str, Any]
 OnStep = Callable[[FitUpdate], None]
@@ -228,18 +226,15 @@ def fit_config(task: Task, cell: Cell) -> FitConfig:
 
 
 def test(task: Task, tested: str, network: torch.nn.Module, fold: Fold, cell: Cell) -> dict[str, float]:
-    """Every metric of one task; of bearings also a figure of their wear (the paper's Figure 3)."""
+    """Every metric of one task; figures where the task has some."""
     samples = fold.tests[tested]
     batch = task.settings.get("valid_batch", 1)
     answers: list[Tensor] = outputs(network, task, samples, batch=batch, device=cell.device)
     if not all(bool(y.isfinite().all()) for y in answers):
         raise FloatingPointError(f"the network's answers to the test part of {tested} are not finite")
-    if isinstance(task, Bearings):
-        axis = "rows" if cell.protocol == "paper" else HOURS
-        made_up = ", MADE-UP DATA" if is_synthetic(cell.data_dirs[tested]) else ""
-        title = f"{tested}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
-        curves = task.curves(tested, answers, samples)
-        plot_wear(curves, cell.folder / f"wear-{tested}.png", title=title, known=True, axis=axis)
+    made_up = ", MADE-UP DATA" if tested in identity(cell)["made_up"] else ""
+    title = f"{tested}: {cell.model}, {fold.name} held out, {cell.protocol} protocol{made_up}"
+    task.plot(tested, answers, samples, cell.folder, title)
     return dict(task.score(tested, answers, samples))
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.layouts import ClockWarning
+from nacdrive.common.plugins import load_object
 from nacdrive.datasets.mnist import load_mnist
 from nacdrive.datasets.par import read_par
 
-SHOWN = 5
-"""Damaged files named of one bearing."""
+
+class OddDataWarning(UserWarning):
+    """The data set itself is odd there, as published; nothing is missing or damaged."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,13 @@ def contents(name: str, folder: Path) -> Iterator[Finding]:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        findings = READERS[name](folder)
+        reader = READERS[name]
+        findings = (load_object(reader) if isinstance(reader, str) else reader)(folder)
         while True:
             finding = next(findings, None)
             while caught:
                 warning = caught.pop(0)
-                note = issubclass(warning.category, ClockWarning)
+                note = issubclass(warning.category, OddDataWarning)
                 yield Finding(str(warning.message), "note" if note else "problem")
             if finding is None:
                 return
@@ -65,39 +65,11 @@ def par_contents(folder: Path) -> Iterator[Finding]:
         )
 
 
-def bearing_contents(dataset: str) -> Callable[[Path], Iterator[Finding]]:
-    """Reader of one of the bearing data sets."""
-
-    def read(folder: Path) -> Iterator[Finding]:
-        for bearing in open_bearings(dataset, folder):
-            problems = damaged(bearing)
-            hours = bearing.snapshot_s[-1] / 3600
-            temperature = "" if bearing.temperature_c is None else ", with temperature"
-            yield Finding(
-                f"{bearing.name} ({bearing.condition}): {len(bearing)} snapshots of {bearing.samples} samples "
-                f"over {hours:.2f} hours{temperature}"
-            )
-            for problem in problems[:SHOWN]:
-                yield Finding(problem, "problem")
-            if len(problems) > SHOWN:
-                yield Finding(f"{len(problems) - SHOWN} more files of {bearing.name} are damaged", "problem")
-
-    return read
-
-
-def damaged(bearing: Bearing) -> list[str]:
-    """A sentence for each file of a bearing that cannot be read."""
-    problems: dict[Path, str] = {}
-    for i, path in enumerate(bearing.files):
-        try:
-            bearing.read(i)
-        except UserError as error:
-            problems.setdefault(path, str(error))
-    return list(problems.values())
-
-
-READERS: dict[str, Callable[[Path], Iterator[Finding]]] = {
+READERS: dict[str, Callable[[Path], Iterator[Finding]] | str] = {
     "mnist": mnist_contents,
     "par": par_contents,
-    **{dataset: bearing_contents(dataset) for dataset in ("pronostia", "xjtu-sy", "hust")},
+    **{
+        name: f"nacdrive.extras.bearings.contents:{name.replace('-', '_')}" for name in ("pronostia", "xjtu-sy", "hust")
+    },
 }
+"""Name of a data set -> its reader, or what imports it."""

@@ -178,6 +178,10 @@ class Task(ABC):
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """Every metric of ``task`` from the network's outputs on its test samples, and what else is worth keeping."""
 
+    def plot(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample], folder: Path, title: str) -> None:
+        """Write figures of a test into ``folder``; here none."""
+        return
+
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
         """Outputs of what is no model, such as a constant, on test samples of ``task``: name -> one per sample."""
         return {}

@@ -21,7 +21,7 @@ TASKS: Registry[type[Task]] = Registry(
         "par": "nacdrive.tasks.par:PAR",
         "carracing": "nacdrive.tasks.driving:CarRacing",
         "udacity": "nacdrive.tasks.driving:Udacity",
-        "pronostia": "nacdrive.tasks.bearings.bearings:Bearings",
+        "pronostia": "nacdrive.extras.bearings.task:Bearings",
         "imitation": "nacdrive.tasks.driving:Imitation",
         "synthetic-decay": "nacdrive.tasks.synthetic:Decay",
         "synthetic-since": "nacdrive.tasks.synthetic:Since",

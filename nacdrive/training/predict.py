@@ -1,12 +1,20 @@
-"""What a trained network answers to whole sequences."""
+"""What a trained network answers to whole sequences; networks out of model files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import find_model
+from nacdrive.models.series import SeriesNetwork
+from nacdrive.models.series_files import load_series
+from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Task
 from nacdrive.tasks.sample import Sample
 from nacdrive.training.batches import Batches
@@ -38,3 +46,38 @@ def outputs(
         lengths = (~loaded["padding"]).sum(dim=1).tolist()
         answers += [row if row.ndim == 1 else row[:n] for row, n in zip(y, lengths, strict=True)]
     return answers
+
+
+@dataclass(frozen=True)
+class TrainedSeries:
+    """A network and what it was trained for."""
+
+    path: Path
+    network: SeriesNetwork
+    meta: dict[str, Any]
+    device: str
+
+    @staticmethod
+    def load(name: str, task: str, device: str) -> TrainedSeries:
+        """A model file, or the name of a shipped one.
+
+        Raises:
+            UserError: if there is none, or it was made for another task.
+        """
+        path = find_model(name, task)
+        network, meta = load_series(path, task=task, device=device)
+        return TrainedSeries(path, network, meta, device)
+
+    def predict(self, samples: list[Sample]) -> list[Tensor]:
+        """Its answers to samples.
+
+        Raises:
+            UserError: if the data have other channels than it was trained on.
+        """
+        wanted, there = self.network.config.channels_in, samples[0].fields["x"].shape[1]
+        if there != wanted:
+            raise UserError(
+                f"{self.path} was trained on {wanted} channels, these data have {there}: give another --model."
+            )
+        task = load_task(self.network.config.task)
+        return outputs(self.network, task, samples, device=self.device)

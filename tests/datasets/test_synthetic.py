@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from scipy.io import loadmat
 
-from nacdrive.datasets.bearings import open_bearings
 from nacdrive.datasets.par import ACTIVITIES, TAGS, read_par
 from nacdrive.datasets.synthetic import GENERATORS, MARKER, SENTENCE, generate, is_synthetic, vibration
 from nacdrive.datasets.udacity_log import read_log
+from nacdrive.extras.bearings import open_bearings
 
 
 @pytest.fixture(scope="module")

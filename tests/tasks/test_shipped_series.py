@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from nacdrive.common.paths import shipped
-from nacdrive.extras.predict.predictions import Model, predict_digits, predict_lives
-from nacdrive.tasks.bearings.bearings import Bearings
-from nacdrive.tasks.bearings.runs import read_runs
-from nacdrive.tasks.bearings.wear import wear_curves
+from nacdrive.extras.bearings.life import predict_lives
+from nacdrive.extras.bearings.runs import read_runs
+from nacdrive.extras.bearings.task import Bearings
+from nacdrive.extras.bearings.wear import wear_curves
+from nacdrive.extras.predict.predictions import predict_digits
+from nacdrive.training.predict import TrainedSeries
 
 torch.set_num_threads(1)
 XJTU = Path(__file__).resolve().parents[3] / "shared/data/xjtu_features.tar.xz"
@@ -19,7 +21,7 @@ CARDS = sorted(path for task in ("emnist", "pronostia") for path in (shipped("ag
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_shipped_model_loads_and_has_its_card_and_log(path):
-    model = Model.load(path.name, path.parent.name, "cpu")
+    model = TrainedSeries.load(path.name, path.parent.name, "cpu")
     assert model.path == path
     assert model.meta["made_up"] == []
     assert path.name in path.with_suffix(".md").read_text()
@@ -34,13 +36,13 @@ def test_pronostia_and_emnist_have_a_nac():
 @pytest.mark.skipif(not MNIST.is_dir(), reason="MNIST is not on this machine")
 @pytest.mark.parametrize(("name", "least"), [("nac_exact.pt", 0.75), ("nac_lag.pt", 0.96)])
 def test_the_shipped_digit_models_read_digits(name, least):
-    answers = predict_digits(Model.load(name, "emnist", "cpu"), MNIST, 500)
+    answers = predict_digits(TrainedSeries.load(name, "emnist", "cpu"), MNIST, 500)
     assert sum(answer.right for answer in answers) / len(answers) > least
 
 
 @pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
 def test_the_shipped_bearing_model_sees_wear_where_no_training_was():
-    model = Model.load("nac_exact.pt", "pronostia", "cpu")
+    model = TrainedSeries.load("nac_exact.pt", "pronostia", "cpu")
     lives = [life for life in read_runs("xjtu-sy", XJTU) if life.name in ("Bearing1_1", "Bearing1_3")]
     samples = Bearings().cut(lives)
     for curve in wear_curves(model.predict(samples), samples).values():
@@ -56,7 +58,7 @@ def test_a_bearing_without_wear_has_the_remaining_life_of_its_age_and_says_so(tm
     bearing = tmp_path / "Full_Test_Set/Bearing2_7"
     for file in sorted(bearing.glob("acc_*.csv"))[12:]:
         file.unlink()
-    model = Model.load("nac_exact.pt", "pronostia", "cpu")
+    model = TrainedSeries.load("nac_exact.pt", "pronostia", "cpu")
     (found,) = predict_lives(model, bearing).values()
     assert len(found.curve.t_s) == 12
     assert not found.life.worn.any()

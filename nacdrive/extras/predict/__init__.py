@@ -1,1 +1,1 @@
-"""What a trained network says of a person's own data: wear of bearings, digits in pictures, activities."""
+"""What a trained network says of a person's own data: digits in pictures, activities in recordings."""

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.features import (
+from nacdrive.datasets.inspect import contents
+from nacdrive.datasets.mnist import Events, decode_idx, events, idx_rank, part_file
+from nacdrive.extras.bearings import Bearing, open_bearings
+from nacdrive.extras.bearings.features import (
     FEATURES,
     FeatureOptions,
     FeatureTable,
@@ -20,9 +22,9 @@ from nacdrive.datasets.bearings.features import (
     features,
     histogram_entropy,
 )
-from nacdrive.datasets.bearings.hust import RATE_HZ, read_mat, recordings_of
-from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
-from nacdrive.datasets.bearings.layouts import (
+from nacdrive.extras.bearings.hust import RATE_HZ, read_mat, recordings_of
+from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
+from nacdrive.extras.bearings.layouts import (
     PRONOSTIA,
     XJTU_SY,
     ClockWarning,
@@ -35,9 +37,7 @@ from nacdrive.datasets.bearings.layouts import (
     snapshot_times,
     temperatures,
 )
-from nacdrive.datasets.bearings.published import read_published_features
-from nacdrive.datasets.inspect import contents
-from nacdrive.datasets.mnist import Events, decode_idx, events, idx_rank, part_file
+from nacdrive.extras.bearings.published import read_published_features
 from tests.helpers import bearings as made
 
 DAY = 86_400.0

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.labels import remaining_s
+from nacdrive.extras.bearings.labels import remaining_s
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, joined
 

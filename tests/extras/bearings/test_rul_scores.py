@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nacdrive.tasks.bearings.bearings import paper_score
-from nacdrive.tasks.bearings.wear import phm2012_score
+from nacdrive.extras.bearings.task import paper_score
+from nacdrive.extras.bearings.wear import phm2012_score
 
 
 @pytest.mark.parametrize(("error", "score"), [(-10, 0.25), (20, 0.5), (0, 1), (-5, 0.5), (40, 0.25)])

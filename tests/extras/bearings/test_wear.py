@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.challenge import LEARNING_FILES, QUESTIONS, learning_lives_s
-from nacdrive.tasks.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, onset, phm2012_accuracy
+from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, learning_lives_s
+from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, onset, phm2012_accuracy
 
 LIVES = tuple(learning_lives_s().values())
 
@@ -108,7 +108,7 @@ def test_the_past_alone_decides():
 
 
 def test_many_snapshots_at_once_are_each_computed_as_alone(monkeypatch):
-    import nacdrive.tasks.bearings.wear as wear
+    import nacdrive.extras.bearings.wear as wear
 
     prior, curve = SurvivalPrior(LIVES), ramp(300)
     at_once = curve.remaining_life(prior)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.bearing import Bearing
-from nacdrive.datasets.bearings.feature_cache import Kept
+from nacdrive.extras.bearings.bearing import Bearing
+from nacdrive.extras.bearings.feature_cache import Kept
 
 CENTRAL_FREQUENCY = 0.8125
 """Cycles a sample of the wavelet at scale 1, as PyWavelets counts them (``pywt.central_frequency('morl')``)."""

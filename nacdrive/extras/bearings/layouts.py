@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.datasets.bearings.bearing import Bearing
-from nacdrive.datasets.bearings.hust import open_hust, recordings_of
 from nacdrive.datasets.downloads import is_archive, unpacked
+from nacdrive.datasets.inspect import OddDataWarning
+from nacdrive.extras.bearings.bearing import Bearing
+from nacdrive.extras.bearings.hust import open_hust, recordings_of
 
 DAY_S = 86_400.0
 TENTH_S = 0.1
 
 
-class ClockWarning(UserWarning):
+class ClockWarning(OddDataWarning):
     """Files whose clock was not believed."""
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.files import atomic_path
 from nacdrive.common.paths import cache_folder
-from nacdrive.datasets.bearings.bearing import Bearing
+from nacdrive.extras.bearings.bearing import Bearing
 
 FOLDER = ".nacdrive"
 """Beside the data."""

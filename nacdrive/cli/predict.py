@@ -14,7 +14,9 @@ import tyro
 from nacdrive.common.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from nacdrive.extras.predict.predictions import BearingLife, Model, Prediction
+    from nacdrive.extras.bearings.life import BearingLife
+    from nacdrive.extras.predict.predictions import Prediction
+    from nacdrive.training.predict import TrainedSeries
 
 MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.pt"}
 """Task -> the model file that is looked for if none is given."""
@@ -67,25 +69,25 @@ CONFIG = PredictConfig
 def run(config: PredictConfig) -> None:
     """Predict, print, write."""
     from nacdrive.common.files import refuse_existing
-    from nacdrive.extras.predict.predictions import Model
+    from nacdrive.training.predict import TrainedSeries
 
     place = config.place.resolve()
     out = config.out or Path("runs") / f"predict-{place.stem if place.is_file() else place.name}"
     names = ("wear.csv", "wear.png") if config.task == "pronostia" else ("classes.csv",)
     refuse_existing(*(out / name for name in names), overwrite=config.overwrite)
-    model = Model.load(config.model or MODELS[config.task], config.task, config.device)
+    model = TrainedSeries.load(config.model or MODELS[config.task], config.task, config.device)
     (predict_wear if config.task == "pronostia" else predict_classes)(config, model, out)
     print(f"{out}/{', '.join(names)}")
 
 
-def predict_wear(config: PredictConfig, model: Model, out: Path) -> None:
+def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> None:
     """Bearings: a table and a sentence for each, wear.csv, wear.png."""
     from rich.console import Console
 
     from nacdrive.common.files import write_text
     from nacdrive.common.table import csv_text
-    from nacdrive.extras.predict.predictions import predict_lives
-    from nacdrive.viz.figures import plot_wear
+    from nacdrive.extras.bearings.figure import plot_wear
+    from nacdrive.extras.bearings.life import predict_lives
 
     bearings = predict_lives(model, config.place, [hours * HOUR_S for hours in config.lives_h])
     for name, bearing in bearings.items():
@@ -96,7 +98,7 @@ def predict_wear(config: PredictConfig, model: Model, out: Path) -> None:
     plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
 
 
-def predict_classes(config: PredictConfig, model: Model, out: Path) -> None:
+def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> None:
     """Digits or activities: a table, how many are right where that is known, classes.csv."""
     from rich.console import Console
 

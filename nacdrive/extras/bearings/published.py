@@ -21,7 +21,7 @@ FEATURES = 7
 class PublishedBearing:
     """One feature file: a row per window of 1000 samples.
 
-    The columns follow ``nacdrive.datasets.bearings.features.FEATURES``, with two differences that cannot be undone
+    The columns follow ``nacdrive.extras.bearings.features.FEATURES``, with two differences that cannot be undone
     without the raw recordings: dominant frequencies are in a unit of the authors' own (6 .. 74 for XJTU-SY, 20 .. 87
     for HUST), and the energies belong to scales that are not published. Times and labels are as published, and
     wrong for XJTU-SY: its minutes were joined in the order of their file names as text (docs/data.md).

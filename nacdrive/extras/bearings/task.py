@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.challenge import QUESTIONS
+from nacdrive.extras.bearings import challenge
+from nacdrive.extras.bearings.challenge_data import QUESTIONS
+from nacdrive.extras.bearings.figure import HOURS, plot_wear
+from nacdrive.extras.bearings.runs import MINUTE_S, RunToFailure, read_runs
+from nacdrive.extras.bearings.wear import WearCurve, wear_curves
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
-from nacdrive.tasks.bearings import challenge
-from nacdrive.tasks.bearings.runs import MINUTE_S, RunToFailure, read_runs
-from nacdrive.tasks.bearings.wear import WearCurve, wear_curves
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Regression
 from nacdrive.tasks.splits import evenly, rotate, segments
@@ -198,6 +199,10 @@ class Bearings(Regression):
             return wear_curves(outputs, samples)
         y, truth = rows_of(outputs, samples)
         return {PAPER_TEST[task]: WearCurve(np.arange(len(y), dtype=np.float64), y, truth)}
+
+    def plot(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample], folder: Path, title: str) -> None:
+        axis = "rows" if self.protocol == "paper" else HOURS
+        plot_wear(self.curves(task, outputs, samples), folder / f"wear-{task}.png", title=title, known=True, axis=axis)
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
         """See ``Task.score``; ``rmse`` and the scores are those of the held-out bearing, or of all of XJTU-SY."""

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.challenge import LEARNING_FILES, PERIOD_S, QUESTIONS
-from nacdrive.datasets.bearings.features import features
-from nacdrive.datasets.bearings.layouts import PRONOSTIA, file_number
 from nacdrive.datasets.synthetic import is_synthetic
+from nacdrive.extras.bearings import Bearing, open_bearings
+from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, PERIOD_S, QUESTIONS
+from nacdrive.extras.bearings.features import features
+from nacdrive.extras.bearings.layouts import PRONOSTIA, file_number
+from nacdrive.extras.bearings.runs import DEVIATION, RunToFailure
+from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.base import Metric
-from nacdrive.tasks.bearings.runs import DEVIATION, RunToFailure
-from nacdrive.tasks.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import evenly, field_of, joined
 

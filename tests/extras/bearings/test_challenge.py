@@ -11,13 +11,9 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
-from nacdrive.datasets.bearings import open_bearings
-from nacdrive.datasets.bearings.challenge import LEARNING_FILES, QUESTIONS, Question
 from nacdrive.datasets.synthetic import generate
-from nacdrive.models.series_files import load_series
-from nacdrive.tasks import load_task
-from nacdrive.tasks.bearings import challenge
-from nacdrive.tasks.bearings.challenge import (
+from nacdrive.extras.bearings import challenge, open_bearings
+from nacdrive.extras.bearings.challenge import (
     best_constant,
     challenge_references,
     challenge_scores,
@@ -26,7 +22,10 @@ from nacdrive.tasks.bearings.challenge import (
     read_challenge,
     smoothed,
 )
-from nacdrive.tasks.bearings.wear import SurvivalPrior, phm2012_score
+from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, Question
+from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score
+from nacdrive.models.series_files import load_series
+from nacdrive.tasks import load_task
 from nacdrive.tasks.splits import field_of, joined
 from nacdrive.training.predict import outputs
 
@@ -224,14 +223,15 @@ def test_made_up_bearings_are_cut_at_the_same_share_of_their_lives(tmp_path):
 
 
 def test_a_model_of_the_challenge_predicts_with_the_lives_it_learnt_from(fold, small, tmp_path):
-    from nacdrive.extras.predict.predictions import Model, predict_lives
+    from nacdrive.extras.bearings.life import predict_lives
+    from nacdrive.training.predict import TrainedSeries
 
     task = load_task("pronostia", "challenge")
     torch.manual_seed(0)
     task.save(task.network("lstm", fold.train), tmp_path / "model.pt", {})
     network, _ = load_series(tmp_path / "model.pt", task="pronostia")
     assert network.config.about["lives_s"] == {"Bearing1_1": 390.0, "Bearing1_2": 240.0, "Bearing2_1": 290.0}
-    model = Model.load(str(tmp_path / "model.pt"), "pronostia", "cpu")
+    model = TrainedSeries.load(str(tmp_path / "model.pt"), "pronostia", "cpu")
     found = predict_lives(model, small / "Test_set")["Bearing2_3"]
     assert found.basis == "the 3 lives that the model learnt from"
     # What predict prints is what the bench scores.
@@ -243,10 +243,12 @@ def test_a_model_of_the_challenge_predicts_with_the_lives_it_learnt_from(fold, s
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="PRONOSTIA is not on this machine")
-def test_the_real_bearings_are_asked_at_the_official_points():
+def test_the_real_bearings_are_asked_at_the_official_points(tmp_path):
+    for name in ("Bearing1_1", "Bearing1_4", "Bearing2_7"):
+        (tmp_path / f"{name}.tar.xz").symlink_to(REAL / f"{name}.tar.xz")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        (fold,) = load_task("pronostia", "challenge").folds({"pronostia": REAL}, 1, 0)
+        (fold,) = load_task("pronostia", "challenge").folds({"pronostia": tmp_path}, 1, 0)
     assert fold.name == "2 of 11 bearings"
     assert any("Bearing1_2, Bearing2_1, Bearing2_2, Bearing3_1, Bearing3_2" in str(w.message) for w in said)
     samples = fold.tests["pronostia"]
@@ -257,7 +259,7 @@ def test_the_real_bearings_are_asked_at_the_official_points():
     assert scores["mean life of the condition minus elapsed"]["remaining_s Bearing1_4"] == pytest.approx(16_640, abs=15)
     assert scores["always 1000 s"]["challenge"] == pytest.approx(phm2012_score([2890, 580], [1000, 1000]))
     # By the files themselves what remains is what the table says, to a file.
-    for bearing in open_bearings("pronostia", REAL, ["Bearing1_4", "Bearing2_7"]):
+    for bearing in open_bearings("pronostia", tmp_path, ["Bearing1_4", "Bearing2_7"]):
         question = QUESTIONS[bearing.name]
         left = bearing.snapshot_s[-1] - bearing.snapshot_s[question.files - 1]
         assert left == pytest.approx(question.remaining_s, abs=15)

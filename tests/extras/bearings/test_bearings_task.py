@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import PublishedBearing
 from nacdrive.datasets.synthetic import generate
+from nacdrive.extras.bearings import PublishedBearing
+from nacdrive.extras.bearings.runs import read_own, read_runs, relative, run_of
+from nacdrive.extras.bearings.task import Bearings
+from nacdrive.extras.bearings.wear import WORN, WearCurve
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions, Size
-from nacdrive.tasks.bearings.bearings import Bearings
-from nacdrive.tasks.bearings.runs import read_own, read_runs, relative, run_of
-from nacdrive.tasks.bearings.wear import WORN, WearCurve
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, segments
 from nacdrive.training.batches import Batches

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nacdrive.datasets.bearings.features import FeatureTable
+from nacdrive.extras.bearings.features import FeatureTable
 
 HEALTHY_SHARE = 0.25
 """Part of the life, from its begin, that counts as healthy for the rule."""

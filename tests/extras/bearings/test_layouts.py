@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import open_bearings, read_published_features
-from nacdrive.datasets.bearings.layouts import longest_increasing, snapshot_times
+from nacdrive.extras.bearings import open_bearings, read_published_features
+from nacdrive.extras.bearings.layouts import longest_increasing, snapshot_times
 from tests.helpers import bearings as made_bearings
 
-REAL = Path(__file__).resolve().parents[3] / "shared/data"
+REAL = Path(__file__).resolve().parents[4] / "shared/data"
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the real recordings in ../shared/data")
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings import Bearing, open_bearings
-from nacdrive.datasets.bearings.feature_cache import Kept
-from nacdrive.datasets.bearings.features import (
+from nacdrive.extras.bearings import Bearing, open_bearings
+from nacdrive.extras.bearings.feature_cache import Kept
+from nacdrive.extras.bearings.features import (
     CENTRAL_FREQUENCY,
     VERSION,
     FeatureOptions,
@@ -22,13 +22,13 @@ from nacdrive.datasets.bearings.features import (
     WindowFeatures,
     features,
 )
-from nacdrive.datasets.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
+from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")
 
 RATE = 25_600.0
-REAL = Path(__file__).resolve().parents[3] / "shared/data/pronostia/Bearing2_7.tar.xz"
+REAL = Path(__file__).resolve().parents[4] / "shared/data/pronostia/Bearing2_7.tar.xz"
 SMALL = FeatureOptions(window=32, step=16, lowest_hz=2000, scales=5)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.bearings.bearing import Bearing
+from nacdrive.extras.bearings.bearing import Bearing
 
 RATE_HZ = 51_200.0
 SNAPSHOT = 51_200
