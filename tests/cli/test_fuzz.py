@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -137,3 +139,13 @@ def test_numbers_are_checked_in_one_place(config: Outer, said: str) -> None:
 def test_a_text_that_is_no_utf8_is_told() -> None:
     with pytest.raises(UserError, match=r"--data .a\\udcff' is not UTF-8"):
         check_value("--data", Path("a\udcff"))
+
+
+@pytest.mark.slow
+def test_damaged_files_and_whole_command_lines_end_without_a_traceback() -> None:
+    tool = Path(__file__).parents[2] / "tools" / "fuzz.py"
+    done = subprocess.run(
+        [sys.executable, str(tool), "--files", "24", "--lines", "24", "--seed", "1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

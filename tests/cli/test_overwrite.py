@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
 from pathlib import Path
 
@@ -9,8 +11,12 @@ import pytest
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import refuse_existing
+from nacdrive.common.files import refuse_existing, write_text
+from nacdrive.common.paths import shipped
+from nacdrive.common.result_folder import release_folders, result_folder
+from tests.cli.test_fuzz import entries
 from tests.helpers.episodes import begin, make_episode
+from tests.helpers.udacity_logs import make_log
 
 # Models and data that do not exist: were the target looked at after them, another sentence would come.
 LINES = {
@@ -74,3 +80,74 @@ def test_overwrite_replaces(line: str, target: str, tmp_path: Path) -> None:
     begin(short).add(make_episode())
     assert dispatch([*line.format(file, sample=short).split(), "--overwrite"]) == 0
     assert file.stat().st_size > 1000 and OLD.encode() not in file.read_bytes()
+
+
+SAMPLE = shipped("recordings") / "carracing-sample"
+KEPT = (
+    "notes.txt", "thesis.docx", "holiday.mp4", "driving_log.csv", "IMG/center_2018_07_16_17_11_43_382.jpg",
+    "made-up/thesis.docx", "tensorboard/events.out.tfevents.1.vm", "metrics.jsonl", "episodes.jsonl", "results.jsonl",
+    "log.jsonl", "expert-mine.jsonl", "lake.jsonl", "mountain.jsonl", ".x.partial", "eval/.nacdrive-result",
+    "eval/metrics.json", "episode-favourite.parquet", "drives/episode-favourite.parquet", "damaged/mine.parquet",
+    "cells/mine.pt", "old.pt", ".nacdrive-replaced-by-me/x", "recording/mine.txt", "training/mine.pt", "empty/",
+)  # fmt: skip
+"""One file of every kind that a user might keep beside a result, and an empty folder."""
+INTO_A_FOLDER = {
+    "record": "record --episodes 1 --expert geometric",
+    "train": f"train --data {SAMPLE} --model gru --epochs 1",
+    "eval": "eval --model nac_steady.pt --episodes 1",
+    "arena": "arena --models nac_steady.pt nac_exact.pt --headless",
+    "demo": "demo --episodes 2",
+    "expert train": "expert train --timesteps 64 --workers 1",
+    "expert imitate": "expert imitate",
+    "expert eval": "expert eval --expert geometric --episodes 1",
+    "bench table": "bench table --tasks synthetic-decay --models dense",
+    "bench run": "bench run --tasks synthetic-decay --models dense",
+    "bench report": "bench report results",
+    "bench robustness": "bench robustness results",
+    "bench runtime": "bench runtime --models none",
+    "recordings merge": f"recordings merge {SAMPLE} other",
+    "recordings import": "recordings import log",
+    "recordings export": f"recordings export {SAMPLE} --to lerobot",
+    "predict": "predict pictures --task emnist",
+}
+
+
+@pytest.mark.parametrize("verb", INTO_A_FOLDER)
+@pytest.mark.parametrize("kind", ["result", "recording"])
+def test_what_a_user_keeps_survives_every_verb(
+    verb: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    if kind == "recording":
+        begin(out).add(make_episode())
+    else:
+        result_folder(out)
+        write_text(out / "run.json", "{}")
+        release_folders()
+    begin(tmp_path / "other").add(make_episode(9))
+    make_log(tmp_path / "log")
+    for name in KEPT:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            (out / name).mkdir()
+        else:
+            (out / name).write_text(f"precious {name}")
+    with contextlib.suppress(UserError, SystemExit):
+        dispatch([*INTO_A_FOLDER[verb].split(), "--out", str(out), "--overwrite"])
+    release_folders()
+    for name in KEPT:
+        kept = (out / name).is_dir() if name.endswith("/") else (out / name).read_text() == f"precious {name}"
+        assert kept, name
+
+
+def test_every_verb_that_replaces_a_folder_is_among_them() -> None:
+    files = {"drive", "replay", "share", "export", "explain", "sim roads", "expert export", "recordings card"}
+    there = {
+        name.removeprefix("nacdrive ")
+        for name, config in entries().items()
+        if any(field.name == "overwrite" for field in dataclasses.fields(config))
+    }
+    assert {name for name in there if name not in files and name.split()[0] not in files} - {"bench plan"} == set(
+        INTO_A_FOLDER
+    )

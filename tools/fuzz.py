@@ -1,0 +1,281 @@
+"""Damaged files and senseless command lines: does any end in a traceback, or change a file of the user's?
+
+    python tools/fuzz.py                                   # 500 damaged files, 3,000 command lines
+    python tools/fuzz.py --files 50 --lines 0 --seed 3     # a few, others
+
+Each runs in a forked child of a process that has everything imported, in a folder with one file of every kind that a
+user might keep. What is counted: tracebacks, children that a signal ended, children that ran out of time (which are
+ended and not judged), files of the user's that changed. Exit code 1 if there is any of the first two or the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+LIMIT_S = 60
+"""Of processor time and of the clock for one command."""
+SAMPLE = ROOT / "recordings" / "carracing-sample"
+AGENTS = ROOT / "agents"
+PRELOAD = ("torch", "torchvision", "pyarrow.parquet", "tyro", "PIL.Image", "cv2", "matplotlib.pyplot", "rich.console")
+VALUES = (
+    "", "0", "1", "-1", "3", "1e999", "nan", "inf", "-inf", "999999999999999999999", "x", "a b", "../..", "/", ".",
+    "/dev/null", "/dev/zero", "missing", "notes.txt", "mine", "IMG", "model.pt", "recording", "nac_steady.pt", "ppo",
+    "geometric", "carracing", "udacity-track", "a:b", "my:Own", "http://x", "\udcff", "ü", "random:7", "lake", "cpu",
+    "cuda", "None", "True", "[]", "{}", "-", "--", "a" * 300,
+)  # fmt: skip
+KEPT = (
+    "notes.txt", "mine/thesis.docx", "mine/made-up/x.docx", "mine/driving_log.csv",
+    "mine/IMG/center_2018_07_16_17_11_43_382.jpg", "mine/metrics.jsonl", "mine/results.jsonl", "mine/.x.partial",
+    "mine/tensorboard/events.out.tfevents.1.vm", "mine/episode-favourite.parquet", "mine/holiday.mp4", "results.jsonl",
+)  # fmt: skip
+
+
+def plant(folder: Path) -> None:
+    """Files of a user's in ``folder``, a model and a recording among them."""
+    for name in KEPT:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"precious {name}\n")
+    shutil.copy(AGENTS / "carracing" / "nac_steady.pt", folder / "model.pt")
+    shutil.copytree(SAMPLE, folder / "recording", dirs_exist_ok=True)
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Checksum of each file that was planted."""
+    paths = [folder / name for name in (*KEPT, "model.pt")] + sorted((folder / "recording").rglob("*.parquet"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "gone" for path in paths}
+
+
+def run(arguments: list[str], folder: Path) -> tuple[str, str]:
+    """Outcome of a command line (its exit code, ``late``, ``signal N`` or ``traceback``), and the traceback."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(told)
+        _in_child(arguments, folder, tell)
+    os.close(tell)
+    with open(told, "rb") as pipe:
+        text = pipe.read().decode(errors="replace")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(ProcessLookupError):
+        # Whatever it started is of its own session.
+        os.killpg(child, signal.SIGKILL)
+    if code in (-signal.SIGXCPU, -signal.SIGALRM):
+        return "late", ""
+    if code < 0:
+        return f"signal {-code}", text
+    return ("traceback" if text else str(code)), text
+
+
+def _in_child(arguments: list[str], folder: Path, tell: int) -> None:
+    os.setsid()
+    os.set_inheritable(tell, False)
+    os.chdir(folder)
+    silence = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(silence, number)
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LIMIT_S)
+    warnings.simplefilter("ignore")
+    from nacdrive.cli.main import main
+
+    sys.argv = ["nacdrive", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else 1)
+    except BaseException:
+        os.write(tell, f"{arguments}\n{traceback.format_exc()}".encode(errors="replace")[-3000:])
+        os._exit(70)
+    os._exit(0)
+
+
+def sources() -> dict[str, tuple[bytes, tuple[str, ...]]]:
+    """A sound file of each kind by name, and the command lines that open it (``{}`` is the file)."""
+    from PIL import Image
+
+    picture = io.BytesIO()
+    Image.new("L", (28, 28), 90).save(picture, "PNG")
+    row = {
+        "key": "emnist/gru/0", "task": "emnist", "model": "gru", "fold": 0, "repeat": 0, "asked": ["emnist"],
+        "made_up": [], "status": "done", "scores": {"emnist": {"accuracy": 80.0}}, "parameters": 1000, "train_s": 9.0,
+        "wall_s": 10.0, "epochs": 8, "train_sequences": 7000, "peak_mib": 300.0, "fit": {"epochs": 8},
+        "record": {"config": {"protocol": "sequence", "size": {"epochs": 8}, "folds": 1, "seed": 0}},
+    }  # fmt: skip
+    ppo = AGENTS / "carracing" / "ppo"
+    episode = sorted(SAMPLE.glob("episode-*.parquet"))[0]
+    model = ("export {} --to c --out out.c", "explain wiring --model {} --out w.png", "eval --model {} --episodes 0")
+    return {
+        "model.pt": ((AGENTS / "carracing" / "nac_steady.pt").read_bytes(), model),
+        "agent.pt": ((ppo / "ppo.pt").read_bytes(), ("expert eval --expert {} --episodes 0",)),
+        "agent.zip": (
+            (ppo / "ppo.zip").read_bytes(),
+            ("expert export --source {} --out exported.pt",),
+        ),
+        "emnist.pt": ((AGENTS / "emnist" / "nac_exact.pt").read_bytes(), ("predict --task emnist IMG --model {}",)),
+        "recording/recording.json": ((SAMPLE / "recording.json").read_bytes(), _of_recording()),
+        f"recording/{episode.name}": (episode.read_bytes(), _of_recording()),
+        "picture.png": (picture.getvalue(), ("predict --task emnist {}",)),
+        "results/results.jsonl": (
+            (json.dumps(row) + "\n").encode() * 3,
+            ("bench report results --out rep", "bench robustness results --out rob", "bench plan --costs results"),
+        ),
+        "log/driving_log.csv": (
+            b"IMG/center_2018_07_16_17_11_43_382.jpg,,,0.1,0.2,0,9.5\n" * 4,
+            ("recordings import log --out imported", "eval --env udacity --data log"),
+        ),
+    }
+
+
+def _of_recording() -> tuple[str, ...]:
+    return (
+        "recordings check recording",
+        "recordings info recording",
+        "recordings export recording --to lerobot --out lr",
+        "recordings export recording --to minari --out mi-v0",
+        "recordings card recording",
+        "train --data recording --epochs 0",
+    )
+
+
+def damage(data: bytes, rng: random.Random) -> bytes:
+    """``data`` as a broken disk, a careless or a malicious hand would leave it."""
+    kind = rng.randrange(8)
+    place, length = rng.randrange(len(data) + 1), 1 << rng.randrange(12)
+    if kind == 0:
+        return data[:place]
+    if kind == 1:
+        return data[:place] + bytes(length) + data[place + length :]
+    if kind == 2:
+        return data[:place] + rng.randbytes(min(length, 64)) + data[place:]
+    if kind == 3:
+        return bytes(byte ^ (1 << rng.randrange(8)) if rng.random() < 4 / len(data) else byte for byte in data)
+    if kind == 4:
+        return data[place:] + data[:place]
+    if kind == 5:
+        whole = (b"[" * 100_000, b"", b"\xff\xfe", b"{}", b"null", b"[1]", b"PK\x03\x04", rng.randbytes(99))
+        return rng.choice(whole)
+    # A word of its text is another of the same length or another type.
+    words = [b"true", b"null", b"1e999", b"-1", b'"x"', b"[]", b"{}", b"9" * 30]
+    numbers = [i for i in range(len(data) - 1) if data[i : i + 1] in b":" and data[i + 1 : i + 2] in b' "0123456789[{']
+    if not numbers:
+        return data[:place]
+    start = rng.choice(numbers) + 1
+    ends = [end for sign in (b",", b"}", b"]", b"\n") if (end := data.find(sign, start)) > 0]
+    return data[:start] + rng.choice(words) + data[min(ends, default=start) :]
+
+
+def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[str, str, str]]:
+    """Open so many damaged files with every command that takes them: (line, outcome, traceback)."""
+    known = sources()
+    found = []
+    for _ in range(count):
+        name = rng.choice(sorted(known))
+        data, lines = known[name]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_bytes() if path.is_file() else None
+        path.write_bytes(damage(data, rng))
+        kept = hashlib.sha256(path.read_bytes()).hexdigest()
+        line = rng.choice(lines).replace("{}", name)
+        outcome, text = run([*line.split(), "--overwrite"] if "--out" in line else line.split(), folder)
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != kept:
+            outcome, text = "changed", f"{line}: {name}"
+        found.append((line, outcome, text))
+        path.unlink(missing_ok=True)
+        if before is not None:
+            path.write_bytes(before)
+    return found
+
+
+def random_lines(count: int, rng: random.Random) -> list[list[str]]:
+    """Command lines: a verb, some of its options, values that fit or do not."""
+    from nacdrive.cli.main import VERBS, load_verb
+
+    options: list[tuple[list[str], list[str]]] = []
+    for verb in VERBS:
+        module = load_verb(verb)
+        entries = getattr(module, "VERBS", None)
+        parts = {(): module.CONFIG} if entries is None else {(sub,): config for sub, (config, _) in entries.items()}
+        for words, config in parts.items():
+            names = [f"--{field.name.rstrip('_').replace('_', '-')}" for field in dataclasses.fields(config)]
+            options.append(([verb, *words], names))
+    lines = []
+    for _ in range(count):
+        words, names = rng.choice(options)
+        line = list(words)
+        for name in rng.sample(names, min(len(names), rng.randrange(5))):
+            line += [name, *([rng.choice(VALUES)] if rng.random() < 0.8 else [])]
+        line += [rng.choice(VALUES) for _ in range(rng.randrange(3))]
+        lines.append(line)
+    return lines
+
+
+def main() -> int:
+    """Run it and print the counts and every traceback's end."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=500)
+    parser.add_argument("--lines", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    return report(*fuzz(given.files, given.lines, given.seed))
+
+
+def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Counts of the outcomes, and what to say of each that should not be."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    for name in PRELOAD:
+        try:
+            import_module(name)
+        except ImportError:
+            continue
+    import torch
+
+    torch.set_num_threads(1)
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        plant(folder)
+        results = damaged_files(files, rng, folder)
+        before = fingerprint(folder)
+        for line in random_lines(lines, rng):
+            outcome, text = run(line, folder)
+            if (after := fingerprint(folder)) != before:
+                changed = [name for name, sum_ in after.items() if sum_ != before[name]]
+                outcome, text = "changed", f"{line}: {changed}"
+                plant(folder)
+            results.append((" ".join(line), outcome, text))
+    counts = Counter(outcome for _, outcome, _ in results)
+    bad = [f"{line}\n{text}" for line, outcome, text in results if outcome[0] not in "012l"]
+    return counts, bad
+
+
+def report(counts: Counter[str], bad: list[str]) -> int:
+    """Print it; the exit code."""
+    print("\n\n".join(bad))
+    print(", ".join(f"{outcome}: {count}" for outcome, count in sorted(counts.items())))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
