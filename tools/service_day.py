@@ -1,11 +1,13 @@
-"""A day of ``nacdrive drive --sim udacity`` as a service, as fast as it goes: memory, threads and open files over time.
+"""Twelve hours of ``nacdrive drive --sim udacity`` as a service, as fast as it goes: memory, threads, open files.
 
-    python tools/service_day.py --commands 1300000     # a day at 15 decisions a second
-    python tools/service_day.py --minutes 60           # as much of it as an hour gives
+    python tools/service_day.py                     # 12 hours at the policy's 15 decisions a second
+    python tools/service_day.py --minutes 60        # as much of it as an hour gives
 
-The command line itself serves, with the shipped policy, its page and a viewer who comes and goes; the emulated
-simulator sends a picture as soon as the last is answered, and begins a new drive, over a new connection, every
-``--drive`` commands. A row a minute; flat means that the last quarter does not lie above the second.
+The command line itself serves, with the shipped policy and its page. Three viewers watch all the time, one of them
+leaves and comes back, each asks what would be if; a person takes the wheel twice a minute, and what that person does
+is recorded. The emulated simulator sends a picture as soon as the last is answered, and begins a new drive, over a new
+connection, every ``--drive`` commands. A row a minute, of the service and of its processes; flat means that the last
+quarter lies no more than ``SLACK`` above the second.
 """
 
 from __future__ import annotations
@@ -17,21 +19,29 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-import urllib.request
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+from simple_websocket import Client
+from simple_websocket.errors import SimpleWebsocketError
 
 from nacdrive.envs.udacity.client import Telemetry, UdacityClient
 
-A_DAY = 86_400 * 15
-"""Commands of a day: the shipped policy decides 15 times a second."""
+A_SECOND = 15
+"""Decisions of the shipped policy."""
+HALF_A_DAY = 12 * 3600 * A_SECOND
+WARM_UP_MINUTES = 10
+SLACK = {"rss_kb": 1.03, "all_rss_kb": 1.03, "threads": 1.2, "files": 1.2}
+VIEWERS = 3
+ASK_EVERY_S, STAY_S, WHEEL_EVERY_S, WHEEL_S = 5.0, 60.0, 30.0, 3.0
 
 
 def pictures(count: int = 64) -> list[bytes]:
@@ -50,6 +60,12 @@ def footprint(process: int) -> dict[str, int]:
     status = Path(f"/proc/{process}/status").read_text()
     kb, threads = (int(re.search(rf"{name}:\s+(\d+)", status)[1]) for name in ("VmRSS", "Threads"))  # type: ignore[index]
     return {"rss_kb": kb, "threads": threads, "files": len(os.listdir(f"/proc/{process}/fd"))}
+
+
+def children(process: int) -> list[int]:
+    """A process and all that it started."""
+    below = [int(pid) for file in Path(f"/proc/{process}/task").glob("*/children") for pid in file.read_text().split()]
+    return [process, *(pid for child in below for pid in children(child))]
 
 
 class Drives:
@@ -83,58 +99,119 @@ class Drives:
         self._thread.join(20)
 
 
+class Audience:
+    """Viewers who ask what would be if, and a person who takes the wheel, until told to end."""
+
+    def __init__(self, page: int) -> None:
+        self.page, self.pictures, self.answers, self.wheel = page, 0, 0, 0
+        self.ending = threading.Event()
+        for number in range(VIEWERS):
+            threading.Thread(target=self._again, args=(self._watch, number), daemon=True).start()
+        threading.Thread(target=self._again, args=(self._drive, 0), daemon=True).start()
+
+    def _again(self, visit: Callable[[int], None], number: int) -> None:
+        while not self.ending.wait(0.2):
+            with suppress(SimpleWebsocketError, OSError):
+                visit(number)
+
+    def _connect(self, path: str) -> Client:
+        return Client(f"ws://127.0.0.1:{self.page}/{path}", headers={"Origin": "http://127.0.0.1"})
+
+    def _watch(self, number: int) -> None:
+        stream, questions = self._connect("stream"), self._connect("what-if")
+        began = asked = time.monotonic()
+        with closing(stream), closing(questions):
+            while not self.ending.is_set() and (number or time.monotonic() < began + STAY_S):
+                message = stream.receive(timeout=5)
+                if not isinstance(message, bytes):
+                    continue
+                stream.send("ok")
+                self.pictures += 1
+                seq = re.search(rb'"seq":(\d+)', message[:100_000])
+                if seq is not None and time.monotonic() > asked + ASK_EVERY_S:
+                    asked = time.monotonic()
+                    moment = {"seq": int(seq[1])}
+                    questions.send(json.dumps({"id": self.pictures, "ask": "decide", "moment": moment, "edits": []}))
+                while questions.receive(timeout=0) is not None:
+                    self.answers += 1
+
+    def _drive(self, _: int) -> None:
+        with closing(self._connect("control")) as person:
+            while not self.ending.wait(WHEEL_EVERY_S - WHEEL_S):
+                person.send('{"do": "take"}')
+                self.wheel += 1
+                until_s = time.monotonic() + WHEEL_S
+                while time.monotonic() < until_s:
+                    person.send('{"keys": ["right", "up"]}')
+                    time.sleep(0.1)
+                person.send('{"do": "back"}')
+
+
 def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Serve, drive, and note a row a minute."""
     command = [sys.executable, "-m", "nacdrive", "drive", "--sim", "udacity", "--model", given.model, "--port", "0"]
-    said = given.out.with_suffix(".log")
-    with said.open("w") as log:
-        server = subprocess.Popen([*command, "--page-port", "0", "--pace", "0"], stdout=log, stderr=log)
-    found: list[str] = []
-    while len(found) < 2:
+    command += ["--page-port", "0", "--pace", "0", "--kept-mb", str(given.kept_mb), "--allow-control"]
+    output = given.out.with_suffix(".log")
+    corrections = tempfile.TemporaryDirectory()
+    with output.open("w") as log:
+        folder = str(Path(corrections.name) / "corrections")
+        server = subprocess.Popen([*command, "--corrections", folder], stdout=log, stderr=log)
+    ports: list[str] = []
+    while len(ports) < 2:
         time.sleep(0.5)
         if server.poll() is not None:
-            raise SystemExit(f"the service ended: see {said}")
-        found = re.findall(r"(?:watch at http://[\d.]+:|on port )(\d+)", said.read_text())
-    page, port = found[:2]
-    drives = Drives(int(port), given.drive)
+            raise SystemExit(f"the service ended: see {output}")
+        ports = re.findall(r"(?:watch at http://[\d.]+:|on port )(\d+)", output.read_text())
+    drives, audience = Drives(int(ports[1]), given.drive), Audience(int(ports[0]))
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
     try:
         while drives.commands < given.commands and time.monotonic() - began < given.minutes * 60:
             time.sleep(60)
-            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{page}/", timeout=20) as answer:
-                answer.read()
             row = {"minutes": round((time.monotonic() - began) / 60, 1), "commands": drives.commands}
-            rows.append(row | {"drives": drives.drives, "lost": drives.lost} | footprint(server.pid))
+            row |= {"drives": drives.drives, "lost": drives.lost, "pictures": audience.pictures}
+            row |= {"answers": audience.answers, "wheel": audience.wheel} | footprint(server.pid)
+            family = sum(footprint(pid)["rss_kb"] for pid in children(server.pid))
+            rows.append(row | {"all_rss_kb": family, "load": os.getloadavg()[0]})
             with given.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(rows[-1], flush=True)
     except KeyboardInterrupt:
         print("stopped")
     finally:
+        audience.ending.set()
         drives.end()
         server.send_signal(signal.SIGTERM)
-        print(f"the service ended with {server.wait(30)}: {said.read_text().splitlines()[-1]}")
+        print(f"the service ended with {server.wait(120)}: {output.read_text().splitlines()[-1]}")
+        corrections.cleanup()
     return rows
 
 
-def main() -> None:
+def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", default="nac_steady.pt")
-    options.add_argument("--commands", type=int, default=A_DAY)
+    options.add_argument("--commands", type=int, default=HALF_A_DAY)
     options.add_argument("--minutes", type=float, default=24 * 60)
     options.add_argument("--drive", type=int, default=5_000, help="commands of a drive")
+    options.add_argument("--kept-mb", type=int, default=32, help="pictures kept for questions of what if")
     options.add_argument("--out", type=Path, default=Path("service_day.jsonl"))
     rows = measure(options.parse_args())
+    rows = [row for row in rows if row["minutes"] > WARM_UP_MINUTES]
     quarter = len(rows) // 4
     if not quarter:
-        return
-    for name in ("rss_kb", "threads", "files"):
+        print(f"too short to say anything: at least {WARM_UP_MINUTES + 5} minutes.")
+        return 0
+    growing = []
+    for name, slack in SLACK.items():
         second = max(row[name] for row in rows[quarter : 2 * quarter])
         last = max(row[name] for row in rows[-quarter:])
-        print(f"{name}: at most {second} in the second quarter, {last} in the last")
-    print(f"{rows[-1]['commands']} commands: {rows[-1]['commands'] / A_DAY:.2f} days at 15 a second")
+        print(f"{name}: at most {second} in the second quarter after {WARM_UP_MINUTES} minutes, {last} in the last")
+        growing += [name] if last > slack * second else []
+    hours = rows[-1]["commands"] / A_SECOND / 3600
+    print(f"{rows[-1]['commands']} commands: {hours:.1f} hours of driving at {A_SECOND} a second")
+    print(f"grows: {', '.join(growing)}" if growing else "flat")
+    return 1 if growing else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -87,6 +87,8 @@ class DriveConfig(
     """Decisions between two readings of the neurons for the page; 0 reads none."""
     saliency_every: int = 8
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
+    kept_mb: Annotated[int, Interval(ge=1, le=100_000)] = 128
+    """Megabytes of pictures kept for the page's what-if: five minutes of CarRacing, one of the simulator."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,7 +149,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             what["choices"] = spec.actions if spec.realtime else action_names(spec, driver_options(spec, driver))
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
-                what["cards"] = [WhatIfCard.of_drive(what_if_of(config, policy, expert is not None))]
+                what["cards"] = [WhatIfCard.of_drive(what_if_of(config, policy, expert is not None), config.kept_mb)]
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)

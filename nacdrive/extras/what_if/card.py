@@ -34,9 +34,9 @@ class WhatIfCard(Card):
         self._closed = False
 
     @classmethod
-    def of_drive(cls, source: WhatIfSource) -> Self:
-        """Of a drive that goes on: of its last minutes."""
-        memory = MomentMemory(source.window)
+    def of_drive(cls, source: WhatIfSource, kept_mb: int) -> Self:
+        """Of a drive that goes on: of its last ``kept_mb`` megabytes of pictures."""
+        memory = MomentMemory(source.window, kept_mb << 20)
         return cls({0: (memory.find, source)}, memory)
 
     @classmethod

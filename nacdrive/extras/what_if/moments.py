@@ -13,8 +13,6 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame
 from nacdrive.extras.what_if.what_if import Moment
 
-MOST_BYTES = 128 << 20
-"""Of frames kept: five minutes and more of CarRacing, about one of the Udacity simulator's larger pictures."""
 LONGEST_PAST = 20_000
 """Decisions of one episode after which no ghost can follow any more: it would take minutes to come there again."""
 
@@ -50,7 +48,7 @@ class MomentMemory:
         most_bytes: Of frames; the oldest go first.
     """
 
-    def __init__(self, window: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, window: int, most_bytes: int) -> None:
         self.window, self.most_bytes = window, most_bytes
         self._lock = Lock()
         self._kept: list[Decided] = []

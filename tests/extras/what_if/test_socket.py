@@ -49,7 +49,7 @@ def answers(client: Client, number: int, timeout_s: float = 240) -> list[dict[st
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[LiveServer]:
-    with LiveServer(port=0, title="small", cards=[WhatIfCard.of_drive(SOURCE)]) as server:
+    with LiveServer(port=0, title="small", cards=[WhatIfCard.of_drive(SOURCE, 128)]) as server:
         for tick in drive():
             server.publish(tick)
         yield server
@@ -177,7 +177,7 @@ def test_ten_thousand_malformed_questions_raise_nothing_and_reach_nobody() -> No
 
         def cancel(self, ticket: int) -> None: ...
 
-    memory = MomentMemory(4)
+    memory = MomentMemory(4, 128 << 20)
     for step in range(20):
         memory.add(make_tick(step), step + 1)
     session = Session({0: (memory.find, Process())})  # type: ignore[dict-item]
@@ -210,7 +210,9 @@ def test_other_sites_and_pages_without_a_policy_get_no_answers(live: LiveServer)
 
 
 def test_from_elsewhere_only_viewers_with_a_session_may_ask() -> None:
-    with LiveServer(host="0.0.0.0", port=0, announce=lambda line: None, cards=[WhatIfCard.of_drive(SOURCE)]) as server:
+    with LiveServer(
+        host="0.0.0.0", port=0, announce=lambda line: None, cards=[WhatIfCard.of_drive(SOURCE, 128)]
+    ) as server:
         assert ask(server, "/what-if", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)[0] == 403
 
 

@@ -171,7 +171,7 @@ def test_on_a_phone_a_finger_paints_and_nothing_sticks_out(open_page: Callable[.
 def test_in_a_live_drive_asking_holds_and_going_back_lets_go(open_page: Callable[..., Any]) -> None:
     policy = small_policy()
     with LiveServer(
-        port=0, title="small", choices=CHOICES, circuit=policy.circuit(), cards=[WhatIfCard.of_drive(SOURCE)]
+        port=0, title="small", choices=CHOICES, circuit=policy.circuit(), cards=[WhatIfCard.of_drive(SOURCE, 128)]
     ) as server:
         page = open_page(server.url)
         for tick in drive()[:20]:
