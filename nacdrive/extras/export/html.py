@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -38,7 +39,7 @@ from nacdrive.extras.export.network_description import (
 from nacdrive.models import load_policy
 
 PARTS = Path(__file__).parent / "page"
-SCRIPTS = ("network.js", "lap.js", "edits.js", "film.js", "lap_chart.js", "overlay.js", "player.js")
+IMPORT = re.compile(r'^import \{[^}]*\} from "(/js/|\./)([\w.]+)";\n', re.MULTILINE)
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
 KINDS = {NACStep: "nac", CfCStep: "cfc", DenseStep: "dense"}
@@ -179,22 +180,32 @@ def in_script(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def script(name: str) -> str:
-    """A part of the page's program as it stands in ``page/``."""
-    return (PARTS / name).read_text(encoding="utf-8")
+def bundle(module: Path, seen: set[Path] | None = None) -> str:
+    """A module and all that it imports, of this page or of the live one, as one script without imports and exports.
+
+    No two of them may give the same name to something of their own.
+    """
+    seen = set() if seen is None else seen
+    if module in seen:
+        return ""
+    seen.add(module)
+    text = module.read_text(encoding="utf-8")
+    folders = {"/js/": shipped("www") / "js", "./": module.parent}
+    needed = [bundle(folders[folder] / name, seen) for folder, name in IMPORT.findall(text)]
+    return "".join(needed) + re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
 
 def page(net: NetworkDescription, record: dict[str, Any]) -> str:
     """The whole page."""
     description, weights = network_json(net)
     tokens = (shipped("www") / "css" / "tokens.css").read_text(encoding="utf-8")
-    return Template(script("page.html")).substitute(
+    return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
         version=__version__,
         title=escape(f"{net.name}: {record['where']}"),
         heading="nacdrive",
-        style=f"{tokens}\n{script('page.css')}",
+        style=f"{tokens}\n{(PARTS / 'page.css').read_text(encoding='utf-8')}",
         description=in_script(description),
         record=in_script(record),
         weights=weights,
-        scripts="\n".join(f"<script>\n{script(name)}</script>" for name in SCRIPTS),
+        scripts=f'<script>\n"use strict";\n{bundle(PARTS / "player.js")}</script>',
     )

@@ -3,6 +3,7 @@
 import { $, fixed, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
+import { verb } from "./words.js";
 
 const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 
@@ -24,15 +25,6 @@ function meter(id, centred) {
     const digits = Math.abs(value).toFixed(2);
     put(output, !known(value) ? "–" : !centred ? digits : value === 0 ? "0" : `${value < 0 ? "left" : "right"} ${digits}`);
   };
-}
-
-// In words what an action does; sentences for the eye, built from numbers only.
-export function verb(row) {
-  if (!known(row.steering)) return "–";
-  if (row.brake > 0.05 && row.brake >= row.throttle) return "Brakes";
-  if (row.steering < -0.05) return "Steers left";
-  if (row.steering > 0.05) return "Steers right";
-  return row.throttle > 0.05 ? "Accelerates" : "Coasts";
 }
 
 // Of a drive without rewards, such as one of a simulator that connects, a return says nothing.

@@ -3,6 +3,8 @@
 export const $ = (id) => document.getElementById(id);
 /** @returns {HTMLDialogElement} */
 export const dialog = (id) => /** @type {HTMLDialogElement} */ ($(id));
+/** @returns {HTMLCanvasElement} */
+export const canvas = (id) => /** @type {HTMLCanvasElement} */ ($(id));
 /** @returns {HTMLInputElement} */
 export const input = (id) => /** @type {HTMLInputElement} */ ($(id));
 export const known = Number.isFinite;

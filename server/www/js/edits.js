@@ -16,7 +16,7 @@ import { percent } from "./dom.js";
  * @property {number} [back] decisions since the frame that is hidden
  * @property {number} [seconds] by which the frame comes later
  * @property {number | null} [head]
- * @property {string | null} [group]
+ * @property {string | null} [group] of a circuit's neurons, or "unit" of a layer that is none
  * @property {number | null} [neuron]
  */
 
@@ -35,7 +35,7 @@ export function words(edit) {
     case "dim": return edit.factor < 1 ? `dimmed to ${percent(edit.factor)}` : `brightened to ${percent(edit.factor)}`;
     case "blur": return `blurred by ${edit.sigma} px`;
     case "hide": return edit.back === 1 ? "the frame before this one hidden" : `the frame of ${edit.back} decisions ago hidden`;
-    case "shift": return `this frame ${edit.seconds} s later`;
+    case "shift": return `this frame ${Math.abs(edit.seconds)} s ${edit.seconds > 0 ? "later" : "earlier"}`;
     default: return muted(edit);
   }
 }
@@ -44,6 +44,7 @@ export function words(edit) {
 function muted({ head, group, neuron }) {
   const where = head === null || head === undefined ? "all heads" : `head ${head + 1}`;
   if (!group) return `${where} muted`;
+  if (group === "unit") return `unit ${neuron + 1} muted`;
   return neuron === null || neuron === undefined ? `${group} neurons of ${where} muted` : `${group} neuron ${neuron + 1} of ${where} muted`;
 }
 
@@ -98,9 +99,9 @@ function one(text) {
   if (kind === "dim" && values[0] >= 0 && values[0] <= 4) return { kind, factor: values[0] };
   if (kind === "blur" && values[0] > 0 && values[0] <= 32) return { kind, sigma: values[0] };
   if (kind === "hide" && values[0] >= 1) return { kind, back: Math.floor(values[0]) };
-  if (kind === "shift" && values[0] > 0 && values[0] <= 60) return { kind, seconds: values[0] };
+  if (kind === "shift" && values[0] && values[0] >= -1 && values[0] <= 60) return { kind, seconds: values[0] };
   if (kind === "mute") {
-    const found = /^(?:h(\d+))?\.?(?:(sensory|inter|command|motor)(?:\.(\d+))?)?$/.exec(rest);
+    const found = /^(?:h(\d+))?\.?(?:(sensory|inter|command|motor|unit)(?:\.(\d+))?)?$/.exec(rest);
     if (found && (found[1] || found[2])) return { kind, head: found[1] ? Number(found[1]) - 1 : null, group: found[2] ?? null, neuron: found[3] ? Number(found[3]) - 1 : null };
   }
   return null;

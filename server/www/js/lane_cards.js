@@ -1,7 +1,7 @@
 // The contestants side by side: of each the picture, the decision, how far and how fast, all of the moment that is asked for.
 
 import { fixed, known, percent, put } from "./dom.js";
-import { verb } from "./decision_panel.js";
+import { verb } from "./words.js";
 
 export const colourOf = (index) => `c${index + 1}`;
 

@@ -17,7 +17,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.extras.export.html import export_html, lap_record, load_lap, network_json, page, script
+from nacdrive.extras.export.html import PARTS, bundle, export_html, lap_record, load_lap, network_json, page
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from tests.helpers.episodes import make_episode
@@ -54,7 +54,7 @@ DECIDE_ALL = """([description, weights, frames, t_s, changes]) => {
 def javascript(browser: Any) -> Any:
     """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
     tab = browser.new_page()
-    tab.add_script_tag(content=script("network.js"))
+    tab.add_script_tag(content=bundle(PARTS / "network.js"))
 
     def decide(policy: Policy, frames: Any, t_s: Any, **changes: Any) -> np.ndarray:
         description, weights = network_json(describe(policy))
@@ -201,7 +201,7 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     found = np.array(tab.evaluate("player.lap.plain.map((d) => [...d.outputs])"))
     np.testing.assert_allclose(found, true[:, :5], atol=CLOSE * np.abs(true).max())
     agreed = np.mean(true[:, -1] == lap.choice[:count])
-    assert f"decides as driven in {100 * agreed:.0f}\u00a0%" in tab.text_content("#lap-note")
+    assert f"decides as driven in {100 * agreed:.0f} %" in tab.text_content("#lap-note")
     tab.keyboard.press("Home")
     tab.keyboard.press("Space")
     until(tab, "player.now.at > 3")
@@ -252,15 +252,15 @@ def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: C
     until(tab, "player.now.edits !== null")
     assert tab.evaluate("[...player.now.now.outputs]") != before
     assert tab.evaluate("[...player.now.plain.outputs]") == before
-    share = tab.evaluate("player.edits.list[0].w * player.edits.list[0].h")
+    paint = tab.evaluate("player.edits.list[0]")
+    share = (paint["right"] - paint["left"]) * (paint["bottom"] - paint["top"])
     said = tab.text_content("#effect")
-    assert f"({100 * share:.0f} % of the picture)" in said and "→" in said
+    assert said.startswith(f"With {100 * share:.0f} % of the picture painted grey it") and "→" in said
     # What the sentence says is what torch measures with the same grey in all four frames.
     lap, policy = Recording.open(SAMPLE).load(0), load_policy(shipped("agents") / "carracing" / "nac_steady.pt")
-    paint = tab.evaluate("player.edits.list[0]")
     frames = lap.decoded()[37:41].copy()
-    x0, y0 = int(np.floor(paint["x"] * 96)), int(np.floor(paint["y"] * 96))
-    x1, y1 = int(np.ceil((paint["x"] + paint["w"]) * 96)), int(np.ceil((paint["y"] + paint["h"]) * 96))
+    x0, y0 = int(np.floor(paint["left"] * 96)), int(np.floor(paint["top"] * 96))
+    x1, y1 = int(np.ceil(paint["right"] * 96)), int(np.ceil(paint["bottom"] * 96))
     frames[:, y0:y1, x0:x1] = 128
     x = policy.network.features(torch.from_numpy(frames))
     true = policy.network.head(policy.network.sequence(x[None], torch.tensor(lap.t_s[None, 37:41]).float()))[0, -1]
@@ -285,15 +285,15 @@ def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_on
     tab.select_option("#neuron", index=12)
     tab.select_option("#of", index=3)
     tab.click("#mute")
-    tab.locator("#light").fill("0.4")
+    tab.locator("#dim").fill("0.4")
     tab.locator("#blur").fill("2")
-    tab.locator("#delay").fill("0.2")
+    tab.locator("#shift").fill("0.2")
     rows = [row.text_content().rstrip("✕") for row in tab.query_selector_all("#edits li")]
     assert rows == [
-        "head 11 muted", "the frame of 0.16 s ago hidden", "inter neuron 12 of head 3 muted", "the light at 40 %",
-        "the picture blurred by 2 px", "the frame 200 ms later",
+        "head 11 muted", "the frame of 2 decisions ago hidden", "inter neuron 12 of head 3 muted", "dimmed to 40 %",
+        "blurred by 2 px", "this frame 0.2 s later",
     ]  # fmt: skip
-    until(tab, "document.getElementById('effect').textContent.includes('and 4 more edits')")
+    until(tab, "document.getElementById('effect').textContent.startsWith('With these 6 edits it ')")
     address = tab.evaluate("location.hash")
     tab.click("#edits li:nth-child(2) button")
     assert len(tab.query_selector_all("#edits li")) == 5
@@ -311,10 +311,14 @@ def test_an_address_that_was_tampered_with_brings_nothing_in(opened: Callable[..
     tab = opened()
     for text in (
         "nonsense",
-        '[{"kind":"head","head":99}]',
-        '[{"kind":"neuron","group":"constructor","index":null,"head":null}]',
-        '[null,1,{"kind":"paint","x":"<b>"}]',
-        "{}",
+        "mute:h99",
+        "mute:h0",
+        "mute:constructor",
+        "mute:inter.999",
+        "mute:unit.1",
+        "hide:4",
+        "dim:3",
+        "paint:<b>,0,1,1,128",
     ):
         tab.evaluate("(text) => player.edits.restore(text, player.network)", text)
         assert tab.evaluate("player.edits.list.length") == 0
@@ -395,6 +399,14 @@ def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kept no drives"):
         export_html(carracing, tmp_path, tmp_path / "lap.html")
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_a_link_of_the_live_page_and_of_a_shared_one_say_the_same_in_the_same_way(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    moment(tab, 40)
+    tab.click("#heads button:nth-child(11)", delay=200)
+    until(tab, "location.hash.includes('if=')")
+    assert tab.evaluate("decodeURIComponent(location.hash)") == "#ep=1&t=3.20&if=mute:h11"
 
 
 def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path: Path) -> None:

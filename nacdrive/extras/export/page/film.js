@@ -1,7 +1,9 @@
 // The strip of remembered frames, each with how much it counts, to be hidden by a press.
-"use strict";
 
-class Film {
+import { percent, put } from "/js/dom.js";
+import { editPicture } from "./lap.js";
+
+export class Film {
   constructor(lap, window, edits) {
     this.lap = lap;
     this.window = window;
@@ -13,23 +15,24 @@ class Film {
   async show({ at, now, edits }, stale) {
     const ages = Array.from({ length: Math.min(this.window, at + 1) }, (_, age) => age);
     if (this.window < 2) return;
-    const film = $("film");
+    const film = document.getElementById("film");
     while (film.children.length > ages.length) film.lastChild.remove();
     while (film.children.length < ages.length) film.append(this.button(film.children.length));
     for (const age of ages) {
       const pixels = await this.lap.pixels(at - age);
       if (stale()) return;
       const button = film.children[age];
+      const [picture, bar, place, counts] = /** @type {any[]} */ ([...button.children]);
       const touched = edits?.picture && (age === 0 || edits.picture.everyFrame);
-      button.firstChild.getContext("2d").putImageData(imageOf(this.lap.size, touched ? editPicture(pixels, this.lap.size, edits.picture) : pixels), 0, 0);
+      picture.getContext("2d").putImageData(imageOf(this.lap.size, touched ? editPicture(pixels, this.lap.size, edits.picture) : pixels), 0, 0);
       const share = now.heads ? now.heads.reduce((sum, pairs) => sum + (pairs.find((p) => p.age === age)?.weight ?? 0), 0) / now.heads.length : 0;
-      button.children[1].hidden = !now.heads;
-      button.children[1].firstChild.style.transform = `scaleX(${share})`;
-      const hidden = this.edits.has({ kind: "hide", age });
+      bar.hidden = !now.heads;
+      bar.firstChild.style.transform = `scaleX(${share})`;
+      const hidden = this.edits.has({ kind: "hide", back: age });
       button.setAttribute("aria-pressed", hidden ? "true" : "false");
       const when = age ? `${(this.lap.t_s[at] - this.lap.t_s[at - age]).toFixed(2)} s ago` : "now";
-      put(button.children[2], when);
-      put(button.children[3], hidden ? "hidden" : now.heads ? percent(share) : "");
+      put(place, when);
+      put(counts, hidden ? "hidden" : now.heads ? percent(share) : "");
       button.setAttribute("aria-label", age ? `Hide the frame of ${when}` : "The present frame");
     }
   }
@@ -39,14 +42,14 @@ class Film {
     button.type = "button";
     button.disabled = age === 0;
     button.innerHTML = '<canvas aria-hidden="true"></canvas><span class="share"><i></i></span><span></span><b></b>';
-    [button.firstChild.width, button.firstChild.height] = [this.lap.size.width, this.lap.size.height];
-    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", age }));
+    Object.assign(button.firstChild, this.lap.size);
+    button.addEventListener("click", () => this.edits.toggle({ kind: "hide", back: age }));
     return button;
   }
 }
 
 // Pixels [height x width x 3] as a canvas takes them.
-function imageOf({ width, height }, rgb) {
+export function imageOf({ width, height }, rgb) {
   const image = new ImageData(width, height);
   for (let p = 0, q = 0; q < rgb.length; p += 4, q += 3) {
     image.data[p] = rgb[q];

@@ -1,5 +1,6 @@
 // The recorded lap: its frames as pixels, and what the network decides at any of them, also under edits.
-"use strict";
+
+import { NO_EDITS } from "./network.js";
 
 const KEPT_PICTURES = 48; // decoded frames kept at a time
 const KEPT_EDITED = 64; // tokens of edited frames kept at a time
@@ -18,9 +19,18 @@ class Cache extends Map {
   }
 }
 
-class Lap {
+export class Lap {
   constructor(record, network) {
-    Object.assign(this, record);
+    this.where = record.where;
+    this.driver = record.driver;
+    this.frames = record.frames;
+    this.t_s = record.t_s;
+    this.steering = record.steering;
+    this.throttle = record.throttle;
+    this.brake = record.brake;
+    this.choice = record.choice;
+    this.x_m = record.x_m;
+    this.y_m = record.y_m;
     this.network = network;
     this.length = record.t_s.length;
     const { height, width } = network.description.preprocessing;
@@ -88,18 +98,18 @@ class Lap {
 }
 
 // Whether two decisions are the same, as far as a driver would call them so.
-function alike(a, b) {
+export function sameDecision(a, b) {
   return a.choice >= 0 && b.choice >= 0 ? a.choice === b.choice : Math.abs(a.steering - b.steering) < 0.1;
 }
 
 // A frame with what is to be changed in the picture: blurred, then dimmed, then painted over.
-function editPicture(rgb, { height, width }, { paints, light, blur }) {
+export function editPicture(rgb, { height, width }, { paints, light, blur }) {
   let out = blur > 0 ? blurred(blurred(rgb, width, height, blur, 3, width * 3), height, width, blur, width * 3, 3) : rgb.slice();
   if (light !== 1) out = out.map((v) => Math.min(255, Math.round(v * light)));
-  for (const { x, y, w, h } of paints) {
-    const [left, right] = [Math.floor(x * width), Math.ceil((x + w) * width)];
-    for (let row = Math.floor(y * height); row < Math.min(height, Math.ceil((y + h) * height)); row++) {
-      out.fill(128, (row * width + left) * 3, (row * width + Math.min(width, right)) * 3);
+  for (const { left, top, right, bottom } of paints) {
+    const [first, end] = [Math.floor(left * width), Math.ceil(right * width)];
+    for (let row = Math.floor(top * height); row < Math.min(height, Math.ceil(bottom * height)); row++) {
+      out.fill(128, (row * width + first) * 3, (row * width + Math.min(width, end)) * 3);
     }
   }
   return out;

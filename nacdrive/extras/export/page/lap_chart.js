@@ -1,11 +1,16 @@
 // The whole lap at a glance: steering over time, and the line that was driven, from above.
-"use strict";
+
+import { $ } from "/js/dom.js";
+import { sameDecision } from "./lap.js";
 
 const GUTTER = 38; // pixels beside the lap's lines, for words
 
-class LapChart {
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+export class LapChart {
   constructor(lap) {
     this.lap = lap;
+    this.largest = null;
   }
 
   // at: the frame that is shown; tried: decisions of the whole lap under edits, or null.
@@ -48,7 +53,7 @@ class LapChart {
     if (tried) line((i) => lap.lean(tried[i]), "edited", 1.8);
     pen.fillStyle = colour("alert");
     const judged = tried ?? lap.plain;
-    for (let i = 0; i < lap.length; i++) if (judged[i] && !alike(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
+    for (let i = 0; i < lap.length; i++) if (judged[i] && !sameDecision(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
     pen.fillStyle = colour("ink");
     pen.fillRect(x(at) - 1, 0, 2, h);
     $("key-edited").hidden = !tried;
@@ -79,7 +84,7 @@ class LapChart {
     const at = (i) => [w / 2 + (lap.x_m[i] - (left + right) / 2) * scale, h / 2 - (lap.y_m[i] - (low + high) / 2) * scale];
     for (let i = 1; i < lap.length; i++) {
       if (lap.x_m[i] === null || lap.x_m[i - 1] === null) continue;
-      const differs = judged[i] && !alike(judged[i], lap.driven(i));
+      const differs = judged[i] && !sameDecision(judged[i], lap.driven(i));
       pen.strokeStyle = colour(differs ? "alert" : "policy");
       pen.lineWidth = differs ? 4 : 2;
       pen.beginPath();
@@ -95,7 +100,7 @@ class LapChart {
   }
 
   sized(canvas) {
-    const scale = window.devicePixelRatio || 1;
+    const scale = devicePixelRatio || 1;
     const { clientWidth: w, clientHeight: h } = canvas;
     if (canvas.width !== Math.round(w * scale) || canvas.height !== Math.round(h * scale)) [canvas.width, canvas.height] = [w * scale, h * scale];
     const pen = canvas.getContext("2d");

@@ -3,9 +3,12 @@
 // `description` is nacdrive's NetworkDescription as JSON; its arrays are places in one block of float32 numbers.
 // What is asked of a frame alone is kept by the caller as a token, so that a moment of a lap can be decided anew at
 // once, also with something of the network left out (`edits`; see NO_EDITS).
-"use strict";
+//
+// The fields of its classes are those of the description, whatever its layer; every number is compared with torch's by
+// the tests, so types are not checked here.
+// @ts-nocheck: fields of a description
 
-const NO_EDITS = Object.freeze({
+export const NO_EDITS = Object.freeze({
   heads: new Set(), // muted heads of a circuit
   neurons: [], // muted neurons: {group, index (null: all of the group), head (null: in every head)}
   units: new Set(), // muted units of a layer that is no circuit
@@ -23,7 +26,7 @@ const CIRCUIT_FUNCTIONS = {
 const sigmoid = CIRCUIT_FUNCTIONS.sigmoid;
 
 // A block of float32 numbers from base64.
-function floatsOf(base64) {
+export function floatsOf(base64) {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -283,7 +286,7 @@ class NAC {
       for (let i = 0; i < inters; i++) inter[i] = muted.inter && muted.inter[i] ? 0 : f(z[i]);
       s = this.along(this.interEdges, this.inter, head, inter, this.inter_bias.subarray(head * commands, (head + 1) * commands));
     }
-    let command = new Float32Array(commands);
+    const command = new Float32Array(commands);
     const fire = (sum) => {
       for (let c = 0; c < commands; c++) command[c] = muted.command && muted.command[c] ? 0 : f(sum[c]);
     };
@@ -389,7 +392,7 @@ class Recurrent {
     return { u: this.input.of(features) };
   }
 
-  decide(tokens, times, before_s, edits) {
+  decide(tokens, times, _before_s, edits) {
     let h = new Float32Array(this.width);
     const cell = new Float32Array(this.width);
     const newest = tokens.length - 1;
@@ -423,7 +426,7 @@ class Recurrent {
     });
   }
 
-  cfc(u, v, h, cell, gap) {
+  cfc(u, v, h, _cell, gap) {
     const n = this.width;
     const mixed = this.mixing.of(u.map((x, i) => Math.tanh(x + v[i])));
     return h.map((_, i) => {
@@ -445,14 +448,14 @@ class Dense {
     return { y: this.layer.of(features).map((x) => (x > 0 ? x : Math.expm1(x))) };
   }
 
-  decide(tokens, times, before_s, edits) {
+  decide(tokens, _times, _before_s, edits) {
     const y = tokens[tokens.length - 1].y.slice();
     for (const unit of edits.units) y[unit] = 0;
     return { y, heads: null };
   }
 }
 
-class Network {
+export class Network {
   constructor(description, block) {
     const numbers = (place) => block.subarray(place.at, place.at + place.shape.reduce((a, b) => a * b, 1));
     this.description = description;

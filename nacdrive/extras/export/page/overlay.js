@@ -1,8 +1,9 @@
 // What lies over the picture: a patch while it is being painted, and the map of what the decision hangs on.
-"use strict";
 
-class Overlay {
-  // painting(): whether a finger paints now; paint({x, y, w, h}): a patch is done, in shares of the picture.
+import { canvas } from "/js/dom.js";
+
+export class Overlay {
+  // painting(): whether a finger paints now; paint({left, top, right, bottom}): a patch is done, in shares of the picture.
   constructor(painting, paint) {
     this.painting = painting;
     this.paint = paint;
@@ -10,13 +11,14 @@ class Overlay {
   }
 
   bind() {
-    const overlay = $("overlay");
+    const overlay = canvas("overlay");
     let from = null;
     const place = (event) => {
       const box = overlay.getBoundingClientRect();
       const within = (v) => Math.min(1, Math.max(0, v));
       return [within((event.clientX - box.x) / box.width), within((event.clientY - box.y) / box.height)];
     };
+    /** @type {(one: number[], other: number[]) => {x: number, y: number, w: number, h: number}} */
     const rectangle = ([a, b], [c, d]) => ({ x: Math.min(a, c), y: Math.min(b, d), w: Math.abs(a - c), h: Math.abs(b - d) });
     overlay.addEventListener("pointerdown", (event) => {
       if (!this.painting()) return;
@@ -38,7 +40,7 @@ class Overlay {
       from = null;
       this.clear();
       const rounded = (v) => Math.round(v * 1000) / 1000;
-      if (event.type === "pointerup" && w * h > 0.0005) this.paint({ x: rounded(x), y: rounded(y), w: rounded(w), h: rounded(h) });
+      if (event.type === "pointerup" && w * h > 0.0005) this.paint({ left: rounded(x), top: rounded(y), right: rounded(x + w), bottom: rounded(y + h) });
     };
     overlay.addEventListener("pointerup", end);
     overlay.addEventListener("pointercancel", end);
@@ -47,8 +49,8 @@ class Overlay {
   // found: n x n changes of the decision, row by row. Returns the largest, whose colour is the strongest.
   drawMap(found, n) {
     const most = Math.max(...found.map(Math.abs), 0.01);
-    const { width, height } = $("overlay");
-    const pen = $("overlay").getContext("2d");
+    const { width, height } = canvas("overlay");
+    const pen = canvas("overlay").getContext("2d");
     this.clear();
     found.forEach((c, cell) => {
       // For the decision and against it are two colours; of steering there is only more or less.
@@ -59,7 +61,7 @@ class Overlay {
   }
 
   clear() {
-    const overlay = $("overlay");
+    const overlay = canvas("overlay");
     overlay.getContext("2d").clearRect(0, 0, overlay.width, overlay.height);
   }
 }

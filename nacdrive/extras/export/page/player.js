@@ -1,13 +1,25 @@
 // The page: plays the lap, shows the decision, takes in edits.
-"use strict";
 
-const $ = (id) => document.getElementById(id);
+import { $, canvas, dialog, input, onKeys, percent, put } from "/js/dom.js";
+import { words } from "/js/edits.js";
+import { effect } from "/js/effect.js";
+import { fromAddress, toAddress } from "/js/moment_link.js";
+import { side, verb } from "/js/words.js";
+import { Edits } from "./edits.js";
+import { Film, imageOf } from "./film.js";
+import { Lap, editPicture, sameDecision } from "./lap.js";
+import { LapChart } from "./lap_chart.js";
+import { Network, floatsOf } from "./network.js";
+import { Overlay } from "./overlay.js";
+
+const COMPONENTS = ["φ (target)", "ω (rate)"];
 const json = (id) => JSON.parse($(id).textContent);
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const put = (element, text) => element.textContent !== text && (element.textContent = text);
 
 // Time for the browser to draw and to answer between two pieces of work.
 const breathe = () => new Promise((done) => setTimeout(done, 0));
+
+/** @returns {import("/js/edits.js").Edit} */
+const headMuted = (head) => ({ kind: "mute", head, group: null, neuron: null });
 
 class Player {
   constructor(lap) {
@@ -33,21 +45,21 @@ class Player {
   build() {
     const { lap, network } = this;
     const { preprocessing: p } = network.description;
-    for (const id of ["frame", "overlay"]) [$(id).width, $(id).height] = [p.width, p.height];
+    for (const id of ["frame", "overlay"]) [canvas(id).width, canvas(id).height] = [p.width, p.height];
     document.querySelector(".picture").classList.toggle("wide", p.width > 1.5 * p.height);
     const seen = p.down ? `, of which the network gets ${p.columns} × ${p.rows}${p.colour ? " YUV" : ""}` : "";
     put($("sees-note"), `the camera, ${p.width} × ${p.height}${seen}`);
     put($("about"), `${network.description.name} (${network.description.model}) looks at a lap that ${lap.driver} drove`);
     put($("key-driven"), `driven by ${lap.driver}`);
     put($("key-line"), `driven by ${lap.driver}`);
-    $("seek").max = lap.length - 1;
+    input("seek").max = String(lap.length - 1);
     $("film").replaceChildren();
     this.buildBars();
     this.buildCircuit();
     $("film-h").hidden = $("film").hidden = network.window < 2;
     const feelsTime = this.circuit || network.description.sequence.kind === "cfc";
     $("time-edits").hidden = !feelsTime;
-    for (const e of document.querySelectorAll("[data-circuit]")) e.hidden = !this.circuit;
+    for (const e of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-circuit]"))) e.hidden = !this.circuit;
     $("map").hidden = !lap.x_m;
   }
 
@@ -73,15 +85,15 @@ class Player {
       $("group").replaceChildren(option("unit", "unit"));
     } else {
       $("group").replaceChildren(...["sensory", "inter", "command", "motor"].map((g) => option(g, `${g} neurons`)));
-      $("group").value = "inter";
+      input("group").value = "inter";
       $("of").replaceChildren(option("", "every head"), ...Array.from({ length: s.heads }, (_, h) => option(h, `head ${h + 1}`)));
       $("heads").replaceChildren(...Array.from({ length: s.heads }, (_, h) => {
         const button = document.createElement("button");
         button.type = "button";
         button.innerHTML = "<span></span><i></i>";
-        button.firstChild.textContent = h + 1;
+        button.firstChild.textContent = String(h + 1);
         button.setAttribute("aria-label", `Mute head ${h + 1}`);
-        button.addEventListener("click", () => this.edits.toggle({ kind: "head", head: h }));
+        button.addEventListener("click", () => this.edits.toggle(headMuted(h)));
         return button;
       }));
     }
@@ -90,11 +102,11 @@ class Player {
 
   listNeurons() {
     const s = this.network.sequence;
-    const group = $("group").value;
+    const group = input("group").value;
     const size = { sensory: 2 * s.depth, inter: s.inters, command: s.commands, motor: 2, unit: s.width }[group];
-    const name = (i) => (group === "motor" ? GREEK[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
+    const name = (i) => (group === "motor" ? COMPONENTS[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
     const all = group === "unit" ? [] : [new Option("all of them", "")];
-    $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), i)));
+    $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), String(i))));
   }
 
   // ---------------------------------------------------------------- a moment
@@ -120,7 +132,7 @@ class Player {
   }
 
   drawFrame(rgb) {
-    const pen = $("frame").getContext("2d");
+    const pen = canvas("frame").getContext("2d");
     pen.putImageData(imageOf(this.lap.size, rgb), 0, 0);
     const p = this.network.description.preprocessing;
     if (!p.down) return;
@@ -135,16 +147,16 @@ class Player {
     const { at, plain, now, edits } = this.now;
     const driven = this.lap.driven(at);
     const word = verb(now);
-    put($("verb"), word[0].toUpperCase() + word.slice(1) + (now.shares ? ` (${percent(now.shares[now.choice])})` : ""));
-    const same = alike(now, driven);
-    const drove = now.shares ? this.network.labels[driven.choice] ?? verb(driven) : side(driven.steering);
+    put($("verb"), word + (now.shares ? ` (${percent(now.shares[now.choice])})` : ""));
+    const same = sameDecision(now, driven);
+    const drove = now.shares ? this.network.labels[driven.choice] ?? verb(driven).toLowerCase() : side(driven.steering);
     put($("beside"), same ? `as ${this.lap.driver} did: ${drove}` : `where ${this.lap.driver} did otherwise: ${drove}`);
     $("beside").dataset.alike = same ? "yes" : "no";
     document.querySelector(".does").classList.toggle("edited", Boolean(edits));
     $("key-plain").hidden = !edits;
     this.bars.forEach((bar, k) => this.showBar(bar, k, now, edits ? plain : null, driven));
     $("effect").setAttribute("aria-live", this.playing ? "off" : "polite");
-    const said = effect(this.edits.list, plain, now, this.lap);
+    const said = edits ? effect(this.edits.list, plain, now, this.network.labels ?? []) : "";
     put($("effect"), said);
     // On a phone the sentence stands above the player too: the bars are out of sight while something is edited.
     put($("said"), said);
@@ -167,12 +179,12 @@ class Player {
 
   showMoment() {
     const { at } = this.now;
-    if (Number($("seek").value) !== at) $("seek").value = at;
+    if (Number(input("seek").value) !== at) input("seek").value = String(at);
     const t = this.lap.t_s[at];
     put($("clock"), `${t.toFixed(1)} s`);
     $("seek").setAttribute("aria-valuetext", `${t.toFixed(1)} seconds, frame ${at + 1} of ${this.lap.length}`);
-    $("back").disabled = at === 0;
-    $("forward").disabled = at === this.lap.length - 1;
+    input("back").disabled = at === 0;
+    input("forward").disabled = at === this.lap.length - 1;
   }
 
   // What muting each head alone would change in this decision: a bar in its button.
@@ -183,16 +195,16 @@ class Player {
     const changes = [];
     for (let head = 0; head < this.network.sequence.heads; head++) {
       if (asked !== this.asked) return;
-      const muted = this.edits.has({ kind: "head", head });
-      const list = muted ? this.edits.list : [...this.edits.list, { kind: "head", head }];
+      const muted = this.edits.has(headMuted(head));
+      const list = muted ? this.edits.list : [...this.edits.list, headMuted(head)];
       changes.push(muted ? 0 : change(now, await this.lap.decide(at, this.edits.compile(list))));
       if (head % 4 === 3) await breathe();
     }
     if (asked !== this.asked) return;
     const most = Math.max(...changes, 0.02);
     changes.forEach((c, head) => {
-      const button = $("heads").children[head];
-      button.children[1].style.transform = `scaleX(${c / most})`;
+      const button = /** @type {HTMLElement} */ ($("heads").children[head]);
+      /** @type {HTMLElement} */ (button.children[1]).style.transform = `scaleX(${c / most})`;
       button.title = `muting head ${head + 1} alone would change the decision by ${now.shares ? percent(c) : c.toFixed(3)}`;
     });
   }
@@ -213,7 +225,7 @@ class Player {
 
   summarise() {
     const { lap } = this;
-    const same = lap.plain.filter((d, i) => d && alike(d, lap.driven(i))).length;
+    const same = lap.plain.filter((d, i) => d && sameDecision(d, lap.driven(i))).length;
     const how = this.network.actions.length ? "decides as driven" : "steers within 0.1 of what was driven";
     put($("lap-note"), `${lap.where}, ${lap.length} frames, ${(lap.t_s[lap.length - 1] - lap.t_s[0]).toFixed(1)} s; the network ${how} in ${percent(same / lap.length)}`);
   }
@@ -222,7 +234,7 @@ class Player {
     const edits = this.edits.compile();
     if (!edits) return put($("try-said"), "Nothing is edited.");
     const text = this.edits.text();
-    $("try-all").disabled = true;
+    input("try-all").disabled = true;
     const found = [];
     for (let i = 0; i < this.lap.length; i++) {
       found.push(await this.lap.decide(i, edits));
@@ -230,12 +242,12 @@ class Player {
       if (i % 4 === 0) await breathe();
       if (text !== this.edits.text()) break; // it is another question by now
     }
-    $("try-all").disabled = false;
+    input("try-all").disabled = false;
     if (text !== this.edits.text()) return put($("try-said"), "");
     this.tried = found;
     const n = this.lap.length;
-    const other = found.filter((d, i) => !alike(d, this.lap.plain[i])).length;
-    const agree = (list) => percent(list.filter((d, i) => alike(d, this.lap.driven(i))).length / n);
+    const other = found.filter((d, i) => !sameDecision(d, this.lap.plain[i])).length;
+    const agree = (list) => percent(list.filter((d, i) => sameDecision(d, this.lap.driven(i))).length / n);
     const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
     put($("try-said"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
     this.chart.draw(this.at, this.tried);
@@ -247,37 +259,35 @@ class Player {
     this.tried = null;
     put($("try-said"), "");
     this.overlay.clear();
-    for (const kind of ["light", "blur", "delay"]) {
+    for (const kind of ["dim", "blur", "shift"]) {
       const value = this.edits.value(kind);
-      $(kind).value = value;
-      const said = { light: `${Math.round(100 * value)} %`, blur: value ? `${value} px` : "none", delay: `${Math.round(1000 * value)} ms` }[kind];
+      input(kind).value = String(value);
+      const said = { dim: percent(value), blur: value ? `${value} px` : "none", shift: `${Math.round(1000 * value)} ms` }[kind];
       put($(kind).nextElementSibling, said);
     }
     const rows = this.edits.list.map((edit, k) => {
       const row = document.createElement("li");
       row.innerHTML = '<span></span><button type="button">✕</button>';
-      row.firstChild.textContent = words(edit, this.lap);
-      row.lastChild.setAttribute("aria-label", `Undo: ${words(edit, this.lap)}`);
+      row.firstChild.textContent = words(edit);
+      row.lastElementChild.setAttribute("aria-label", `Undo: ${words(edit)}`);
       row.lastChild.addEventListener("click", () => this.edits.remove(k));
       return row;
     });
     $("edits").replaceChildren(...rows);
-    $("undo").disabled = $("clear").disabled = $("try-all").disabled = !rows.length;
-    if (this.circuit) [...$("heads").children].forEach((b, head) => b.setAttribute("aria-pressed", this.edits.has({ kind: "head", head })));
+    input("undo").disabled = input("clear").disabled = input("try-all").disabled = !rows.length;
+    if (this.circuit) [...$("heads").children].forEach((b, head) => b.setAttribute("aria-pressed", String(this.edits.has(headMuted(head)))));
     this.show(this.at);
   }
 
   mute() {
-    const index = $("neuron").value === "" ? null : Number($("neuron").value);
-    const group = $("group").value;
-    if (group === "unit") return this.edits.toggle({ kind: "unit", index });
-    const head = $("of").value === "" ? null : Number($("of").value);
-    this.edits.toggle({ kind: "neuron", group, index, head });
+    const chosen = (id) => (input(id).value === "" ? null : Number(input(id).value));
+    const group = input("group").value;
+    this.edits.toggle({ kind: "mute", group, neuron: chosen("neuron"), head: group === "unit" ? null : chosen("of") });
   }
 
   setPainting(on) {
     this.painting = on;
-    $("paint").setAttribute("aria-pressed", on);
+    $("paint").setAttribute("aria-pressed", String(on));
     document.querySelector(".picture").classList.toggle("painting", on);
     if (on) this.pause();
   }
@@ -291,16 +301,18 @@ class Player {
     const n = 12;
     const change = (d) => (now.shares ? now.shares[now.choice] - d.shares[now.choice] : Math.abs(now.steering - d.steering));
     const found = [];
-    $("occlusion").disabled = true;
+    input("occlusion").disabled = true;
     for (let cell = 0; cell < n * n; cell++) {
-      const paint = { kind: "paint", x: (cell % n) / n, y: Math.floor(cell / n) / n, w: 1 / n, h: 1 / n };
+      const [x, y] = [cell % n, Math.floor(cell / n)];
+      /** @type {import("/js/edits.js").Edit} */
+      const paint = { kind: "paint", left: x / n, top: y / n, right: (x + 1) / n, bottom: (y + 1) / n, level: 128 };
       const edits = this.edits.compile([...this.edits.list, paint]);
       edits.picture.everyFrame = false;
       found.push(change(await this.lap.decide(at, edits)));
       if (cell % 6 === 5) await breathe();
       if (asked !== this.asked) break;
     }
-    $("occlusion").disabled = false;
+    input("occlusion").disabled = false;
     if (asked !== this.asked) return;
     const most = this.overlay.drawMap(found, n);
     const strongest = now.shares ? `takes up to ${percent(Math.max(0, ...found))} off "${this.network.labels[now.choice]}"` : `changes the steering by up to ${most.toFixed(2)}`;
@@ -330,7 +342,7 @@ class Player {
     let due = performance.now();
     while (this.playing && this.at < this.lap.length - 1) {
       const gap = this.lap.t_s[this.at + 1] - this.lap.t_s[this.at];
-      due += (1000 * gap) / Number($("speed").value);
+      due += (1000 * gap) / Number(input("speed").value);
       await this.show(this.at + 1);
       const rest = due - performance.now();
       if (rest < -500) due = performance.now(); // a slow machine plays slowly, and leaves no frame out
@@ -350,7 +362,7 @@ class Player {
     const judged = this.tried ?? lap.plain;
     for (let k = 1; k <= lap.length; k++) {
       const i = (this.at + k) % lap.length;
-      if (judged[i] && !alike(judged[i], lap.driven(i))) return this.show(i);
+      if (judged[i] && !sameDecision(judged[i], lap.driven(i))) return this.show(i);
     }
   }
 
@@ -365,17 +377,17 @@ class Player {
     on("back", "click", () => this.step(-1));
     on("forward", "click", () => this.step(1));
     on("next-difference", "click", () => this.nextDifference());
-    on("seek", "input", () => { this.playing = false; this.markPlaying(); this.show(Number($("seek").value)); });
+    on("seek", "input", () => { this.playing = false; this.markPlaying(); this.show(Number(input("seek").value)); });
     on("theme", "click", () => this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-    on("help", "click", () => $("words").showModal());
+    on("help", "click", () => dialog("words").showModal());
     on("paint", "click", () => this.setPainting(!this.painting));
     on("region", "change", () => {
-      const [x, y, w, h] = $("region").value.split(",").map(Number);
-      $("region").value = "";
-      if (w) this.edits.toggle({ kind: "paint", x, y, w, h });
+      const [x, y, w, h] = input("region").value.split(",").map(Number);
+      input("region").value = "";
+      if (w) this.edits.toggle({ kind: "paint", left: x, top: y, right: x + w, bottom: y + h, level: 128 });
     });
-    for (const kind of ["light", "blur", "delay"]) on(kind, "input", () => this.edits.set(kind, Number($(kind).value)));
-    on("every-frame", "change", () => { this.edits.everyFrame = $("every-frame").checked; this.changed(); });
+    for (const kind of ["dim", "blur", "shift"]) on(kind, "input", () => this.edits.set(kind, Number(input(kind).value)));
+    on("every-frame", "change", () => { this.edits.everyFrame = input("every-frame").checked; this.changed(); });
     on("occlusion", "click", () => this.occlusion());
     on("group", "change", () => this.listNeurons());
     on("mute", "click", () => this.mute());
@@ -386,19 +398,12 @@ class Player {
       const box = $("strip").getBoundingClientRect();
       this.step(this.chart.frameAt(event.clientX - box.x, box.width) - this.at);
     });
-    this.overlay = new Overlay(() => this.painting, (patch) => this.edits.toggle({ kind: "paint", ...patch }));
-    window.addEventListener("resize", () => this.chart.draw(this.at, this.tried));
-    document.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("words").open) return;
-    const tag = event.target.tagName;
-    if (tag === "SELECT" || (tag === "INPUT" && event.key.startsWith("Arrow"))) return;
-    const acts = {
+    this.overlay = new Overlay(() => this.painting, (patch) => this.edits.toggle({ kind: "paint", ...patch, level: 128 }));
+    addEventListener("resize", () => this.chart.draw(this.at, this.tried));
+    onKeys({
       " ": () => this.play(),
-      ArrowLeft: () => this.step(event.shiftKey ? -10 : -1),
-      ArrowRight: () => this.step(event.shiftKey ? 10 : 1),
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
       Home: () => this.step(-this.lap.length),
       End: () => this.step(this.lap.length),
       n: () => this.nextDifference(),
@@ -408,11 +413,7 @@ class Player {
       u: () => this.edits.undo(),
       t: () => $("theme").click(),
       "?": () => $("help").click(),
-    };
-    // On a button the space bar presses it.
-    if (!(event.key in acts) || (event.key === " " && tag === "BUTTON") || (event.key === " " && tag === "INPUT" && event.target.type === "checkbox")) return;
-    event.preventDefault();
-    acts[event.key]();
+    });
   }
 
   // Where there is something to see at once: the first frame, two seconds on, at which the driver steers.
@@ -425,20 +426,19 @@ class Player {
   // The moment and the edits stand in the address, so that a link brings them back.
   remember() {
     const edits = this.edits.text();
-    const said = `#${new URLSearchParams({ i: this.at, ...(edits ? { edits } : {}) })}`;
-    if (location.hash !== said) history.replaceState(null, "", said);
+    const hash = toAddress({ episode: 0, t_s: this.lap.t_s[this.at], more: edits ? { if: edits } : {} });
+    if (location.hash !== hash) history.replaceState(null, "", hash);
   }
 
   restore() {
-    const held = new URLSearchParams(location.hash.slice(1));
-    const i = Number(held.get("i"));
-    if (held.has("i") && Number.isInteger(i) && i >= 0 && i < this.lap.length) this.at = i;
-    else this.at = this.firstBend();
-    if (held.get("edits")) this.edits.restore(held.get("edits"), this.network);
+    const { t_s: t, given } = fromAddress();
+    const i = t === null ? -1 : this.lap.t_s.findIndex((s) => s >= t - 0.006);
+    this.at = i < 0 ? this.firstBend() : i;
+    this.edits.restore(given.get("if"), this.network);
   }
 }
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const dark = matchMedia("(prefers-color-scheme: dark)");
 document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 const network = new Network(json("description"), floatsOf($("weights").textContent.trim()));
 const player = new Player(new Lap(json("record"), network));

@@ -1,10 +1,11 @@
 // What if? At a held moment: edits, the question to the policy in its own process, the answer everywhere on the page.
 
 import { $, button, input, onKeys, percent } from "/js/dom.js";
-import { verb } from "/js/decision_panel.js";
 import { alike, decodeEdits, encode, phrase } from "/js/edits.js";
+import { effect } from "/js/effect.js";
 import { PatchLayer } from "/js/patch_layer.js";
 import { softmax } from "/js/protocol.js";
+import { side, verb } from "/js/words.js";
 import { WhatIfPanel } from "./what_if_panel.js";
 import { LapLines } from "./lap_lines.js";
 import { Questions } from "./questions.js";
@@ -208,11 +209,10 @@ export class WhatIf {
     if (discrete) {
       const [before, after] = [softmax(base.logits), softmax(edited.logits)];
       this.panel.bar(before.map((share, i) => ({ name: this.choices[i] ?? `choice ${i}`, base: share, edited: after[i], chosen: i === edited.choice, was: i === base.choice })), false);
-      this.panel.say(decision(edits, base, edited, before, after, this.choices));
+      this.panel.say(edits.length ? effect(edits, { ...base, shares: before }, { ...edited, shares: after }, this.choices) : asks(`It ${verb(base).toLowerCase()}, ${percent(before[base.choice])} sure.`));
     } else {
       this.panel.bar([{ name: "steering", base: base.steering, edited: edited.steering, chosen: true, was: true }], true);
-      const change = edited.steering - base.steering;
-      this.panel.say(!edits.length ? asks(`It steers ${side(base.steering)}.`) : Math.abs(change) < 0.01 ? `${phrase(edits)} it steers as before: ${side(edited.steering)}.` : `${phrase(edits)} it would steer ${side(edited.steering)} instead of ${side(base.steering)}.`);
+      this.panel.say(edits.length ? effect(edits, base, edited, []) : asks(`It steers ${side(base.steering)}.`));
     }
     this.panel.root.dataset.tookMs = Math.round(tookMs);
   }
@@ -258,17 +258,6 @@ export class WhatIf {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const asks = (text) => `${text} Change something, and see what it would do then.`;
-const side = (v) => (Math.abs(v) < 0.005 ? "straight on" : `${v < 0 ? "left" : "right"} ${Math.abs(v).toFixed(2)}`);
-
-function decision(edits, base, edited, before, after, names) {
-  const doing = verb(edited).toLowerCase();
-  const change = (i) => `${names[i] ?? i} ${percent(before[i]).replace(" %", "")} → ${percent(after[i])}`;
-  if (!edits.length) return asks(`It ${verb(base).toLowerCase()}, ${percent(before[base.choice])} sure.`);
-  const infinitive = { accelerates: "accelerate", coasts: "coast", brakes: "brake", "steers left": "steer left", "steers right": "steer right" }[doing] ?? doing;
-  if (edited.choice !== base.choice) return `${phrase(edits)} it would ${infinitive} instead: ${change(edited.choice)}, ${change(base.choice)}.`;
-  const moved = Math.abs(after[base.choice] - before[base.choice]);
-  return `${phrase(edits)} it still ${doing}${moved < 0.01 ? ", as sure as before" : ""}: ${change(base.choice)}.`;
-}
 
 // What came of a ghost's drive, in a sentence.
 export function consequence(e, edits) {
