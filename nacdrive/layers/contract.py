@@ -75,12 +75,12 @@ def check_shapes(layer: SequenceLayer, name: str) -> None:
             ) from error
         finally:
             layer.train(was_training)
-    for what, found, wanted in (
+    for what, given, wanted in (
         ("forward", tuple(whole.shape), (1, 3, layer.d_model)),
         ("step", tuple(one.shape), (1, layer.d_model)),
     ):
-        if found != wanted:
-            raise UserError(f"{name} breaks the law 'shape': {what} gives {found} where {wanted} is due; {hint}.")
+        if given != wanted:
+            raise UserError(f"{name} breaks the law 'shape': {what} gives {given} where {wanted} is due; {hint}.")
 
 
 def sequence(seed: int = 1) -> tuple[Tensor, Tensor]:
@@ -90,17 +90,17 @@ def sequence(seed: int = 1) -> tuple[Tensor, Tensor]:
     return x, torch.rand(B, T, generator=generator).cumsum(dim=1)
 
 
-def same(law: str, found: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:
+def same(law: str, actual: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:
     """Raise ``BrokenLawError`` unless two outputs agree."""
-    if found.shape != wanted.shape:
+    if actual.shape != wanted.shape:
         raise BrokenLawError(
-            f"breaks the law '{law}': {meaning}, but the shapes are {tuple(found.shape)}, {tuple(wanted.shape)}"
+            f"breaks the law '{law}': {meaning}, but the shapes are {tuple(actual.shape)}, {tuple(wanted.shape)}"
         )
-    if not torch.isfinite(found).all():
+    if not torch.isfinite(actual).all():
         raise BrokenLawError(f"breaks the law '{law}': {meaning}, but some numbers are not finite")
-    if not torch.allclose(found, wanted, atol=tolerance / 10, rtol=tolerance):
+    if not torch.allclose(actual, wanted, atol=tolerance / 10, rtol=tolerance):
         raise BrokenLawError(
-            f"breaks the law '{law}': {meaning}, but they differ by {float((found - wanted).detach().abs().max()):.2g}"
+            f"breaks the law '{law}': {meaning}, but they differ by {float((actual - wanted).detach().abs().max()):.2g}"
         )
 
 
@@ -122,8 +122,8 @@ def steps(layer: SequenceLayer, x: Tensor, t: Tensor | None) -> Tensor:
 def shape(make: Make) -> None:
     """The output is [B, T, d_model]."""
     x, t = sequence()
-    found = tuple(make(4)(x, t).shape)
-    demand("shape", found == (B, T, D), f"forward gives {found} where [B, T, d_model] = {(B, T, D)} is due")
+    given = tuple(make(4)(x, t).shape)
+    demand("shape", given == (B, T, D), f"forward gives {given} where [B, T, d_model] = {(B, T, D)} is due")
 
 
 def streaming(make: Make) -> None:
@@ -231,8 +231,8 @@ def gaps(make: Make) -> None:
             layer, row = make(size).train(), x.clone().requires_grad_()
             y = layer(row, late)
             y.sum().backward()
-            found = [y, row.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
-            good = all(g is not None and bool(g.isfinite().all()) for g in found)
+            numbers = [y, row.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
+            good = all(g is not None and bool(g.isfinite().all()) for g in numbers)
             demand("gaps", good, f"a gap of {gap:g} s gives numbers that are not finite")
 
 

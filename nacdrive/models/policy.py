@@ -123,8 +123,8 @@ class Policy:
         x = torch.cat([features for _, _, features in self._recent]).unsqueeze(0)
         t = torch.tensor([[t_s for _, t_s, _ in self._recent]], device=self.device)
         states = self.network.sequence.neuron_states(x, t)
-        found = {key: value.float().cpu().numpy() for key, value in states.items()}
-        return {**found, "frame_t_s": t[0].float().cpu().numpy()} if found else {}
+        arrays = {key: value.float().cpu().numpy() for key, value in states.items()}
+        return {**arrays, "frame_t_s": t[0].float().cpu().numpy()} if arrays else {}
 
     def circuit(self) -> dict[str, Any] | None:
         """The wiring of the sequence layer as plain JSON; None for layers without one."""

@@ -331,9 +331,9 @@ class Backbone(nn.Module):
             used = _which(self.inter.mask[:, needed].any(1))
             inter = used + [len(self.inter.mask)] * (_padded(len(used) + 1) - len(used))  # at least one for nobody
         if self.command is not None and target:
-            found = self.command.mask[sources][:, target].nonzero()
-            if len(found) * WORTH_A_SPARSE_PRODUCT <= len(sources) * len(target):
-                edges = (found[:, 0].contiguous(), found[:, 1].contiguous())
+            present = self.command.mask[sources][:, target].nonzero()
+            if len(present) * WORTH_A_SPARSE_PRODUCT <= len(sources) * len(target):
+                edges = (present[:, 0].contiguous(), present[:, 1].contiguous())
         kept = [
             None if x is None else torch.tensor(x, dtype=torch.int64, device=needed.device)
             for x in (inter, command or [nobody], sources, target)

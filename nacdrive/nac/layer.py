@@ -553,8 +553,8 @@ class NAC(nn.Module):
             tokens = tokens._replace(score=pair_scores(q.flatten(1, 2), k.flatten(1, 2), problem))
         if not detailed:
             return pair_attention(tokens, w, self._scale(wide), problem), None
-        found = all_pairs(tokens, w, self._scale(wide), problem)
-        return found.y, self._details(q, k, v, found)
+        pairs = all_pairs(tokens, w, self._scale(wide), problem)
+        return pairs.y, self._details(q, k, v, pairs)
 
     @property
     def _score_counts(self) -> bool:
@@ -680,14 +680,14 @@ class NAC(nn.Module):
         allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
         return index.clamp(min=0) + (window - seen), allowed
 
-    def _details(self, q: Tensor, k: Tensor, v: Tensor, found: Pairs) -> dict[str, Tensor]:
+    def _details(self, q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> dict[str, Tensor]:
         heads, batch, queries, _ = q.shape
 
         def front(x: Tensor) -> Tensor:
             return x.reshape(heads, batch, queries, *x.shape[2:]).transpose(0, 1)
 
-        a, inter, command = found.attention, found.inter, found.command
-        logits = a.logits if found.allowed is None else a.logits.masked_fill(~found.allowed, -math.inf)
+        a, inter, command = pairs.attention, pairs.inter, pairs.command
+        logits = a.logits if pairs.allowed is None else a.logits.masked_fill(~pairs.allowed, -math.inf)
         if self.backbone.activation == "tanh":
             inter, command = 2 * inter - 1, 2 * command - 1
         if self.backbone.activation != "linear":
@@ -697,7 +697,7 @@ class NAC(nn.Module):
             "q": q.transpose(0, 1),
             "k": k.transpose(0, 1),
             "v": v.transpose(0, 1),
-            "keys": front(found.index),
+            "keys": front(pairs.index),
             "inter": front(inter),
             "command": front(command),
             "phi": front(a.phi),

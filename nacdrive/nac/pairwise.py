@@ -237,8 +237,8 @@ def pair_scores(q: Tensor, k: Tensor, problem: PairProblem) -> Tensor:
     q = q / depth**0.5
     if problem.index is None:
         batch = problem.mask.position.shape[0]
-        found = q.view(heads, batch, -1, depth) @ k.view(heads, batch, -1, depth).transpose(-1, -2)
-        return found.view(heads, queries, -1)
+        scores = q.view(heads, batch, -1, depth) @ k.view(heads, batch, -1, depth).transpose(-1, -2)
+        return scores.view(heads, queries, -1)
     rows, _ = problem.rows(heads, 0, queries)
     return (gather_rows(k, rows) @ q.unsqueeze(-1)).squeeze(-1)
 

@@ -102,19 +102,19 @@ def spans(keys: int, method: str, block: int | None) -> list[tuple[int, int, int
     A query at position i has i + 1 keys. Its blocks hold the next power of two from sqrt(i + 1) on, so that queries of
     neighbouring positions share a partition and none depends on what comes later.
     """
-    found: list[tuple[int, int, int | None]] = []
+    parts: list[tuple[int, int, int | None]] = []
     first = 0
     if method != "sqrt":
         first = keys if method == "exact" else min(keys, AUTO_EXACT_UP_TO)
-        found.append((0, first, None))
+        parts.append((0, first, None))
     size = block or SMALLEST_BLOCK
     while first < keys:
         end = keys if block else min(keys, size * size)
         if end > first:
-            found.append((first, end, size))
+            parts.append((first, end, size))
             first = end
         size *= 2
-    return found
+    return parts
 
 
 def _partitioned(keys: int, method: str) -> bool:
@@ -288,12 +288,12 @@ def best_blocks(q: Tensor, centroids: Tensor, empty: Tensor, mask: AttentionMask
 def inside_by_query(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask, topk: int, keys: int) -> Tensor:
     """The ``topk`` best keys in the blocks ``best``: each query gathers its blocks."""
     heads, batch, total, size, depth = tiles.shape
-    found = (best.unsqueeze(-1) * size + torch.arange(size, device=q.device)).flatten(-2)
-    found = torch.where(found < keys, found, -1)
+    candidates = (best.unsqueeze(-1) * size + torch.arange(size, device=q.device)).flatten(-2)
+    candidates = torch.where(candidates < keys, candidates, -1)
     flat = best + (torch.arange(heads * batch, device=q.device) * total).view(heads, batch, 1, 1)
-    rows = tiles.reshape(heads * batch * total, size * depth)[flat].view(*found.shape, depth)
-    scores = (rows @ q.unsqueeze(-1)).squeeze(-1).masked_fill(~mask.allowed(found), -math.inf)
-    return found.gather(-1, top_k(scores, topk))
+    rows = tiles.reshape(heads * batch * total, size * depth)[flat].view(*candidates.shape, depth)
+    scores = (rows @ q.unsqueeze(-1)).squeeze(-1).masked_fill(~mask.allowed(candidates), -math.inf)
+    return candidates.gather(-1, top_k(scores, topk))
 
 
 def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask, topk: int, keys: int) -> Tensor:
@@ -309,7 +309,7 @@ def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask,
     rows, columns = q.reshape(-1, depth), tiles.reshape(every, size, depth).transpose(1, 2)
     keep = min(topk, size)
     scores = q.new_empty(len(visits), keep)
-    found = torch.empty(len(visits), keep, dtype=torch.int64)
+    winners = torch.empty(len(visits), keep, dtype=torch.int64)
     first = 0
     while first < every:
         last = first + 1
@@ -328,10 +328,10 @@ def inside_by_block(q: Tensor, tiles: Tensor, best: Tensor, mask: AttentionMask,
             inside.masked_fill_(~mask.allowed_of(query[here] % queries, key), -math.inf)
         chosen = top_k(inside, keep)
         scores[visits[here]] = inside.gather(1, chosen)
-        found[visits[here]] = chosen + number
+        winners[visits[here]] = chosen + number
         first = last
     shape = (*best.shape[:3], count * keep)
-    index = found.view(shape).gather(-1, top_k(scores.view(shape), topk))
+    index = winners.view(shape).gather(-1, top_k(scores.view(shape), topk))
     return torch.where(index < keys, index, -1)
 
 

@@ -43,7 +43,7 @@ from nacdrive.models.agents.memory import MemoryState
 from nacdrive.models.agents.network import CARRACING, save_policy
 from nacdrive.models.agents.view import View
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
-from nacdrive.rl.labelled_drives import Drive, Drives
+from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.rollout import rollout
@@ -107,6 +107,88 @@ class BatchedExpert(PpoExpert):
 def label_of(action: Action) -> tuple[float, float]:
     """(steering, pedal) of a teacher's action."""
     return max(-MOST_STEERING, min(MOST_STEERING, action.steering)), action.throttle - action.brake
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One labelled drive."""
+
+    frames: NDArray[np.uint8]
+    """[N, height, width], small."""
+    labels: NDArray[np.float32]
+    """[N, 2] steering and pedal."""
+    t: NDArray[np.float64]
+    """[N] seconds at which the frames were taken."""
+    episode_return: float
+    finished: bool
+
+
+class Drives:
+    """All that was labelled so far, in memory: each frame once, whatever number of them the agent sees at once.
+
+    Args:
+        capacity: Most decisions; memory is taken only as they come.
+        view: What the agent sees.
+    """
+
+    def __init__(self, capacity: int, view: View) -> None:
+        self.frames = np.empty((capacity, *view.shape[1:]), dtype=np.uint8)
+        self.labels = np.empty((capacity, 2), dtype=np.float32)
+        self.t = np.empty(capacity, dtype=np.float64)
+        self.starts = np.empty(capacity, dtype=np.int64)
+        self._back = np.arange(view.frames - 1, -1, -1)
+        self.edges = [0]
+        """Where each drive begins, and the last one ends."""
+
+    @property
+    def count(self) -> int:
+        """Decisions."""
+        return self.edges[-1]
+
+    def add(self, drive: Drive) -> None:
+        """One drive more."""
+        begin, end = self.count, self.count + len(drive.labels)
+        self.frames[begin:end], self.labels[begin:end], self.t[begin:end] = drive.frames, drive.labels, drive.t
+        self.starts[begin:end] = begin
+        self.edges.append(end)
+
+    def stacks(self, which: NDArray[np.int64]) -> torch.Tensor:
+        """uint8 [*which.shape, *view.shape], as ``FrameStack`` stacks them."""
+        index = np.maximum(which[..., None] - self._back, self.starts[which][..., None])
+        return torch.from_numpy(self.frames[index])
+
+    def batch(self, which: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """uint8 [B, *view.shape] and float32 [B, 2]."""
+        return self.stacks(which), torch.from_numpy(self.labels[which])
+
+    def sequences(
+        self, rng: np.random.Generator, count: int, length: int, window: int
+    ) -> tuple[Sequences, torch.Tensor]:
+        """``count`` pieces of drives of at most ``length`` trained decisions, each with what a memory of ``window``
+        decisions saw before its first one; and the labels float32 [N, 2] of the trained decisions.
+
+        Every decision is as likely to be trained as any other.
+        """
+        edges = np.array(self.edges)
+        # A piece may begin before its drive and end behind it, so that the ends of drives come as often as the rest.
+        each = np.diff(edges) + length - 1
+        drawn = rng.integers(each.sum(), size=count)
+        drive = np.searchsorted(each.cumsum(), drawn, side="right")
+        begin, end = edges[drive], edges[drive + 1]
+        at = begin + drawn - (each.cumsum() - each)[drive] - (length - 1)
+        start, stop = np.maximum(at, begin), np.minimum(at + length, end)
+        first = np.maximum(start - (window - 1), begin)
+        position = first[:, None] + np.arange((stop - first).max())
+        padding = position >= stop[:, None]
+        position = np.minimum(position, stop[:, None] - 1)
+        trained = (position >= start[:, None]) & ~padding
+        pieces = Sequences(
+            self.stacks(position),
+            torch.from_numpy(self.t[position]),
+            torch.from_numpy(padding),
+            torch.from_numpy(trained),
+        )
+        return pieces, torch.from_numpy(self.labels[position[trained]])
 
 
 class Imitation:
@@ -190,8 +272,8 @@ class Imitation:
     def collect(self) -> list[Drive]:
         """The round's labelled drives, in the order of their tracks."""
         tracks = self.tracks()
-        with closing(drive_batched(self.label, tracks, self.decide, AT_ONCE)) as found:
-            drives = dict(found)
+        with closing(drive_batched(self.label, tracks, self.decide, AT_ONCE)) as results:
+            drives = dict(results)
         return [drives[track] for track in tracks]
 
     def evaluate(self, first: int, count: int) -> dict[str, Any]:
@@ -205,10 +287,10 @@ class Imitation:
             finally:
                 env.close()
 
-        with closing(drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)) as found:
-            laps = dict(found)
-        told = summary([laps[track][0] for track in sorted(laps)])
-        return {**told, "episodes": count, "finished": sum(finished for _, finished in laps.values())}
+        with closing(drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)) as results:
+            laps = dict(results)
+        returns = summary([laps[track][0] for track in sorted(laps)])
+        return {**returns, "episodes": count, "finished": sum(finished for _, finished in laps.values())}
 
     # ----------------------------------------------------------------------------------------------- learning
 
@@ -221,8 +303,8 @@ class Imitation:
         for _ in range(steps):
             for group in self.optimiser.param_groups:
                 group["lr"] = config.lr_at(self.step)
-            found, labels = self.answers()
-            loss = F.huber_loss(found.float() * sharp, labels * sharp, delta=HUBER)
+            answers, labels = self.answers()
+            loss = F.huber_loss(answers.float() * sharp, labels * sharp, delta=HUBER)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -281,11 +363,11 @@ class Imitation:
         evaluation = self.evaluate(EXPERT_VALIDATION.start, config.eval_episodes) if evaluated else None
         seconds = self.earlier_s + time.monotonic() - self.began
         returns = [drive.episode_return for drive in drives]
-        told = {"return": round(float(np.mean(returns)), 2)} if drives else {}
-        told |= {"finished": float(np.mean([drive.finished for drive in drives]))} if drives else {}
+        driven = {"return": round(float(np.mean(returns)), 2)} if drives else {}
+        driven |= {"finished": float(np.mean([drive.finished for drive in drives]))} if drives else {}
         line = {
             "round": self.round, "seconds": round(seconds, 1), "steps": self.step, "decisions": self.drives.count,
-            "loss": None if math.isnan(loss) else float(f"{loss:.4g}"), **told,
+            "loss": None if math.isnan(loss) else float(f"{loss:.4g}"), **driven,
             **({"eval": evaluation} if evaluation else {}),
         }  # fmt: skip
         with open_log(self.out / LOG) as file:
@@ -298,7 +380,7 @@ class Imitation:
         self.write_checkpoint(seconds)
         self.show(
             Progress(
-                self.round, config.rounds, self.drives.count, told.get("return", math.nan), loss, seconds, evaluation
+                self.round, config.rounds, self.drives.count, driven.get("return", math.nan), loss, seconds, evaluation
             )
         )
 
@@ -336,12 +418,12 @@ class Imitation:
             return []
         content = read_tensor_file(path, DRIVES, DRIVES_VERSION, advice="start anew with --overwrite")
         frames, labels, t = (content["tensors"][name].numpy() for name in ("frames", "labels", "t"))
-        found, at = [], 0
+        drives, at = [], 0
         for count, total, finished in json.loads(content["about"]):
             here = slice(at, at + count)
-            found.append(Drive(frames[here], labels[here], t[here], total, finished))
+            drives.append(Drive(frames[here], labels[here], t[here], total, finished))
             at += count
-        return found
+        return drives
 
     def write_checkpoint(self, seconds: float) -> None:
         """The state after a whole round."""

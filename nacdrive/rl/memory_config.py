@@ -50,12 +50,12 @@ class MemoryConfig:
             UserError: if they are no JSON object.
         """
         try:
-            found = json.loads(self.memory_options)
+            options = json.loads(self.memory_options)
         except json.JSONDecodeError as error:
             raise UserError(f"--memory-options is no JSON ({error}): give such as '{{\"topk\": 8}}'.") from error
-        if not isinstance(found, dict):
+        if not isinstance(options, dict):
             raise UserError("--memory-options is no JSON object: give such as '{\"topk\": 8}'.")
-        return found
+        return options
 
     def memory_spec(self, gap_s: float) -> MemorySpec | None:
         """The memory of an agent whose decisions are usually ``gap_s`` apart; None for none."""

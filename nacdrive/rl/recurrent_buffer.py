@@ -113,15 +113,15 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
     def segments(self) -> list[tuple[int, int, int]]:
         """(environment, first decision, one behind the last) of every sequence, in order."""
-        found = []
+        pieces = []
         for env in range(self.n_envs):
             edges = [0, *(np.flatnonzero(self.episode_starts[1:, env]) + 1).tolist(), self.buffer_size]
             for start, stop in pairwise(edges):
-                found += [
+                pieces += [
                     (env, first, min(first + self.sequence_length, stop))
                     for first in range(start, stop, self.sequence_length)
                 ]
-        return found
+        return pieces
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
         """All decisions once, in minibatches of about ``batch_size``; ``observations`` of each are ``Sequences``."""

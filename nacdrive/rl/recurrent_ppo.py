@@ -65,12 +65,12 @@ class RecurrentPPO(PPO):
 
     def _setup_learn(self, *args: Any, **options: Any) -> Any:
         before = self._last_obs
-        found = super()._setup_learn(*args, **options)
+        result = super()._setup_learn(*args, **options)
         if self._last_obs is not before or self._last_t is None:
             assert self.env is not None
             self.rollout_buffer.forget()
             self._last_t = np.array([float(info.get("t_s", 0.0)) for info in self.env.reset_infos])
-        return found
+        return result
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int

@@ -61,8 +61,8 @@ class Sb3Zip:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """[channels, height, width]; () where it sees no pictures."""
-        found = _described(self.data.get("observation_space"), "_shape")
-        return tuple(found) if isinstance(found, list) and all(isinstance(n, int) for n in found) else ()
+        shape = _described(self.data.get("observation_space"), "_shape")
+        return tuple(shape) if isinstance(shape, list) and all(isinstance(n, int) for n in shape) else ()
 
     @property
     def actions(self) -> spaces.Space[Any]:
@@ -158,12 +158,12 @@ def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.Nature
 
 def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
     """``to_net`` of a zip that 'nacdrive expert train' wrote; older ones are of CarRacing and do not say so."""
-    told = model.data.get(ABOUT)
-    if told is None:
+    written = model.data.get(ABOUT)
+    if written is None:
         about = {**_about_of(model.actions), "repeat": model.data.get("nacdrive_repeat", 4)}
         del about["outputs"]
     else:
-        about = dict(told) if isinstance(told, dict) else {}
+        about = dict(written) if isinstance(written, dict) else {}
     tensors = actor_tensors(model.tensors)
     check_trusted(model.path, about.get("env"), about.get("memory"))
     try:

@@ -257,8 +257,8 @@ def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) 
     free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, ppo_settings(then)
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
-        told = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
-        raise UserError(f"the run in {out} was started with {told}: resume with the same settings.")
+        changes = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
+        raise UserError(f"the run in {out} was started with {changes}: resume with the same settings.")
 
 
 class TrainingCallback(BaseCallback):
@@ -295,12 +295,12 @@ class TrainingCallback(BaseCallback):
     def lines(self) -> list[dict[str, Any]]:
         """The log so far."""
         path = self.out / LOG
-        found = []
+        rows = []
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
             # A crash may tear the last line.
             with suppress(json.JSONDecodeError):
-                found.append(json.loads(line))
-        return found
+                rows.append(json.loads(line))
+        return rows
 
     def _on_training_start(self) -> None:
         self.started = self.saved = self.reported = time.monotonic()
@@ -401,18 +401,18 @@ class TrainingCallback(BaseCallback):
         returns = list(map(lap_return(self.agent.driver(policy), env), seeds))
         if env is not None:
             env.close()
-        found = {
+        evaluation = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),
             "min": float(np.min(returns)),
             "episodes": len(returns),
             "seconds": round(time.monotonic() - began, 1),
         }
-        save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(found))
-        if found["mean"] > self.best:
-            self.best = found["mean"]
-            save_policy(self.out / BEST, policy, self._about(found))
-        return found
+        save_policy(self.out / "policies" / f"{self.num_timesteps:08d}.pt", policy, self._about(evaluation))
+        if evaluation["mean"] > self.best:
+            self.best = evaluation["mean"]
+            save_policy(self.out / BEST, policy, self._about(evaluation))
+        return evaluation
 
     def _log(self, evaluation: dict[str, Any] | None) -> None:
         now = time.monotonic()
@@ -422,8 +422,8 @@ class TrainingCallback(BaseCallback):
         train_values = {k.split("/")[1]: v for k, v in self.model.logger.name_to_value.items() if k[:6] == "train/"}
 
         def mean(key: str) -> float | None:
-            told = [episode[key] for episode in episodes if key in episode]
-            return round(float(np.mean(told)), 4) if told else None
+            values = [episode[key] for episode in episodes if key in episode]
+            return round(float(np.mean(values)), 4) if values else None
 
         line: dict[str, Any] = {
             "seconds": round(self.seconds, 1),

@@ -159,12 +159,12 @@ class Task(ABC):
             UserError: if a folder lacks its data.
         """
         samples = self.load([data_dirs[self.name]] if self.name in data_dirs else [])
-        found = []
+        folds = []
         for k, (learn, keep) in enumerate(rotate(len(samples), 5, seed)[:count]):
             train, valid = self.split([samples[i] for i in evenly(learn, size.max_samples)], 0.15, seed)
             tests = [samples[i] for i in evenly(keep, size.max_tests)]
-            found.append(Fold(f"part {k + 1} of 5", train, valid, {self.name: tests}))
-        return found
+            folds.append(Fold(f"part {k + 1} of 5", train, valid, {self.name: tests}))
+        return folds
 
     @abstractmethod
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> nn.Module:

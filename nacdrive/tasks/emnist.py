@@ -77,8 +77,8 @@ class EMNIST(Classification):
 
     def samples(self, part: str, images: Any, labels: Any) -> list[Sample]:
         """One sample per image: ``x`` [T, 3] or, for the paper, [256, 2]; ``t`` [T] in pixels scanned."""
-        found = events(images, length=LENGTH)
-        made = sequences(found) if self.protocol == "sequence" else padded(found)
+        runs = events(images, length=LENGTH)
+        made = sequences(runs) if self.protocol == "sequence" else padded(runs)
         return [
             Sample(f"{part} image {i}", fields, {"target": torch.tensor(int(label))})
             for i, (fields, label) in enumerate(zip(made, labels, strict=True))
@@ -94,19 +94,19 @@ def read_digits(folder: Path) -> Mnist:
     return Mnist(images[:1000], labels[:1000], images[1000:], labels[1000:])
 
 
-def sequences(found: Events) -> list[dict[str, Tensor]]:
+def sequences(runs: Events) -> list[dict[str, Tensor]]:
     """Each image's events alone: ``x`` holds value, duration, and the time at which the event ends.
 
     The time is a feature too, so that layers that feel no time are not blind to where on the page an event lies.
     """
-    x = torch.from_numpy(np.stack([found.value, found.duration, found.t_s], axis=-1))
-    lengths = (~found.padding).sum(axis=1)
+    x = torch.from_numpy(np.stack([runs.value, runs.duration, runs.t_s], axis=-1))
+    lengths = (~runs.padding).sum(axis=1)
     return [{"x": row[:n], "t": row[:n, 2]} for row, n in zip(x, lengths.tolist(), strict=True)]
 
 
-def padded(found: Events) -> list[dict[str, Tensor]]:
+def padded(runs: Events) -> list[dict[str, Tensor]]:
     """As the authors' script: 256 rows of value and duration, the durations scaled to sum to 256, zeros behind."""
-    scaled = found.duration * (LENGTH / found.duration.sum(axis=1, keepdims=True))
-    x = torch.from_numpy(np.stack([found.value, scaled], axis=-1).astype(np.float32))
+    scaled = runs.duration * (LENGTH / runs.duration.sum(axis=1, keepdims=True))
+    x = torch.from_numpy(np.stack([runs.value, scaled], axis=-1).astype(np.float32))
     nothing = torch.zeros(LENGTH)
     return [{"x": row, "t": nothing} for row in x]

@@ -93,11 +93,11 @@ class PAR(Classification):
 
 def macro_f1(answer: Tensor, truth: Tensor) -> float:
     """F1 of each class that occurs, averaged."""
-    found = []
+    scores = []
     for label in sorted(set(truth.tolist())):
         both = int(((answer == label) & (truth == label)).sum())
-        found.append(2 * both / (int((answer == label).sum()) + int((truth == label).sum())))
-    return float(np.mean(found))
+        scores.append(2 * both / (int((answer == label).sum()) + int((truth == label).sum())))
+    return float(np.mean(scores))
 
 
 def series(recording: ParRecording) -> dict[str, Tensor]:

@@ -77,13 +77,13 @@ def load_driving_task(task: str) -> DrivingTask:
     """
     from nacdrive.tasks.driving import DrivingTask
 
-    found = load_task(task)
-    if not isinstance(found, DrivingTask):
+    loaded = load_task(task)
+    if not isinstance(loaded, DrivingTask):
         raise UserError(
             f"the task '{task}' has no policy that drives: train a network for it with "
             f"'nacdrive bench table --tasks {task}'."
         )
-    return found
+    return loaded
 
 
 def task_of(folders: Sequence[Path]) -> str:

@@ -83,13 +83,13 @@ class Block:
 
 def blocks_of(samples: Sequence[Sample], seconds: float = BLOCK_S) -> list[Block]:
     """All samples cut into blocks of about ``seconds``, in their order."""
-    found = []
+    blocks = []
     for k, sample in enumerate(samples):
         t = sample.fields["t"]
         count = max(1, round(float(t[-1] - t[0]) / seconds))
         edges = np.linspace(0, len(sample), count + 1).round().astype(int).tolist()
-        found += [Block(k, a, b) for a, b in pairwise(edges) if b > a]
-    return found
+        blocks += [Block(k, a, b) for a, b in pairwise(edges) if b > a]
+    return blocks
 
 
 def hold_out(
@@ -152,12 +152,12 @@ def segments(name: str, fields: Mapping[str, Tensor], *, scored: int, context: i
         Samples with the further field ``scored`` [T], True where a step counts.
     """
     steps = len(next(iter(fields.values())))
-    found = []
+    parts = []
     for first in range(0, steps, scored):
         begin, end = max(0, first - context), min(steps, first + scored)
         counts = torch.arange(begin, end) >= first
-        found.append(Sample(name, {**{key: value[begin:end] for key, value in fields.items()}, "scored": counts}))
-    return found
+        parts.append(Sample(name, {**{key: value[begin:end] for key, value in fields.items()}, "scored": counts}))
+    return parts
 
 
 def joined(samples: Sequence[Sample], values: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -165,7 +165,7 @@ def joined(samples: Sequence[Sample], values: Sequence[Tensor]) -> dict[str, Ten
     pieces: dict[str, list[Tensor]] = {}
     for sample, value in zip(samples, values, strict=True):
         pieces.setdefault(sample.name, []).append(value[sample.fields["scored"]])
-    return {name: torch.cat(found) for name, found in pieces.items()}
+    return {name: torch.cat(parts) for name, parts in pieces.items()}
 
 
 def field_of(samples: Sequence[Sample], field: str) -> dict[str, Tensor]:

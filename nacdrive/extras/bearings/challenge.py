@@ -86,8 +86,8 @@ def read_challenge(folder: Path) -> tuple[list[RunToFailure], list[Truncated]]:
             learning.append(RunToFailure("pronostia", features(bearing)))
         elif bearing.name not in QUESTIONS:
             warnings.warn(f"{bearing.name} is no bearing of the challenge: it is left out.", stacklevel=2)
-        elif (found := truncated(bearing, made_up)) is not None:
-            tests.append(found)
+        elif (test := truncated(bearing, made_up)) is not None:
+            tests.append(test)
         else:
             warnings.warn(f"{bearing.name} ends before the challenge asks: it is left out.", stacklevel=2)
     if not learning or not tests:
@@ -157,7 +157,7 @@ def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> di
     left = {name: float(value) for name, value in label_of(samples, "remaining_s").items()}
     printed = [float(value) for value in label_of(samples, "printed_s").values()]
     prior = SurvivalPrior(tuple(next(iter(lives.values())).tolist()))
-    found = {"bearings": float(len(left)), "learnt": float(len(prior.lives_s))}
+    scores = {"bearings": float(len(left)), "learnt": float(len(prior.lives_s))}
     if outputs[0].shape[1] == 2:
         answers = {name: float(y[-1]) for name, y in joined(samples, [y[:, 1] for y in outputs]).items()}
         best = answers
@@ -167,12 +167,12 @@ def challenge_scores(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> di
         answers = {name: float(life.median_s[-1]) for name, life in lived.items()}
         best = {name: curve.best_guess_s(prior) for name, curve in curves.items()}
         inside = [life.low_s[-1] <= left[name] <= life.high_s[-1] for name, life in lived.items()]
-        found["covered"] = 100 * float(np.mean(inside))
+        scores["covered"] = 100 * float(np.mean(inside))
     actual = list(left.values())
-    found["challenge"] = phm2012_score(actual, [answers[name] for name in left])
-    found["challenge_best"] = phm2012_score(actual, [best[name] for name in left])
-    found["challenge_printed"] = phm2012_score(printed, [answers[name] for name in left])
-    return found | {f"remaining_s {name}": value for name, value in answers.items()}
+    scores["challenge"] = phm2012_score(actual, [answers[name] for name in left])
+    scores["challenge_best"] = phm2012_score(actual, [best[name] for name in left])
+    scores["challenge_printed"] = phm2012_score(printed, [answers[name] for name in left])
+    return scores | {f"remaining_s {name}": value for name, value in answers.items()}
 
 
 def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
@@ -195,8 +195,8 @@ def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> 
         "median of the survival prior": middle,
         "exponential degradation": grown,
     }
-    found = {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
-    return {**found, "ridge regression of wear": ridge(train, samples)}
+    outputs = {name: direct(by_bearing, samples) for name, by_bearing in answers.items()}
+    return {**outputs, "ridge regression of wear": ridge(train, samples)}
 
 
 def direct(answers: Mapping[str, float], samples: Sequence[Sample]) -> list[Tensor]:

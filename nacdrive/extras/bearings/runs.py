@@ -93,8 +93,8 @@ def read_runs(dataset: str, folder: Path, names: Sequence[str] | None = None) ->
         UserError: if ``folder`` holds neither.
     """
     if dataset != "pronostia" and is_published(folder):
-        found = [run_of(bearing) for bearing in read_published_features(folder)]
-        return [run for run in found if names is None or run.name in names]
+        every = [run_of(bearing) for bearing in read_published_features(folder)]
+        return [run for run in every if names is None or run.name in names]
     return [RunToFailure(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
 
 

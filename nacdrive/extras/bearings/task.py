@@ -181,9 +181,9 @@ class Bearings(Regression):
         pairs = [run.rows() for run in known]
         rows = row_samples("row", scaled(torch.cat([x for x, _ in pairs])), torch.cat([y for _, y in pairs]), most)
         tests = {}
-        for task, found in runs.items():
+        for task, of_task in runs.items():
             # HUST's own files are named by bearing type and fault; the authors' "Bearing1" is one of their files.
-            one = [run for run in found if run.name == PAPER_TEST[task]] or (found[:1] if task == "hust" else [])
+            one = [run for run in of_task if run.name == PAPER_TEST[task]] or (of_task[:1] if task == "hust" else [])
             if not one:
                 raise UserError(f"--protocol paper tests on {PAPER_TEST[task]} of {task}: it is not there.")
             x, y = one[0].rows()
@@ -217,15 +217,15 @@ class Bearings(Regression):
             }
         curves = wear_curves(outputs, samples)
         near = {name: c for name, c in curves.items() if task != "pronostia" or name.startswith("Bearing1")}
-        found = {f"rmse {name}": curve.rmse for name, curve in curves.items()}
-        found["score"] = float(np.mean([paper_score(c.predicted, c.truth) for c in near.values()]))
-        found["rmse"] = float(np.mean([c.rmse for c in near.values()]))
-        found["rmse_worn"] = float(np.mean([c.rmse_worn for c in near.values()]))
-        found["onset_min"] = float(np.mean([c.onset_error_s for c in near.values()])) / MINUTE_S
-        found["phm"] = float(np.mean([c.accuracy_of_life() for c in near.values()]))
+        scores = {f"rmse {name}": curve.rmse for name, curve in curves.items()}
+        scores["score"] = float(np.mean([paper_score(c.predicted, c.truth) for c in near.values()]))
+        scores["rmse"] = float(np.mean([c.rmse for c in near.values()]))
+        scores["rmse_worn"] = float(np.mean([c.rmse_worn for c in near.values()]))
+        scores["onset_min"] = float(np.mean([c.onset_error_s for c in near.values()])) / MINUTE_S
+        scores["phm"] = float(np.mean([c.accuracy_of_life() for c in near.values()]))
         if len(curves) > len(near):
-            found["rmse_elsewhere"] = float(np.mean([c.rmse for name, c in curves.items() if name not in near]))
-        return found
+            scores["rmse_elsewhere"] = float(np.mean([c.rmse for name, c in curves.items() if name not in near]))
+        return scores
 
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
         """Constants, and the time alone: of the paper's rows the column of time, else the training wear at that age."""

@@ -142,16 +142,16 @@ class WearCurve:
     @property
     def onset_error_s(self) -> float:
         """Seconds between the onsets of predicted and true wear, both told alike; no onset counts as at the end."""
-        told, true = (onset(wear > WORN) for wear in (self.predicted, self.truth))
-        return abs(float(self.t_s[-1 if told is None else told] - self.t_s[-1 if true is None else true]))
+        predicted, true = (onset(wear > WORN) for wear in (self.predicted, self.truth))
+        return abs(float(self.t_s[-1 if predicted is None else predicted] - self.t_s[-1 if true is None else true]))
 
     def since_onset_s(self) -> NDArray[np.float64]:
         """[N] seconds since wear began to show; infinite until five snapshots in a row have shown it."""
         began = onset(self.predicted > WORN)
         since = np.full(len(self.t_s), np.inf)
         if began is not None:
-            told = began + IN_A_ROW - 1
-            since[told:] = self.t_s[told:] - self.t_s[began]
+            shown = began + IN_A_ROW - 1
+            since[shown:] = self.t_s[shown:] - self.t_s[began]
         return since
 
     def share(self) -> NDArray[np.float64]:
@@ -241,8 +241,8 @@ def quantiles_of(edges: NDArray[np.float64], weights: NDArray[np.float64], share
     cell = np.clip((below <= share).sum(axis=1) - 1, 0, weights.shape[1] - 1)
     row = np.arange(len(weights))
     part = np.clip((share - below[row, cell]) / np.maximum(weights[row, cell], 1e-300), 0.0, 1.0)
-    found: NDArray[np.float64] = edges[cell] + part * (edges[cell + 1] - edges[cell])
-    return found
+    quantiles: NDArray[np.float64] = edges[cell] + part * (edges[cell + 1] - edges[cell])
+    return quantiles
 
 
 def onset(shown: NDArray[np.bool_]) -> int | None:

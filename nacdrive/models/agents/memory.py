@@ -244,8 +244,8 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
         finally:
             layer.train(was_training)
     limit = TOLERANCE * max(1.0, float(whole.abs().max()))
-    for found in (streamed, alone):
-        if found.shape != whole.shape or not float((found - whole).abs().max()) <= limit:
+    for other in (streamed, alone):
+        if other.shape != whole.shape or not float((other - whole).abs().max()) <= limit:
             raise UserError(
                 f"the memory '{name}' cannot stream: decision by decision it gives other numbers than on a whole "
                 f"episode; {advice}."

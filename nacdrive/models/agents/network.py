@@ -72,8 +72,8 @@ class PolicyNet(Actor):
 
     def features(self, stacks: Tensor) -> Tensor:
         """Uint8 [N, 4, 48, 48] -> float32 [N, 256]."""
-        found: Tensor = self.vision(stacks.float() / 255.0)
-        return found
+        features: Tensor = self.vision(stacks.float() / 255.0)
+        return features
 
 
 KIND = "nacdrive ppo policy"
@@ -83,12 +83,12 @@ NAMES = {"features_extractor.vision.": "vision.", "memory.": "memory.", "action_
 
 def actor_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The actor's tensors in the ``state_dict`` of a stable-baselines3 policy, under the names of ``PolicyNet``."""
-    found = {}
+    actor = {}
     for name, value in state.items():
         for theirs, ours in NAMES.items():
             if name.startswith(theirs):
-                found[ours + name.removeprefix(theirs)] = value
-    return found
+                actor[ours + name.removeprefix(theirs)] = value
+    return actor
 
 
 def sb3_name(name: str) -> str:
