@@ -32,7 +32,7 @@ from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 from nacdrive.models import load_policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.policy import Policy
-from nacdrive.viz import GradCam
+from nacdrive.viz.saliency import GradCam
 from nacdrive.web import LiveServer
 from nacdrive.web.protocol import message, pack
 from nacdrive.web.stream import row as stream_row

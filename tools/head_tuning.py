@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from nacdrive.common.paths import shipped
+from nacdrive.extras.explain.tuning import tuning_table
 from nacdrive.models import load_policy
-from nacdrive.viz.tuning import tuning_table, write_tuning
+from nacdrive.models.tuning import write_tuning
 
 
 def main() -> None:

@@ -141,7 +141,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             from nacdrive.common.paths import find_model
             from nacdrive.drivers.exported import ExportedPolicy
             from nacdrive.extras.what_if import WhatIfCard
-            from nacdrive.viz.tuning import read_tuning
+            from nacdrive.models.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"

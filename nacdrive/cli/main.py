@@ -50,7 +50,7 @@ VERBS = {
 }
 
 # Verbs of ``nacdrive/extras``: verb -> its file there.
-EXTRAS = {"arena": "arena.verb", "export": "export.verb", "share": "export.share_verb"}
+EXTRAS = {"arena": "arena.verb", "explain": "explain.verb", "export": "export.verb", "share": "export.share_verb"}
 # Old spelling of a verb -> the new one.
 RENAMED = {"classify": ("predict", "--task", "emnist")}
 

@@ -150,9 +150,9 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
     from nacdrive.cli.page import network_view
     from nacdrive.common.paths import find_model
     from nacdrive.models import load_policy
-    from nacdrive.viz import retrace
+    from nacdrive.models.tuning import read_tuning
     from nacdrive.viz.recorded import driven_actions
-    from nacdrive.viz.tuning import read_tuning
+    from nacdrive.viz.trace import retrace
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, task), expect_task=task)

@@ -39,7 +39,7 @@ class LiveServer(HttpServer):
         network_input: What the network gets of a ``frame`` of [rows, columns]: ``rows`` [from, to) that are kept,
             ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
             None if not known.
-        tuning: Which heads tell left from right, as of ``viz.tuning``; without, the page measures it on the drive.
+        tuning: Which heads tell left from right, as of ``models.tuning``; without, the page measures it on the drive.
         names: Of the lanes, where several drive.
         people: Those of ``names`` that a person drives; of a drive alone a person may always take the wheel.
         cards: Further parts of the page.

@@ -13,11 +13,7 @@ from matplotlib.patches import PathPatch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_model
-from nacdrive.models import load_policy
-from nacdrive.nac import NAC, Wiring
-from nacdrive.nac.reference import circuit
-from nacdrive.viz.figures import save
-from nacdrive.viz.wiring import (
+from nacdrive.extras.explain.wiring import (
     EXCITING,
     INHIBITING,
     STRONGEST,
@@ -28,6 +24,10 @@ from nacdrive.viz.wiring import (
     nac_of,
     wiring_figure,
 )
+from nacdrive.models import load_policy
+from nacdrive.nac import NAC, Wiring
+from nacdrive.nac.reference import circuit
+from nacdrive.viz.figures import save
 from tests.helpers.small_policies import small_policy
 
 

@@ -67,7 +67,8 @@ class WiringConfig:
 
 def saliency(config: SaliencyConfig) -> int:
     """Draw frames and what the policy looks at in them."""
-    from nacdrive.viz.figures import saliency_figure, save, telling_moments
+    from nacdrive.extras.explain.figures import saliency_figure, telling_moments
+    from nacdrive.viz.figures import save
     from nacdrive.viz.trace import retrace
 
     if config.frames < 1:
@@ -84,8 +85,9 @@ def saliency(config: SaliencyConfig) -> int:
 
 def neurons(config: NeuronsConfig) -> int:
     """Draw every neuron group over time and say what tells left from right."""
-    from nacdrive.viz.figures import neurons_figure, save
-    from nacdrive.viz.sides import report, separations
+    from nacdrive.extras.explain.figures import neurons_figure
+    from nacdrive.extras.explain.sides import report, separations
+    from nacdrive.viz.figures import save
     from nacdrive.viz.trace import Trace, retrace
 
     check_target(config.out, config.overwrite)
@@ -106,10 +108,10 @@ def neurons(config: NeuronsConfig) -> int:
 def wiring(config: WiringConfig) -> int:
     """Draw the circuit."""
     from nacdrive.common.paths import find_model
+    from nacdrive.extras.explain.wiring import wiring_figure
     from nacdrive.models import load_policy
+    from nacdrive.models.tuning import read_tuning
     from nacdrive.viz.figures import save
-    from nacdrive.viz.tuning import read_tuning
-    from nacdrive.viz.wiring import wiring_figure
 
     check_target(config.out, config.overwrite)
     if config.head < 0:

@@ -16,13 +16,15 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.recording import RecordingWriter
 from nacdrive.envs.carracing.env import to_action
+from nacdrive.extras.explain.figures import neurons_figure, saliency_figure, telling_moments
+from nacdrive.extras.explain.sides import auc, report, separation, separations
+from nacdrive.extras.explain.wiring import wiring_figure
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.files import save_policy
 from nacdrive.models.policy import Policy
-from nacdrive.viz import GradCam, Trace, retrace
-from nacdrive.viz.figures import neurons_figure, saliency_figure, save, telling_moments
-from nacdrive.viz.sides import auc, report, separation, separations
-from nacdrive.viz.wiring import wiring_figure
+from nacdrive.viz.figures import save
+from nacdrive.viz.saliency import GradCam
+from nacdrive.viz.trace import Trace, retrace
 from tests.helpers.ticks import make_tick
 
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))
