@@ -136,6 +136,9 @@ def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener
         else:
             step += 1
         last = tick
-        listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=tick.done or step == steps - 1))
+        cut = step == steps - 1 and not tick.done
+        # Who records writes the last event down as the ending.
+        events = (*tick.events, "goes on in the next episode") if cut else tick.events
+        listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=tick.done or cut, events=events))
 
     return told

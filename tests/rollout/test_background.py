@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
 
 from nacdrive.common.action import Action
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.background import BACKLOG, BackgroundListener, at_rate, split_drives
+from nacdrive.rollout.recorder import drives
 from nacdrive.rollout.rollout import Probes
 from tests.helpers.udacity_simulators import until
 
@@ -137,3 +140,14 @@ def test_a_recording_is_kept_split_drives() -> None:
     assert [one.step for one in told] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0]
     assert [one.done for one in told] == [False, False, False, True] * 2 + [False] * 3
     assert told[4].t_s == 0.0 and told[5].t_s == 0.5
+
+
+def test_a_drive_longer_than_an_episode_is_recorded_whole(tmp_path: Path) -> None:
+    with drives(
+        tmp_path / "kept", source="udacity", fps=50.0, driver="somebody", teacher=None, image="jpeg"
+    ) as recorder:
+        listener = split_drives(recorder, 4)
+        for step in range(10):
+            listener(tick(step, step * 0.02))
+    kept = Recording.open(tmp_path / "kept", source="udacity")
+    assert sorted(len(kept.load(number)) for number in range(3)) == [2, 4, 4]
