@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
-    from nacdrive.web import LiveServer
+    from nacdrive.web import Card, LiveServer
+
+CARDS: tuple[str, ...] = ()
+"""Cards of JavaScript alone on the page of every drive: folders of ``nacdrive/extras`` with a ``page/card.js``."""
 
 
-def open_page(stack: ExitStack, host: str, port: int, title: str, **more: Any) -> LiveServer:
+def open_page(
+    stack: ExitStack, host: str, port: int, title: str, cards: Sequence[Card] = (), **more: Any
+) -> LiveServer:
     """A page that is served until ``stack`` ends; ``more`` goes to ``LiveServer``. Prints its address."""
-    from nacdrive.web import LiveServer
+    from nacdrive.web import Card, LiveServer
 
-    page = LiveServer(host, port, title, **more)
+    page = LiveServer(host, port, title, cards=[*cards, *map(Card, CARDS)], **more)
     print(f"watch at {page.start()}", flush=True)
     stack.callback(page.stop)
     return page

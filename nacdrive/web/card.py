@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Flask
 
+from nacdrive.common.paths import PACKAGE
 from nacdrive.drivers.tick import Tick
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class Card:
     """Folder of its JavaScript and CSS."""
     commands: Mapping[str, Command] = {}
     """Of those who have control, by the one name that such a message holds."""
+
+    def __init__(self, name: str = "") -> None:
+        """A card of JavaScript alone, where ``name`` is given: the files of ``nacdrive/extras/NAME/page``."""
+        if name:
+            self.name, self.files = name, PACKAGE / "extras" / name / "page"
 
     def describe(self, run: int = 0) -> Any:
         """What its JavaScript is to know of a run (a replay may show several), as plain JSON."""
