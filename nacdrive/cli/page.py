@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
     from nacdrive.web import Card, LiveServer
 
-CARDS: tuple[str, ...] = ()
+CARDS: tuple[str, ...] = ("tracks",)
 """Cards of JavaScript alone on the page of every drive: folders of ``nacdrive/extras`` with a ``page/card.js``."""
 
 
