@@ -170,7 +170,7 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
 def test_the_commands_write_figures_and_refuse_other_endings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nacdrive.cli import explain
+    from nacdrive.extras.explain import verb as explain
 
     model, data = tmp_path / "small.pt", tmp_path / "recording"
     save_policy(make_policy(), model)
