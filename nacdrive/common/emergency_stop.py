@@ -1,4 +1,7 @@
-"""What a car does when no sound decision comes: hold the course for a moment, straighten the wheel, brake."""
+"""What a car does when no sound decision comes: hold the course for a moment, straighten the wheel, brake.
+
+It counts seconds, not decisions, so it is the same for every simulator and pace.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One drive from start to end: what was seen, what was done, what the expert would have done."""
+"""One drive from start to end: what was seen, what was done, what the expert would have done.
+
+The expert's pedal is kept only where another's was driven: a learner that holds its own pedals in DAgger needs a label
+of them.
+"""
 
 from __future__ import annotations
 

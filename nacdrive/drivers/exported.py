@@ -1,4 +1,7 @@
-"""A policy from a file of either kind: ``.pt`` with torch, ``.onnx`` without it."""
+"""A policy from a file of either kind: ``.pt`` with torch, ``.onnx`` without it.
+
+Both have the face of ``Policy``, so no driver or verb knows which it drives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A person at a browser: pause, start over, take over with the arrow keys. Written by a page, read by the loop."""
+"""A person at a browser: pause, start over, take over with the arrow keys. Written by a page, read by the loop.
+
+``HumanOverride`` stands around ``SafetyStop``: in a simulator that waits, a person may drive on after the policy has
+failed. Where time passes by itself the safety stop keeps the last word, over people too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One control step, as everybody who watches sees it."""
+"""One control step, as everybody who watches sees it.
+
+It stands below the loop that makes it, so that films and reports, which the loop's evaluations write, know it too.
+"""
 
 from __future__ import annotations
 

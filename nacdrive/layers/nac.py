@@ -1,4 +1,7 @@
-"""Neuronal Attention Circuits as a windowed sequence layer: an adapter around ``nacdrive.nac.NAC``."""
+"""Neuronal Attention Circuits as a windowed sequence layer: an adapter around ``nacdrive.nac.NAC``.
+
+Policies that drive use the gap between frames (``time_input="gap"``): absolute time grows without bound meanwhile.
+"""
 
 from __future__ import annotations
 

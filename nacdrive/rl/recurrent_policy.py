@@ -1,6 +1,9 @@
 """An actor and a critic behind one memory, shaped as stable-baselines3's policies and as sb3-contrib's recurrent one.
 
 In the place of sb3-contrib's ``lstm_states`` stands a ``MemoryState``, and beside the observations go their times.
+
+A memory is a window of observations, not a stored state: all layers have a window, so training recomputes exactly what
+acted. Rollouts batch environments of different ages by ``layer.last``; drives stream by ``step``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The closed loop, and the only one: frame -> driver -> action -> environment, one ``Tick`` per decision."""
+"""The closed loop, and the only one: frame -> driver -> action -> environment, one ``Tick`` per decision.
+
+An expert that rides along is asked once a frame, for one with a memory of frames must not see one twice.
+"""
 
 from __future__ import annotations
 

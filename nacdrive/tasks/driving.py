@@ -2,6 +2,9 @@
 
 ``Imitation`` learns from recordings of any environment; ``CarRacing`` and ``Udacity`` are what the paper learnt, with
 the networks, settings and folds of its own.
+
+What a policy decides is what was recorded: choices, or steering and pedal. Both are one task, because a policy is found
+and driven by its task; ``PolicyDriver.needs`` says what the environment must be like for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""CarRacing drawn about twenty times faster: one world map a lap, one warp and one picture of the car a frame."""
+"""CarRacing drawn about twenty times faster: one world map a lap, one warp and one picture of the car a frame.
+
+Polygons are drawn at twice the size only while the view zooms, and by the twin in the tests.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 How far in simulated time everybody may drive is said here. With an audience this clock goes no faster than the wall's,
 and at most ``LEAD_S`` ahead of the slowest contestant: who is slow makes the others wait at the wall clock, and never
 takes a simulated second from them.
+
+Permission to drive, the camera and a person's keys travel in one message, so that they hold for all from the same
+simulated moment on.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@ as many threads as torch has.
 
 Importing this needs no numba; the kernels (``compiled``) are imported, and compiled or read from numba's cache, when
 first used.
+
+They replace the circuit of a pair, not the attention: dynamics, softmax and selection stay in torch, so every option
+has them and the chosen keys are the same; only a live step does more.
 """
 
 from __future__ import annotations
