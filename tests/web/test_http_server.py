@@ -25,7 +25,7 @@ def holds(condition: Callable[[], bool], timeout_s: float = 120) -> None:
 
 
 def connect(server: LiveServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), 5)
+    return socket.create_connection(("127.0.0.1", server.port), 120)
 
 
 def page_of(server: LiveServer) -> int:
