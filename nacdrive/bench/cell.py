@@ -14,13 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.bench.closed_loop import drive
 from nacdrive.bench.machine import machine_state
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import is_disk_full
 from nacdrive.common.parallel import report
 from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.datasets.synthetic import is_synthetic
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.world import env_of_task
+from nacdrive.models import load_policy
+from nacdrive.rollout.environment import usual_expert
+from nacdrive.rollout.evaluate import EvalSpec, evaluate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
 from nacdrive.training.config import FitConfig
@@ -35,6 +39,9 @@ REPORT_S = 0.5
 """Shortest time between two reports of a cell under way."""
 SEED_STEP = 1000
 """Between the seeds of two trainings on the same fold, so that none is that of another fold."""
+EXPERTS = "experts"
+"""Folder beside the cells of a run, with what the expert drove: once for all of them."""
+KEPT = ("autonomy", "off_road_per_lap", "offset_mean_m", "offset_max_m", "jitter_per_s")
 
 
 @dataclass(frozen=True)
@@ -191,9 +198,37 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     model = cell.folder / "model.pt"
     task.save(network, model, model_meta(cell, fold, fitted, result))
     if cell.size.drive and task.closed_loop and model.exists():
-        scores[cell.task] |= drive(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
+        scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
+
+
+def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:
+    """Drive ``drives`` tracks that no training touched: a table of errors cannot tell how well that goes.
+
+    Returns:
+        CarRacing: ``return`` and ``expert_fraction`` (of its expert's return on the same tracks). Udacity, on the
+        built-in lake track: ``autonomy`` in percent, ``off_road_per_lap``, ``offset_mean_m`` and ``offset_max_m`` from
+        the lane's middle, ``jitter_per_s`` of the steering.
+    """
+    env = env_of_task(task)
+    if env is None:
+        raise UserError(f"no environment is known for the task '{task}': its policies cannot be driven.")
+    if any(env.tracks):
+        # The policy decides at the pace of the recordings that it was trained on.
+        repeat = max(1, round(load_policy(model).config.gap_s * (env.frames_per_second or 1)))
+        options = {"laps": 1.0, "repeat": repeat}
+        spec = EvalSpec(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
+        metrics = evaluate(spec, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
+        numbers = metrics["tracks"][env.tracks[0]]
+        return {name: float(numbers[name]["mean"]) for name in KEPT}
+    renderer = {"renderer": "official"} if env.honours("renderer") else {}
+    expert = usual_expert(env, load_policy(model))
+    spec = EvalSpec(env.name, model, expert=expert, options=renderer, device=device)
+    seeds = range(POLICY_TEST.start, POLICY_TEST.start + drives)
+    metrics = evaluate(spec, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
+    share = metrics["expert_fraction"]
+    return {"return": metrics["return"]["mean"]} | ({"expert_fraction": share["value"]} if share else {})
 
 
 def peak_mib() -> float | None:

@@ -166,13 +166,13 @@ def settings_of(row: Result) -> dict[str, Any]:
 
 def sections(results: Iterable[Result]) -> list[Section]:
     """Results by what may be compared; made-up data are left out."""
-    found: dict[str, list[Result]] = {}
+    groups: dict[str, list[Result]] = {}
     about: dict[str, tuple[str, Result]] = {}
     for row in results:
         for task in row["asked"]:
             if task not in row["made_up"]:
                 key = json.dumps([task, row["task"], settings_of(row)], sort_keys=True)
-                found.setdefault(key, []).append(row)
+                groups.setdefault(key, []).append(row)
                 about[key] = task, row
     return [
         Section(
@@ -180,7 +180,7 @@ def sections(results: Iterable[Result]) -> list[Section]:
             row["task"],
             settings_of(row)["protocol"],
             tuple(sorted(settings_of(row)["size"].items())),
-            tuple(found[key]),
+            tuple(groups[key]),
         )
         for key, (task, row) in about.items()
     ]
@@ -289,21 +289,21 @@ def cells(line: Line, digits: int) -> list[str]:
 
 def sentences(comparison: Comparison) -> list[str]:
     """What a reader of the table must know."""
-    said = [
+    texts = [
         f"{comparison.metric.title}, {'higher' if comparison.metric.higher else 'lower'} is better. Differences are "
         "paired over folds and seeds that both models have (Student's t below ten pairs, else the bootstrap); an "
         f"interval that spans zero, or none, is '{NOT_SHOWN}'. *cheapest*: no model is better and trains as quickly."
     ]
     if comparison.critical_difference is not None:
         p = "-" if comparison.friedman_p is None else f"{comparison.friedman_p:.2g}"
-        said.append(
+        texts.append(
             f"Ranks over {comparison.blocks} folds and seeds: Friedman's p {p}; two mean ranks within "
             f"{comparison.critical_difference:.2f} of one another do not differ (Nemenyi, level {SIGNIFICANCE})."
         )
     if comparison.references:
         known = ", ".join(f"{n} {v:.{comparison.metric.digits}f}" for n, v in comparison.references.items())
-        said.append(f"No models: {known}.")
-    return said
+        texts.append(f"No models: {known}.")
+    return texts
 
 
 def markdown(comparisons: Sequence[Comparison], command: str) -> str:
@@ -359,7 +359,8 @@ def html_text(comparisons: Sequence[Comparison], command: str, figures: Mapping[
     for k, comparison in enumerate(comparisons):
         parts.append(f"<h2>{html.escape(f'{comparison.section.title}: {comparison.metric.title}')}</h2>")
         parts += [
-            f"<p>{html.escape(said).replace('*cheapest*', '<i>cheapest</i>')}</p>" for said in sentences(comparison)
+            f"<p>{html.escape(sentence).replace('*cheapest*', '<i>cheapest</i>')}</p>"
+            for sentence in sentences(comparison)
         ]
         parts += table.html_rows(HEADER, [cells(line, comparison.metric.digits) for line in comparison.lines])
         parts += [

@@ -50,13 +50,13 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
     groups: dict[tuple[str, str], list[Result]] = {}
     for row in results:
         groups.setdefault((row["task"], budget({"record": row["trained"]})), []).append(row)
-    found = []
+    parts = []
     for (task, size), rows in groups.items():
         check_trusted("the result", task)
         for metric in load_task(task).metrics_of(task):
             if metric.compared:
-                found.append(robustness_of(task, size, metric, rows))
-    return found
+                parts.append(robustness_of(task, size, metric, rows))
+    return parts
 
 
 def budget(row: Result) -> str:
@@ -96,19 +96,19 @@ def change_text(change: Mapping[str, Any], digits: int) -> str:
     return f"{text} [{low:.{digits}f}, {high:.{digits}f}]" + (f", {NOT_SHOWN}" if low <= 0 <= high else "")
 
 
-def verdict(found: Robustness, model: str) -> str:
+def verdict(part: Robustness, model: str) -> str:
     """Whether the trained layer is shown to use the time, from what it loses without it."""
-    change = found.change(model, HIDDEN)
+    change = part.change(model, HIDDEN)
     low, high = change["interval95"] or (-math.inf, math.inf)
     if low == high == 0:
         return "feels no time"
     return "uses time" if high < 0 else "better without" if low > 0 else NOT_SHOWN
 
 
-def text_of(found: Sequence[Robustness], command: str) -> str:
+def text_of(parts: Sequence[Robustness], command: str) -> str:
     """Two tables per task and metric: scores, and paired differences to the intact sequences."""
     lines = ["# Trained layers under other conditions", "", f"Command: `{command}`.", "", MEANING]
-    for part in found:
+    for part in parts:
         metric, rest = part.metric, [c for c in part.conditions if c != INTACT]
         arrow = "higher" if metric.higher else "lower"
         lines += ["", f"## {part.task}: {metric.title}", ""]
@@ -136,9 +136,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows_of(found: Sequence[Robustness]) -> Iterator[tuple[object, ...]]:
+def rows_of(parts: Sequence[Robustness]) -> Iterator[tuple[object, ...]]:
     """One row per task, metric, model and condition."""
-    for part in found:
+    for part in parts:
         for model, scores in part.scores.items():
             for condition in part.conditions:
                 values, change = list(scores[condition.key].values()), part.change(model, condition)
@@ -164,9 +164,9 @@ def drop_figure(part: Robustness) -> Figure:
 
 def write(results: Sequence[Result], out: Path, command: str) -> list[Robustness]:
     """``robustness.md``, ``.csv`` and a figure per task into ``out``."""
-    found = tables(results)
-    write_text(out / "robustness.md", text_of(found, command))
-    write_text(out / "robustness.csv", csv_text(COLUMNS, rows_of(found)))
-    for number, part in enumerate(found):
+    parts = tables(results)
+    write_text(out / "robustness.md", text_of(parts, command))
+    write_text(out / "robustness.csv", csv_text(COLUMNS, rows_of(parts)))
+    for number, part in enumerate(parts):
         save(drop_figure(part), out / f"drop-{number}-{part.task.replace(':', '-')}-{part.metric.key}.svg")
-    return found
+    return parts

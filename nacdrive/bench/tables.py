@@ -55,7 +55,7 @@ class Entry:
 
 def entries(results: Sequence[Result], config: TableConfig) -> list[Entry]:
     """One entry per task and model, in the paper's order; references behind."""
-    found = []
+    result = []
     for task in dict.fromkeys(task for row in results for task in row["asked"]):
         metrics = load_task(task, config.protocol).metrics_of(task)
         if not metrics or (config.tasks and task not in config.tasks):
@@ -64,13 +64,13 @@ def entries(results: Sequence[Result], config: TableConfig) -> list[Entry]:
         trained = [row for row in asked if row["model"] != REFERENCES]
         for model in paper.in_order(list({row["model"] for row in trained})):
             rows = [row for row in trained if row["model"] == model]
-            found.append(entry(task, model, rows, [(row, row.get("scores", {})) for row in rows], metrics))
+            result.append(entry(task, model, rows, [(row, row.get("scores", {})) for row in rows], metrics))
         references = [row for row in asked if row["model"] == REFERENCES and row["status"] == "done"]
         for name in dict.fromkeys(name for row in references for name in row["references"]):
             rows = [row for row in references if task in row["references"].get(name, {})]
             made = entry(task, name, rows, [(row, row["references"][name]) for row in rows], metrics)
-            found.append(dataclasses.replace(made, reference=True, parameters=0, train_s=0.0))
-    return found
+            result.append(dataclasses.replace(made, reference=True, parameters=0, train_s=0.0))
+    return result
 
 
 def entry(
@@ -133,7 +133,7 @@ def failures(entry: Entry) -> str:
     return f"{len(entry.failed)} of {count} trainings failed: {kinds}" if entry.failed else ""
 
 
-def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
+def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) -> str:
     """A section per task."""
     lines = [
         f"Protocol `{config.protocol}`, budget `{config.budget}`. Command: `{command}`.",
@@ -142,9 +142,9 @@ def markdown(found: Sequence[Entry], config: TableConfig, command: str) -> str:
         f"one. {papers(config)} *In italics*: no model. What NAC selects by Top-K may differ in the last digit between "
         "processors, and its training with it: compare more than one seed.",
     ]
-    for task in dict.fromkeys(entry.task for entry in found):
+    for task in dict.fromkeys(entry.task for entry in table_entries):
         loaded = load_task(task, config.protocol)
-        metrics, rows = loaded.metrics_of(task), [entry for entry in found if entry.task == task]
+        metrics, rows = loaded.metrics_of(task), [entry for entry in table_entries if entry.task == task]
         made_up = " - MADE-UP DATA, not a result" if any(entry.made_up for entry in rows) else ""
         lines += ["", f"### {task}{made_up}", "", loaded.note_of(task)]
         if config.protocol != "challenge":
@@ -179,10 +179,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def csv_text(found: Sequence[Entry], config: TableConfig) -> str:
+def csv_text(table_entries: Sequence[Entry], config: TableConfig) -> str:
     """One row per task, model and metric."""
     rows: list[list[object]] = []
-    for entry in found:
+    for entry in table_entries:
         for metric in load_task(entry.task, config.protocol).metrics_of(entry.task):
             printed = paper.printed(entry.task, entry.model) if metric.paper else None
             theirs = (printed.mean, printed.std) if printed else ("", "")
@@ -193,19 +193,19 @@ def csv_text(found: Sequence[Entry], config: TableConfig) -> str:
     return table.csv_text(COLUMNS, rows)
 
 
-def latex(found: Sequence[Entry], config: TableConfig) -> str:
+def latex(table_entries: Sequence[Entry], config: TableConfig) -> str:
     """The layout of the paper's Table 1: a row per model, a column per task, the paper's number below in grey."""
-    tasks = list(dict.fromkeys(entry.task for entry in found))
-    by = {(entry.task, entry.model): entry for entry in found}
+    tasks = list(dict.fromkeys(entry.task for entry in table_entries))
+    by = {(entry.task, entry.model): entry for entry in table_entries}
     first = {task: load_task(task, config.protocol).metrics_of(task)[0] for task in tasks}
     titles = []
     for task in tasks:
-        made_up = any(entry.made_up for entry in found if entry.task == task)
+        made_up = any(entry.made_up for entry in table_entries if entry.task == task)
         arrow = r"$\uparrow$" if first[task].higher else r"$\downarrow$"
         titles.append(f"{task}{' (made up)' if made_up else ''} {arrow}")
     names = paper.names()
-    models = paper.in_order(list({entry.model for entry in found if not entry.reference}))
-    references = list(dict.fromkeys(entry.model for entry in found if entry.reference))
+    models = paper.in_order(list({entry.model for entry in table_entries if not entry.reference}))
+    references = list(dict.fromkeys(entry.model for entry in table_entries if entry.reference))
     rows = []
     for model in [*models, *references]:
         cells = [rf"\emph{{{model}}}" if model in references else names.get(model, model)]
@@ -221,8 +221,8 @@ def latex(found: Sequence[Entry], config: TableConfig) -> str:
 
 def write_tables(folder: Path, results: Sequence[Result], config: TableConfig, command: str) -> list[Entry]:
     """``table.md``, ``table.csv`` and ``table.tex`` into ``folder``."""
-    found = entries(results, config)
-    write_text(folder / "table.md", markdown(found, config, command))
-    write_text(folder / "table.csv", csv_text(found, config))
-    write_text(folder / "table.tex", latex(found, config))
-    return found
+    table_entries = entries(results, config)
+    write_text(folder / "table.md", markdown(table_entries, config, command))
+    write_text(folder / "table.csv", csv_text(table_entries, config))
+    write_text(folder / "table.tex", latex(table_entries, config))
+    return table_entries

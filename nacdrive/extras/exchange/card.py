@@ -181,12 +181,12 @@ def card_text(recording: Recording, license: str | None) -> str:
 def front_matter(recording: Recording, summary: Summary, license: str | None) -> dict[str, Any]:
     """What the Hub reads: https://github.com/huggingface/hub-docs/blob/main/datasetcard.md"""
     meta = recording.meta
-    found: dict[str, Any] = {"pretty_name": f"nacdrive: {meta['source']} by {meta['expert']}"}
+    result: dict[str, Any] = {"pretty_name": f"nacdrive: {meta['source']} by {meta['expert']}"}
     if license is not None:
         known = license.lower() in HUB_LICENSES
-        found |= {"license": license.lower()} if known else {"license": "other", "license_name": license.lower()}
+        result |= {"license": license.lower()} if known else {"license": "other", "license_name": license.lower()}
     size = next((name for limit, name in SIZES if summary.frames < limit), "100M<n<1B")
-    found |= {
+    result |= {
         "task_categories": ["robotics", "reinforcement-learning"],
         "tags": ["nacdrive", "autonomous-driving", "imitation-learning", tag_of(str(meta["source"]))],
         "size_categories": [size],
@@ -203,7 +203,7 @@ def front_matter(recording: Recording, summary: Summary, license: str | None) ->
             "sha256": content_checksum(recording.episodes),
         },
     }
-    return found
+    return result
 
 
 def tag_of(source: str) -> str:
@@ -257,10 +257,10 @@ def actions_table(summary: Summary) -> str:
     """What was driven, in numbers."""
     rows = []
     for name in ("steering", "throttle", "brake", "expert_steering", "speed_mps", "reward"):
-        found = summary.range_of(name)
-        if found is not None:
+        statistics = summary.range_of(name)
+        if statistics is not None:
             title = "label of steering" if name == "expert_steering" else f"`{name}`"
-            rows.append(f"| {title} | " + " | ".join(f"{value:.4g}" for value in found) + " |")
+            rows.append(f"| {title} | " + " | ".join(f"{value:.4g}" for value in statistics) + " |")
     table = "| | least | most | mean | standard deviation |\n|---|---:|---:|---:|---:|\n" + "\n".join(rows)
     chosen = {choice: count for choice, count in sorted(summary.choices.items()) if choice >= 0}
     if chosen:

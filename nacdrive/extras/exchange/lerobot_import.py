@@ -41,12 +41,14 @@ from nacdrive.extras.exchange.lerobot_export import (
 from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
+    ActionColumns,
     as_rgb,
+    check_range,
+    clock,
     damaged_parquet,
     open_parquet,
     within,
 )
-from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock
 
 VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
 MAJOR = 3

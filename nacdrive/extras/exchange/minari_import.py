@@ -27,6 +27,8 @@ from nacdrive.extras.exchange.limits import (
     MAX_FRAMES,
     MAX_LIST,
     as_rgb,
+    check_range,
+    clock,
     first_line,
     within,
 )
@@ -39,7 +41,6 @@ from nacdrive.extras.exchange.minari_export import (
     SMALLEST_IMAGE,
     load_h5py,
 )
-from nacdrive.extras.exchange.strangers import check_range, clock
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)

@@ -89,10 +89,10 @@ def identifier(name: str) -> str:
     Raises:
         UserError: if nothing of it is left.
     """
-    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
-    if not found:
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+    if not word:
         raise UserError(f"'{name}' has no letter that C could call functions by: give --out a file such as policy.c.")
-    return f"policy_{found}" if found[0].isdigit() else found
+    return f"policy_{word}" if word[0].isdigit() else word
 
 
 def comment(text: str) -> str:
@@ -260,7 +260,7 @@ def frame_arrays(net: NetworkDescription) -> list[str]:
     p = net.preprocessing
     if p.down is None or p.across is None:
         return []
-    found = [
+    parts = [
         define("FIRST_ROW", p.first_row),
         define("KEPT_ROWS", int(p.down.first.max()) + p.down.weight.shape[1]),
         define("DOWN_TAPS", p.down.weight.shape[1]),
@@ -272,10 +272,10 @@ def frame_arrays(net: NetworkDescription) -> list[str]:
     ]
     if p.turn is not None:
         rows = ", ".join("{" + ", ".join(map(repr, row)) + "}" for row in p.turn)
-        found.append(f"static const double turn[3][3] = {{{rows}}};")
+        parts.append(f"static const double turn[3][3] = {{{rows}}};")
     if p.colour is not None and p.offset is not None:
-        found += [array("colour", p.colour.T), array("offset", p.offset)]
-    return found
+        parts += [array("colour", p.colour.T), array("offset", p.offset)]
+    return parts
 
 
 def frame_function(net: NetworkDescription) -> str:
@@ -305,7 +305,7 @@ def block_of(channels: int) -> int:
 
 def convolution_arrays(net: NetworkDescription) -> list[str]:
     """Weights as ``convolution.c`` wants them."""
-    found = []
+    parts = []
     for i, layer in enumerate(net.convolutions, 1):
         out, channels, kernel, _ = layer.weight.shape
         block = block_of(out)
@@ -315,13 +315,13 @@ def convolution_arrays(net: NetworkDescription) -> list[str]:
         bias = np.zeros(blocks * block, np.float32)
         bias[:out] = layer.bias
         arranged = weight.reshape(blocks, block, kernel * kernel * channels).transpose(0, 2, 1).reshape(-1)
-        found += [array(f"weight_{i}", arranged), array(f"bias_{i}", bias)]
-    return found
+        parts += [array(f"weight_{i}", arranged), array(f"bias_{i}", bias)]
+    return parts
 
 
 def convolution_functions(net: NetworkDescription) -> list[str]:
     """One function per convolution, its sizes written out."""
-    found, shapes = [], net.shapes()
+    parts, shapes = [], net.shapes()
     for i, layer in enumerate(net.convolutions, 1):
         (channels_in, rows_in, columns_in), (channels, rows, columns) = shapes[i - 1], shapes[i]
         block = block_of(channels)
@@ -331,8 +331,8 @@ def convolution_functions(net: NetworkDescription) -> list[str]:
             columns=columns, kernel=layer.weight.shape[2], stride=layer.stride, block=block,
             blocks=-(-channels // block),
         )  # fmt: skip
-        found.append(text.replace("_LAYER", f"_{i}"))
-    return found
+        parts.append(text.replace("_LAYER", f"_{i}"))
+    return parts
 
 
 def scratch_size(net: NetworkDescription) -> int:

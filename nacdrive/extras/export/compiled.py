@@ -35,10 +35,10 @@ def build(sources: Sequence[Path], out: Path, flags: Sequence[str] = FLAGS) -> P
     Raises:
         UserError: if there is no compiler, or it refuses.
     """
-    found = compiler()
-    if found is None:
+    program = compiler()
+    if program is None:
         raise UserError("there is no C compiler on this machine: install one (such as gcc), or name it in CC.")
-    command = [found, *flags, *map(str, sources), "-o", str(out), "-lm"]
+    command = [program, *flags, *map(str, sources), "-o", str(out), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"'{' '.join(command)}' failed: {done.stderr.strip().splitlines()[0]}")

@@ -99,14 +99,14 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
     """
     shape = (net.preprocessing.height, net.preprocessing.width, 3)
     try:
-        found = decode_image(episode.frames[0]).shape
+        lap_shape = decode_image(episode.frames[0]).shape
     except ValueError as error:
         raise UserError(f"the lap's first frame cannot be read ({error}): record it anew.") from error
     spec = spec_of_source(episode.source)
-    if found != shape or (spec is not None and spec.task != net.task):
+    if lap_shape != shape or (spec is not None and spec.task != net.task):
         raise UserError(
             f"{net.name} was trained for '{net.task}' on frames of {shape[0]} x {shape[1]}, this lap is of "
-            f"'{episode.source}' with frames of {found[0]} x {found[1]}: give another lap or another model."
+            f"'{episode.source}' with frames of {lap_shape[0]} x {lap_shape[1]}: give another lap or another model."
         )
     steps = max(2, int(np.searchsorted(episode.t_s, episode.t_s[0] + seconds)))
     cut = slice(0, steps)
@@ -161,9 +161,9 @@ def plain(value: Any, block: Block) -> Any:
         return [plain(item, block) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    found = {item.name: plain(getattr(value, item.name), block) for item in fields(value)}
+    members = {item.name: plain(getattr(value, item.name), block) for item in fields(value)}
     kind = value.kind if isinstance(value, RecurrentStep) else KINDS.get(type(value))
-    return found if kind is None else {**found, "kind": kind}
+    return members if kind is None else {**members, "kind": kind}
 
 
 def network_json(net: NetworkDescription) -> tuple[dict[str, Any], str]:

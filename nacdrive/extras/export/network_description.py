@@ -245,12 +245,12 @@ class NetworkDescription:
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """Channels, rows and columns before the first convolution and behind each."""
-        found = [(3, self.preprocessing.rows, self.preprocessing.columns)]
+        result = [(3, self.preprocessing.rows, self.preprocessing.columns)]
         for layer in self.convolutions:
             out, _, kernel, _ = layer.weight.shape
-            _, rows, columns = found[-1]
-            found.append((out, (rows - kernel) // layer.stride + 1, (columns - kernel) // layer.stride + 1))
-        return found
+            _, rows, columns = result[-1]
+            result.append((out, (rows - kernel) // layer.stride + 1, (columns - kernel) // layer.stride + 1))
+        return result
 
     def weights(self) -> int:
         """How many numbers it holds."""

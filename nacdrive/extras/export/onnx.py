@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,6 @@ from nacdrive.common.files import atomic_path
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
 from nacdrive.envs.registry import action_names
 from nacdrive.extras.export.policy_step import INPUTS, PolicyStep
-from nacdrive.extras.export.quiet import quiet
 from nacdrive.models.files import load_policy
 from nacdrive.models.policy import Policy
 
@@ -89,6 +92,19 @@ def record(
         del value.metadata_props[:]
     del proto.graph.metadata_props[:], proto.metadata_props[:]
     return proto
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what others print, log below errors and warn of from the user."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def describe(policy: Policy, model: Path) -> dict[str, Any]:

@@ -77,11 +77,11 @@ def model_of(config: ShareConfig, source: str) -> Path:
     evaluation = config.lap / "evaluation.json"
     if not evaluation.is_file():
         return find_model(USUAL_MODEL, task)
-    said = read_json(evaluation)
+    about = read_json(evaluation)
     try:
-        found = find_model(str(said["file"]), task)
-        if hashlib.sha256(found.read_bytes()).hexdigest() == said["sha256"]:
-            return found
+        model = find_model(str(about["file"]), task)
+        if hashlib.sha256(model.read_bytes()).hexdigest() == about["sha256"]:
+            return model
     except (KeyError, TypeError, UserError):
         pass
     raise UserError(f"the policy of {config.lap} is no shipped one and not in this folder: give it with --model.")

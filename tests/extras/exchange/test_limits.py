@@ -34,8 +34,7 @@ from nacdrive.extras.exchange.lerobot_import import (
     import_lerobot,
 )
 from nacdrive.extras.exchange.lerobot_stats import aggregate, image_stats, number_stats, sampled_frames
-from nacdrive.extras.exchange.limits import as_rgb, first_line
-from nacdrive.extras.exchange.strangers import ActionColumns, check_range, clock
+from nacdrive.extras.exchange.limits import ActionColumns, as_rgb, check_range, clock, first_line
 from tests.helpers.exchange import drive, write
 
 CENTER = "observation.images.center"
