@@ -124,6 +124,11 @@ def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built:
         assert f"nacdrive/_shipped/{path}" in names
     assert {"nacdrive/_shipped/recordings/carracing-sample/recording.json"} <= names
     assert f"nacdrive-{__version__}.dist-info/licenses/LICENSE" in names
+    # Whatever is shipped has its line among the licences.
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    parts = [name.split("/") for name in names if name.startswith("nacdrive/_shipped/")]
+    for part in {"/".join(part[: 3 if part[2] == "www" else 4]) for part in parts}:
+        assert f"`{part}`" in page, part
     assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.14,{'>=3.11'}" in metadata
 
 

@@ -30,30 +30,17 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SCOPE = {
+FIRST = {
     "nacdrive/nac": (
         "tests/nac/test_limits.py tests/nac/test_against_reference.py tests/nac/test_layer.py tests/nac/test_stream.py "
-        "tests/nac/test_laws.py tests/nac/test_wiring.py tests/nac/test_partition.py tests/nac/test_pruning.py "
-        "tests/nac/test_robustness.py tests/nac/test_theory_attention.py tests/nac/test_theory_dynamics.py "
-        "tests/nac/test_theory_frozen.py tests/models"
+        "tests/nac/test_laws.py"
     ),
-    "nacdrive/common/statistics.py": "tests/common/test_statistics.py",
-    "nacdrive/common/emergency_stop.py": "tests/common/test_emergency_stop.py tests/drivers/test_safety_stop.py",
-    "nacdrive/drivers/safety_stop.py": "tests/drivers/test_safety_stop.py tests/drivers/test_human.py",
-    "nacdrive/drivers/speed_control.py": "tests/drivers/test_speed_control.py tests/drivers/test_wrappers.py",
-    "nacdrive/tasks/splits.py": (
-        "tests/tasks/test_splits.py tests/training/test_batches.py tests/tasks/test_udacity_task.py"
-    ),
-    "nacdrive/envs/udacity/telemetry.py": "tests/envs/udacity/test_telemetry.py tests/envs/udacity/test_env.py",
-    "nacdrive/extras/exchange": "tests/extras/exchange",
-    "nacdrive/extras/bearings": "tests/extras/bearings tests/datasets/test_data_verb.py",
-    "nacdrive/datasets": (
-        "tests/datasets/test_recording_limits.py tests/datasets/test_udacity_log.py tests/datasets/test_recording.py "
-        "tests/datasets"
-    ),
-    "nacdrive/training": "tests/training",
+    "nacdrive/drivers": "tests/drivers/test_safety_stop.py tests/drivers/test_speed_control.py",
+    "nacdrive/datasets": "tests/datasets/test_recording_limits.py tests/datasets/test_udacity_log.py",
 }
-"""What is mutated, and the tests that must notice, quick ones first."""
+"""Tests of a room that are quick and notice much; those of the file's own name come before them, all others after."""
+EACH = 10
+"""Places that are drawn of one room, at most."""
 LEFT_OUT = ("nacdrive/nac/kernels/triton/", "nacdrive/datasets/downloads.py")
 """Kernels run in the interpreter for minutes; downloads need the network."""
 TIMEOUT_S = 600
@@ -92,28 +79,35 @@ def annotated(node: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def sample(count: int, seed: int, only: str = "") -> list[tuple[str, str, int]]:
-    """``count`` mutants (file, operator, occurrence): a place at random, then an operator that fits there."""
-    paths = (
-        path
-        for scope in SCOPE
-        for path in ([ROOT / scope] if scope.endswith(".py") else sorted((ROOT / scope).rglob("*.py")))
-    )
-    where = [
-        (str(path.relative_to(ROOT)), operators)
-        for path in dict.fromkeys(paths)  # a folder holds files that are named beside it
-        if not (name := str(path.relative_to(ROOT))).startswith(LEFT_OUT) and name.startswith(only)
-        for _, operators in sorted(places(path).items())
-    ]
+    """``count`` mutants (file, operator, occurrence) of all rooms: a place at random, then an operator that fits."""
+    rooms: dict[str, list[Path]] = {}
+    for path in sorted((ROOT / "nacdrive").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        if len(Path(name).parts) > 2 and not path.name.startswith(LEFT_OUT) and name.startswith(only):
+            rooms.setdefault(room_of(name), []).append(path)
     rng = random.Random(seed)
-    chosen = rng.sample(where, min(count, len(where)))
-    return [(path, *rng.choice(operators)) for path, operators in chosen]
+    mutants = []
+    for paths in rooms.values():
+        # Long files have more places; to count them in all files would take minutes.
+        for path in rng.choices(paths, [path.stat().st_size for path in paths], k=EACH):
+            if found := sorted(places(path).items()):
+                mutants.append((str(path.relative_to(ROOT)), *rng.choice(rng.choice(found)[1])))
+    mutants = list(dict.fromkeys(mutants))
+    return rng.sample(mutants, min(count, len(mutants)))
+
+
+def room_of(path: str) -> str:
+    """The room that a file lies in: a folder of nacdrive, or of its extras."""
+    parts = Path(path).parts
+    return "/".join(parts[: 3 if parts[1:2] == ("extras",) and len(parts) > 3 else 2])
 
 
 def tests_for(path: str) -> list[str]:
-    """Tests that must notice a change of ``path``: the file of its own name before the others."""
-    tests = next(tests for scope, tests in SCOPE.items() if path.startswith(scope)).split()
-    own = ROOT / "tests" / Path(path).relative_to("nacdrive").parent / f"test_{Path(path).name}"
-    return ([str(own.relative_to(ROOT))] if own.exists() else []) + tests
+    """Tests that must notice a change of ``path``: the file of its own name before the others of its room."""
+    folder = Path("tests") / Path(path).relative_to("nacdrive").parent
+    own = [str(folder / f"test_{Path(path).name}")]
+    room = str(Path("tests") / Path(room_of(path)).relative_to("nacdrive"))
+    return [test for test in (*own, *FIRST.get(room_of(path), "").split(), room) if (ROOT / test).exists()]
 
 
 def run_tests(tree: Path, tests: list[str]) -> str:
@@ -176,7 +170,7 @@ def judge(tree: Path, path: str, operator: str, occurrence: int) -> dict[str, ob
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--sample", type=int, default=200, help="mutants")
+    options.add_argument("--sample", type=int, default=100, help="mutants")
     options.add_argument("--seed", type=int, default=0, help="of the sample")
     options.add_argument("--out", type=Path, default=ROOT / "runs" / "mutants.jsonl", help="results, added to")
     options.add_argument("--only", default="", help="of this file or folder alone")

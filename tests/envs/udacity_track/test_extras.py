@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from panda3d.core import DepthOffsetAttrib
@@ -64,6 +66,15 @@ def test_parked_cars_stand_at_the_edges_apart_and_not_where_the_car_starts() -> 
     assert ((cars.s - 100.0) % road.length).min() > FREE_START
     index = (cars.s / road.spacing).astype(int) % len(road.line)
     assert not (road.tunnel | road.bridge)[index].any()
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_no_car_is_parked_where_a_rail_is(side: int) -> None:
+    rails = np.zeros((len(load_track("lake").line), 2), dtype=bool)
+    rails[:, side] = True
+    road = replace(load_track("lake"), rails=rails)
+    cars = draw_extras(road, RoadOptions(parked_cars=8), np.random.default_rng(1), 100.0).cars
+    assert cars is not None and len(cars.offset) > 4 and {*np.sign(cars.offset)} == {1.0 if side == 0 else -1.0}
 
 
 def test_the_geometric_driver_passes_parked_cars_without_touching_them() -> None:

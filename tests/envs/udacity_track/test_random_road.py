@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.udacity_track import make_udacity_track, random_road
 from nacdrive.envs.udacity_track.drivable import BEND, CLEARANCE, farthest_off, keeps_clear
 from nacdrive.envs.udacity_track.outline import border_of, clump
-from nacdrive.envs.udacity_track.random_road import UndrivableError, attempt_road, draw_road
+from nacdrive.envs.udacity_track.random_road import Structures, UndrivableError, attempt_road, draw_line, draw_road
 from nacdrive.envs.udacity_track.terrain import beside, beside_quickly, terrain_of
 from nacdrive.envs.udacity_track.track import Track, directions, load_track
 from nacdrive.rollout.dagger import DaggerRound
@@ -254,3 +256,48 @@ def test_wrong_seeds_and_knobs_are_named() -> None:
             config(**of, track="random", roads=0)
         with pytest.raises(UserError, match="--roads is for random roads"):
             config(**of, track="random:5", roads=3)
+
+
+def along_a_road(count: int, seed: int) -> SimpleNamespace:
+    """What guard rails are drawn from, with nothing built."""
+    nothing = np.zeros(count, dtype=bool)
+    return SimpleNamespace(rng=np.random.default_rng(seed), count=count, bridge=nothing, tunnel=nothing, spacing=1.0)
+
+
+def test_rails_of_bends_stand_at_the_outside() -> None:
+    left = np.full(200, 1 / 30)
+    kinds = {seed: np.random.default_rng(seed).random() for seed in range(40)}
+    outside = [seed for seed, kind in kinds.items() if 0.35 < kind <= 0.7]
+    assert len(outside) > 5
+    for seed in outside:
+        for curvature, side in ((left, 1), (-left, 0), (np.zeros(200), None)):
+            rails = Structures._rails(along_a_road(200, seed), curvature)  # type: ignore[arg-type]
+            assert [rails[:, k].all() for k in (0, 1)] == [side == 0, side == 1]
+            assert rails.any() == (side is not None)
+
+
+def test_parts_of_the_road_are_near_each_other_across_its_seam_as_anywhere() -> None:
+    around = np.linspace(0, 2 * np.pi, 1200, endpoint=False)
+    circle = 191 * np.c_[np.cos(around), np.sin(around)]
+    assert Structures._lonely(along_a_road(1200, 0), circle).all()  # type: ignore[arg-type]
+    flat = circle * (1, 0.02)
+    assert not Structures._lonely(along_a_road(1200, 0), flat).all()  # type: ignore[arg-type]
+
+
+def test_a_bend_has_room_for_the_whole_width_of_the_road() -> None:
+    for seed in range(12):
+        with pytest.raises(UndrivableError):
+            draw_line(np.random.default_rng(seed), 0.5, 1000.0)
+    narrow = []
+    for seed in range(12):
+        with suppress(UndrivableError):
+            narrow.append(draw_line(np.random.default_rng(seed), 0.5, 4.0))
+    assert narrow
+
+
+def test_roads_are_banked_into_their_bends_as_their_curvature_says() -> None:
+    roads = [draw_road(seed, 0.5, 0.5) for seed in range(3)]
+    banked = [road for road in roads if road.bank is not None and road.bank.any()]
+    assert banked
+    for road in banked:
+        assert road.bank is not None and np.corrcoef(road.bank, road.curvature)[0, 1] > 0.3

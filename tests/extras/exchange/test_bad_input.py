@@ -206,6 +206,25 @@ def test_a_column_that_says_it_is_endless_is_not_read(lerobot):
     refused(lerobot, "holds more in 'action")
 
 
+def test_rows_of_another_episode_are_not_taken_for_this_ones(lerobot):
+    indices = pa.array([0, 0, 1, 1, 1, 1, 1], pa.int64())
+    edit_table(lerobot / DATA, lambda t: replaced(t, "episode_index", indices))
+    refused(lerobot, "is made of other rows than those listed")
+
+
+def test_a_column_may_not_unpack_to_thousands_of_times_what_is_stored(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="needs h5py")
+    from nacdrive.extras.exchange.minari_import import Reader
+
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        column = file.create_dataset("x", (10**8,), "u1", chunks=(10**6,), compression="gzip")
+        column[:1000] = np.random.default_rng(0).integers(0, 256, 1000)
+        file.flush()
+        assert 2000 * column.id.get_storage_size() < 10**8 < 2_000_000 * column.id.get_storage_size()
+        with pytest.raises(ValueError, match="unpacks to 95 MiB"):
+            Reader(h5py, file, None, tmp_path).column(file, "x")
+
+
 def test_descriptions_without_end_are_not_read(lerobot, monkeypatch):
     (lerobot / "meta/info.json").write_text("[" * 10_000)
     refused(lerobot, "not readable as JSON")
