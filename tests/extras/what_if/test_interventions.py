@@ -65,10 +65,23 @@ def last(policy: IntervenedPolicy, frames: NDArray[np.uint8]) -> NDArray[np.floa
     return action.logits
 
 
-@pytest.mark.parametrize("layer", ["nac-steady", "nac-exact", "lstm", "mha"])
+@pytest.mark.parametrize("layer", ["nac-steady", "nac-exact", "nac-key", "lstm", "mha"])
 def test_without_edits_decisions_are_bit_equal(layer: str, frames: NDArray[np.uint8]) -> None:
     policy = new_policy(layer)
     assert np.array_equal(driven(policy, frames), driven(IntervenedPolicy(policy), frames))
+
+
+def test_a_circuit_on_the_key_is_muted_and_its_past_edited(frames: NDArray[np.uint8]) -> None:
+    policy = new_policy("nac-key")
+    motors = [f"{gate} {head}" for gate in ("phi", "omega", "rho") for head in range(1, 5)]
+    assert policy.circuit()["motors"] == motors
+    plain = last(IntervenedPolicy(policy), frames)
+    edits = [Mute(head=1), Mute(group="inter", neuron=2), Mute(group="motor"), HideFrame(2), ShiftTime(0.5)]
+    for edit in edits:
+        assert np.abs(last(IntervenedPolicy(policy, [edit]), frames) - plain).max() > 1e-6, edit
+    with pytest.raises(UserError, match="share one circuit"):
+        last(IntervenedPolicy(policy, [Mute(head=1, group="inter")]), frames)
+    assert np.array_equal(last(IntervenedPolicy(policy), frames), plain)
 
 
 def naive(policy: Policy, frames: NDArray[np.uint8], heads: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
