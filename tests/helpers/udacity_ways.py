@@ -161,7 +161,7 @@ def ask_twice(env: UdacityEnv) -> Action:
 
 def ask_while_taking(env: UdacityEnv) -> Action:
     """Ctrl-C between taking a report and noting that it was taken."""
-    drive = env._pilot.drive if hasattr(env, "_pilot") else env._drive
+    drive = env._drive
 
     class Waiting(type(drive.waiting)):  # type: ignore[misc]
         def popleft(self) -> Any:

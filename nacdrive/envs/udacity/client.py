@@ -218,10 +218,10 @@ def event_of(text: str) -> tuple[str, Any]:
     Raises:
         BadAnswerError: if it has more than one argument, or one that is no object.
     """
-    found = re.fullmatch(r"42(?:/[^,]*,)?[0-9]*(\[.*)", text, re.DOTALL)
-    if found is None:
+    event = re.fullmatch(r"42(?:/[^,]*,)?[0-9]*(\[.*)", text, re.DOTALL)
+    if event is None:
         raise BadAnswerError("an event that is no array")
-    name, *arguments = json.loads(found[1]) or [None]
+    name, *arguments = json.loads(event[1]) or [None]
     if not isinstance(name, str) or [type(argument) for argument in arguments] not in ([], [dict]):
         raise BadAnswerError("an event that is not a name and at most one object")
     return name, arguments[0] if arguments else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import socket
 import threading
@@ -185,11 +186,14 @@ class DeadlineReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._connection.fileno() < 0:
-            # A websocket that has ended; there is no further request.
-            return 0
-        self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
-        return self._connection.recv_into(buffer)
+        try:
+            self._connection.settimeout(max(1e-3, self.until_s - time.monotonic()))
+            return self._connection.recv_into(buffer)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                # A websocket that has ended, and was closed by who served it: there is no further request.
+                return 0
+            raise
 
 
 class Eventlet:

@@ -89,7 +89,7 @@ class UdacityEnv(DrivingEnv):
         self._interrupted = self._closed = False
         self._last = Action(0.0, 0.0, 0.0)
         self._frame: Frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-        self._server = SimulatorServer(_Pilot(self), host, port, engine, self._tell, in_flight)
+        self._server = SimulatorServer(self, host, port, engine, self._tell, in_flight)
         # A program that ends without a word, by an exception or sys.exit, brakes too.
         atexit.register(self.close)
 
@@ -299,6 +299,51 @@ class UdacityEnv(DrivingEnv):
         if unanswered and not drive.connection.manual:
             self._server.steer(drive.connection, STOP)
 
+    # What the server asks (``server.Pilot``), in its own threads.
+
+    def report(self, connection: SimulatorConnection, report: Report, now_s: float, *, fresh: bool) -> Action | None:
+        with self._changed:
+            drive = self._drive
+            if drive is None or drive.connection is not connection:
+                drive = self._begin(connection, now_s)
+            if fresh:
+                drive.waiting.append((report, now_s))
+                self._changed.notify_all()
+                return None
+            if drive.waiting:
+                # Nobody has asked for pictures for a while: who does now gets the newest.
+                drive.waiting[-1] = (report, now_s)
+            return self._emergency.action(now_s)
+
+    def bad_report(self, connection: SimulatorConnection, reason: str) -> Action:
+        drive = self._drive
+        if drive is None or drive.connection is not connection:
+            return STOP
+        return self._fail(drive, reason)
+
+    def stopping(self, connection: SimulatorConnection) -> bool:
+        drive = self._drive
+        return drive is not None and drive.connection is connection and self.safety is not None
+
+    def watch(self, connection: SimulatorConnection, now_s: float) -> tuple[Action, bool]:
+        with self._changed:
+            drive = self._drive
+            if drive is None or drive.connection is not connection:
+                return STOP, False
+            if self._emergency.reason is not None:
+                return self._emergency.action(now_s), False
+            if not self._emergency.overdue(now_s):
+                return STOP, False
+            why = "the policy is still at work" if drive.given else "the simulator sends no picture"
+            if drive.waiting and not drive.given:
+                why = "nobody asks for pictures"
+        return self._fail(drive, f"no decision for {self._emergency.limit_s:g} s, {why}"), True
+
+    def release(self, connection: SimulatorConnection, why: str) -> None:
+        drive = self._drive
+        if drive is not None and drive.connection is connection:
+            self._end(drive, why)
+
     def _tell(self, line: str) -> None:
         self._events.append(line)
         try:
@@ -337,62 +382,6 @@ class Drive:
         self.t_s, self.speed_mps, self.given_s = t_s, speed_mps, time.monotonic()
 
 
-class _Pilot:
-    """What the server asks of the environment, in the server's threads."""
-
-    def __init__(self, env: UdacityEnv) -> None:
-        self._env = env
-
-    @property
-    def safety(self) -> str | None:
-        return self._env.safety
-
-    def report(self, connection: SimulatorConnection, report: Report, now_s: float, *, fresh: bool) -> Action | None:
-        env = self._env
-        with env._changed:
-            drive = env._drive
-            if drive is None or drive.connection is not connection:
-                drive = env._begin(connection, now_s)
-            if fresh:
-                drive.waiting.append((report, now_s))
-                env._changed.notify_all()
-                return None
-            if drive.waiting:
-                # Nobody has asked for pictures for a while: who does now gets the newest.
-                drive.waiting[-1] = (report, now_s)
-            return env._emergency.action(now_s)
-
-    def bad_report(self, connection: SimulatorConnection, reason: str) -> Action:
-        drive = self._env._drive
-        if drive is None or drive.connection is not connection:
-            return STOP
-        return self._env._fail(drive, reason)
-
-    def stopping(self, connection: SimulatorConnection) -> bool:
-        drive = self._env._drive
-        return drive is not None and drive.connection is connection and self._env.safety is not None
-
-    def watch(self, connection: SimulatorConnection, now_s: float) -> tuple[Action, bool]:
-        env = self._env
-        with env._changed:
-            drive = env._drive
-            if drive is None or drive.connection is not connection:
-                return STOP, False
-            if env._emergency.reason is not None:
-                return env._emergency.action(now_s), False
-            if not env._emergency.overdue(now_s):
-                return STOP, False
-            why = "the policy is still at work" if drive.given else "the simulator sends no picture"
-            if drive.waiting and not drive.given:
-                why = "nobody asks for pictures"
-        return env._fail(drive, f"no decision for {env._emergency.limit_s:g} s, {why}"), True
-
-    def release(self, connection: SimulatorConnection, why: str) -> None:
-        drive = self._env._drive
-        if drive is not None and drive.connection is connection:
-            self._env._end(drive, why)
-
-
 @contextmanager
 def ignored_signals() -> Iterator[None]:
     """No signal that can be ignored ends or stops the program meanwhile; only its main thread can see to that."""
@@ -421,14 +410,14 @@ def as_action(action: Any) -> Action:
         UnsoundActionError: if it is neither an ``Action`` nor two numbers, or a number is not finite.
     """
     if isinstance(action, Action):
-        found = action
+        decided = action
     else:
         try:
             steering, pedal = (float(value) for value in action)
         except (TypeError, ValueError) as error:
             raise UnsoundActionError(f"the policy gave no action but {type(action).__name__}") from error
         # Of a number that is not finite, max() would make a sound one.
-        found = Action(steering, pedal if pedal != pedal else max(0.0, pedal), max(0.0, -pedal))
-    if not all(math.isfinite(value) for value in (found.steering, found.throttle, found.brake)):
+        decided = Action(steering, pedal if pedal != pedal else max(0.0, pedal), max(0.0, -pedal))
+    if not all(math.isfinite(value) for value in (decided.steering, decided.throttle, decided.brake)):
         raise UnsoundActionError("the policy gave a number that is not finite")
-    return found
+    return decided

@@ -37,10 +37,10 @@ class NumberFormat:
         """
         group, decimal = re.escape(self.group), re.escape(self.decimal)
         form = rf"\s*([+\-\u2212]?)((?:[0-9][0-9{group}]*)?)(?:{decimal}([0-9]*))?([eE][+-]?[0-9]+)?\s*"
-        found = re.fullmatch(form, text)
-        if found is None or not (found[2] or found[3]):
+        match = re.fullmatch(form, text)
+        if match is None or not (match[2] or match[3]):
             raise ValueError(f"'{text}' is no number here")
-        sign, whole, decimals, exponent = (part or "" for part in found.groups())
+        sign, whole, decimals, exponent = (part or "" for part in match.groups())
         value = float(f"{whole.replace(self.group, '') or '0'}.{decimals or '0'}{exponent}")
         return copysign(value, -1.0 if sign in ("-", "\u2212") else 1.0) if sign else value
 

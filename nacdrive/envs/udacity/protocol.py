@@ -266,7 +266,7 @@ class LegacyServer(socketio.Server):  # type: ignore[misc]
     def session_of(self, sid: str) -> LegacySocket | None:
         """The Engine.IO session of a Socket.IO client; None once it has gone."""
         try:
-            found = self.eio.sockets.get(self.manager.eio_sid_from_sid(sid, "/"))
+            session = self.eio.sockets.get(self.manager.eio_sid_from_sid(sid, "/"))
         except KeyError:
             return None
-        return found if isinstance(found, LegacySocket) else None
+        return session if isinstance(session, LegacySocket) else None

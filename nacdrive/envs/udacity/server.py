@@ -39,6 +39,10 @@ LANDING_PAGE = (
 class Pilot(Protocol):
     """Who drives the simulator that is to be driven. Called from the server's threads; must return at once."""
 
+    @property
+    def safety(self) -> str | None:
+        """Why an emergency stop drives; None while it does not."""
+
     def report(self, connection: SimulatorConnection, report: Report, now_s: float, *, fresh: bool) -> Action | None:
         """A sound report: what to answer now; None if ``SimulatorServer.steer`` answers it later.
 
@@ -177,7 +181,7 @@ class SimulatorServer:
             "manual": connection is not None and connection.manual,
             "speed_mps": connection.speed_mps if connection else None,
             "steers": self.steers,
-            "safety": getattr(self._pilot, "safety", None),
+            "safety": self._pilot.safety,
         }
 
     def _unknown(self, event: str, *_: Any) -> None:
@@ -295,17 +299,17 @@ class RateLimitedLog:
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._lock = Lock()
-        self._said: dict[str, float] = {}
+        self._last_s: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
     def say(self, kind: str, text: str) -> None:
         """Tell ``text`` unless something of its ``kind`` was told less than a second ago."""
         now = time.monotonic()
         with self._lock:
-            if now - self._said.get(kind, -PERIOD_S) < PERIOD_S:
+            if now - self._last_s.get(kind, -PERIOD_S) < PERIOD_S:
                 self._left_out[kind] = self._left_out.get(kind, 0) + 1
                 return
-            self._said[kind] = now
+            self._last_s[kind] = now
             more = self._left_out.pop(kind, 0)
         line = " ".join(text.split())
         line = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
