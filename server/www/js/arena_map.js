@@ -1,16 +1,21 @@
 // The track from above with the lines of all contestants: their cars at one simulated time, rings where they are compared.
 
-import { font, rem, Surface, yardstick } from "./canvas.js";
+import { font, rem, yardstick } from "./canvas.js";
 import { known } from "./dom.js";
 import { colourOf } from "./lane_cards.js";
+import { MapView } from "./map_view.js";
 import { colours } from "./theme.js";
 
 const REST_MS = 120;
 
-export class ArenaMap {
+const places = (lane) => {
+  const every = Math.max(1, Math.floor(lane.length / 3000));
+  return Array.from({ length: Math.ceil(lane.length / every) }, (_, k) => [lane.at(k * every, "x_m"), lane.at(k * every, "y_m")]);
+};
+
+export class ArenaMap extends MapView {
   constructor(canvas) {
-    this.card = canvas.closest(".card");
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), REST_MS);
+    super(canvas, REST_MS);
     this.race = null;
     this.t = NaN;
     this.rows = null;
@@ -27,33 +32,15 @@ export class ArenaMap {
     const { race } = this;
     if (!race) return;
     const u = rem();
-    const box = bounds(race.lanes);
-    if (!box) return;
-    const room = [width - 2.4 * u, height - 3 * u];
-    const scale = Math.min(room[0] / Math.max(box.width, 10), room[1] / Math.max(box.height, 10));
-    const at = (x, y) => [width / 2 + (x - box.x) * scale, height / 2 - 0.4 * u - (y - box.y) * scale];
-    for (const lane of race.lanes) this.line(c, lane, at, u);
+    const lines = race.lanes.map(places);
+    const fitted = this.fit(lines.flat(), [width, height], [2.4 * u, 3 * u], 10);
+    if (!fitted) return;
+    const { at, scale } = fitted;
+    lines.forEach((line, k) => this.path(c, line, at, { colour: colours[colourOf(k)], width: 0.16 * u, alpha: 0.75 }));
     if (this.rows) race.lanes.forEach((lane, k) => this.rows[k] >= 0 && this.ring(c, lane, this.rows[k], at, u));
     // The leader lies on top.
     for (const lane of race.order(this.t).reverse()) this.car(c, lane, lane.indexOfTime(this.t), at, u);
     yardstick(c, scale, height, u);
-  }
-
-  line(c, lane, at, u) {
-    const every = Math.max(1, Math.floor(lane.length / 3000));
-    c.strokeStyle = colours[colourOf(lane.index)];
-    c.lineWidth = 0.16 * u;
-    c.globalAlpha = 0.75;
-    c.lineJoin = "round";
-    c.beginPath();
-    let open = false;
-    for (let i = 0; i < lane.length; i += every) {
-      const [x, y] = [lane.at(i, "x_m"), lane.at(i, "y_m")];
-      if (known(x) && known(y)) c[open ? "lineTo" : "moveTo"](...at(x, y));
-      open = known(x) && known(y);
-    }
-    c.stroke();
-    c.globalAlpha = 1;
   }
 
   ring(c, lane, i, at, u) {
@@ -92,16 +79,4 @@ export class ArenaMap {
     c.textBaseline = "middle";
     c.fillText(`${lane.index + 1}`, px, py + 0.03 * u);
   }
-}
-
-function bounds(lanes) {
-  let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
-  for (const lane of lanes) {
-    for (let i = 0; i < lane.length; i++) {
-      const [x, y] = [lane.at(i, "x_m"), lane.at(i, "y_m")];
-      if (!known(x) || !known(y)) continue;
-      [x0, x1, y0, y1] = [Math.min(x0, x), Math.max(x1, x), Math.min(y0, y), Math.max(y1, y)];
-    }
-  }
-  return x1 < x0 ? null : { x: (x0 + x1) / 2, y: (y0 + y1) / 2, width: x1 - x0, height: y1 - y0 };
 }

@@ -1,17 +1,18 @@
 // Where the car is, from above: the line it has driven on this track, the expert's line, and the ghosts of what if.
 
-import { font, rem, Surface, yardstick } from "./canvas.js";
+import { font, rem, yardstick } from "./canvas.js";
 import { $, button, fixed, known, percent, put } from "./dom.js";
 import { SECTORS, lapSeconds, passedSectors } from "./lap_times.js";
+import { MapView } from "./map_view.js";
 import { colours } from "./theme.js";
 
 const SPEEDS = 16;
 
-export class TrackMap {
+const places = (points) => points.map(({ x_m, y_m }) => [x_m, y_m]);
+
+export class TrackMap extends MapView {
   constructor(canvas) {
-    this.canvas = canvas;
-    this.card = canvas.closest(".card");
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), 90);
+    super(canvas, 90);
     this.bySpeed = false;
     // Whether a person chose the colours: then they stay.
     this.chosen = false;
@@ -103,36 +104,22 @@ export class TrackMap {
     return this.expert && this.expert.seed === this.row?.seed ? this.expert.points : [];
   }
 
-  bounds({ first, end }) {
-    const box = [Infinity, Infinity, -Infinity, -Infinity];
-    const take = (x, y) => {
-      if (!known(x) || !known(y)) return;
-      box[0] = Math.min(box[0], x);
-      box[1] = Math.min(box[1], y);
-      box[2] = Math.max(box[2], x);
-      box[3] = Math.max(box[3], y);
-    };
-    for (let i = first; i < end; i++) take(this.ring.at(i, "x_m"), this.ring.at(i, "y_m"));
-    for (const line of [this.expertLine, this.ghosts?.edited ?? [], this.ghosts?.unedited ?? []]) for (const p of line) take(p.x_m, p.y_m);
-    return box;
-  }
-
   draw(c, width, height) {
     if (!this.row || this.card.hidden) return;
     const u = rem();
     const rows = this.rows();
-    const box = this.bounds(rows);
-    if (box[0] > box[2]) return;
-    const scale = Math.min((width - 2.4 * u) / Math.max(box[2] - box[0], 40), (height - 2.4 * u) / Math.max(box[3] - box[1], 40));
-    const [cx, cy] = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
-    const at = (x, y) => [width / 2 + (x - cx) * scale, height / 2 - (y - cy) * scale];
+    const { edited = [], unedited = [] } = this.ghosts ?? {};
+    const driven = Array.from({ length: rows.end - rows.first }, (_, k) => [this.ring.at(rows.first + k, "x_m"), this.ring.at(rows.first + k, "y_m")]);
+    const fitted = this.fit([...driven, ...places([...this.expertLine, ...edited, ...unedited])], [width, height], [2.4 * u, 2.4 * u], 40);
+    if (!fitted) return;
+    const { at, scale } = fitted;
     c.lineCap = c.lineJoin = "round";
-    this.path(c, this.expertLine, at, { colour: colours.expert, width: 0.45 * u, alpha: 0.35 });
+    this.path(c, places(this.expertLine), at, { colour: colours.expert, width: 0.45 * u, alpha: 0.35 });
     this.line(c, rows, at, u);
     this.sectorMarks(c, rows, at, u);
     if (this.ghosts) {
-      this.path(c, this.ghosts.unedited, at, { colour: colours.ink, width: 0.14 * u, dash: [0.3 * u, 0.35 * u] });
-      this.path(c, this.ghosts.edited, at, { colour: colours.stop, width: 0.26 * u });
+      this.path(c, places(unedited), at, { colour: colours.ink, width: 0.14 * u, dash: [0.3 * u, 0.35 * u] });
+      this.path(c, places(edited), at, { colour: colours.stop, width: 0.26 * u });
     }
     this.car(c, this.row, at, u, colours.ink);
     if (this.ghosts?.edited.length) this.car(c, this.ghosts.edited.at(-1), at, u, colours.stop);
@@ -167,18 +154,6 @@ export class TrackMap {
       c.fillStyle = colours.ink;
       c.fillText(said, tx, py);
     }
-  }
-
-  path(c, points, at, { colour, width, alpha = 1, dash = [] }) {
-    c.save();
-    c.strokeStyle = colour;
-    c.lineWidth = width;
-    c.globalAlpha = alpha;
-    c.setLineDash(dash);
-    c.beginPath();
-    points.forEach(({ x_m, y_m }, i) => (i ? c.lineTo(...at(x_m, y_m)) : c.moveTo(...at(x_m, y_m))));
-    c.stroke();
-    c.restore();
   }
 
   line(c, { first, end }, at, u) {
