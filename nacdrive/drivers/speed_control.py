@@ -79,7 +79,6 @@ class SpeedControl(DriverWrapper):
         self._realtime, self._decision_s, self._last_s = False, 0.0, 0.0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Forget the drive before."""
         super().reset(env)
         self.controller.reset()
         self._realtime, self._decision_s = env.realtime, 0.0

@@ -137,27 +137,21 @@ class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
         self.name, self.actions, self.step_s, self.realtime = env.name, env.actions, env.step_s, env.realtime
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """See ``DrivingEnv``."""
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        """See ``DrivingEnv``."""
         return self.env.step(action)
 
     def native_action(self, action: Action) -> Any:
-        """See ``DrivingEnv``."""
         return self.env.native_action(action)
 
     def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
-        """See ``DrivingEnv``."""
         return self.env.action_of(choice, logits)
 
     def metrics(self) -> dict[str, float]:
-        """See ``DrivingEnv``."""
         return self.env.metrics()
 
     def episode_meta(self) -> dict[str, Any]:
-        """See ``DrivingEnv``."""
         return self.env.episode_meta()
 
     def __getattr__(self, name: str) -> Any:

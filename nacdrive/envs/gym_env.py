@@ -86,7 +86,6 @@ class GymEnv(DrivingEnv):
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """Start the episode of ``seed``."""
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
         observation, info = self._call("reset", seed=seed, options=options)
@@ -131,7 +130,6 @@ class GymEnv(DrivingEnv):
         return found | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
 
     def episode_meta(self) -> dict[str, Any]:
-        """Its name."""
         return {"env": self.name}
 
     def render(self) -> Frame:
@@ -141,7 +139,6 @@ class GymEnv(DrivingEnv):
         return self._shown
 
     def close(self) -> None:
-        """Close the environment."""
         self.env.close()
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -192,12 +189,10 @@ class FrameLimit(DrivingWrapper):
         self.max_frames, self.frame = max_frames, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """See ``DrivingEnv``."""
         self.frame = 0
         return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        """See ``DrivingEnv``."""
         frame, reward, terminated, truncated, info = super().step(action)
         self.frame += 1
         if self.frame >= self.max_frames and not (terminated or truncated):

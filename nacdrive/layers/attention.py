@@ -108,7 +108,6 @@ class MHALayer(SequenceLayer):
         return merged
 
     def init_state(self, batch_size: int, window: int | None = None) -> Cache:
-        """Nothing seen yet."""
         return Cache(window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:

@@ -36,7 +36,6 @@ class SequenceBlock(nn.Module):
             )
 
     def forward(self, x: Tensor, t: Tensor | None, padding: Tensor | None) -> Tensor:
-        """``[B, T, d_model]`` to the same."""
         return self._rest(x, self.layer(self.norm(x), t, padding))
 
     def last(self, x: Tensor, t: Tensor | None, padding: Tensor | None) -> Tensor:
@@ -47,7 +46,6 @@ class SequenceBlock(nn.Module):
         return self._rest(there, self.layer.last(self.norm(x), t, padding))
 
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        """One step ``[B, d_model]``."""
         y, state = self.layer.step(self.norm(x), t, state)
         return self._rest(x, y), state
 
@@ -159,7 +157,6 @@ class StackLayer(SequenceLayer):
         return y
 
     def init_state(self, batch_size: int, window: int | None = None) -> StackState:
-        """States of all parts."""
         share = self._share(window or self.window)
         states = tuple(block.layer.init_state(batch_size, share) for block in self._blocks())
         return StackState(0, states, Pooled(share))

@@ -80,7 +80,6 @@ class Pooling(nn.Module):
         return self._sum(weights, x)[:, 0]
 
     def step(self, x: Tensor, state: Pooled) -> tuple[Tensor, Pooled]:
-        """One step ``[B, d_model]``."""
         if self.idle:
             return x, state
         x, window = x.unsqueeze(1), state.window

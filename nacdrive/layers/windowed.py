@@ -79,7 +79,6 @@ class WindowedLayer(SequenceLayer):
         return self.scan(u, dt, (t / self.gap_s).to(u.dtype))
 
     def init_state(self, batch_size: int, window: int | None = None) -> WindowState:
-        """Nothing seen yet."""
         return WindowState(window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: WindowState) -> tuple[Tensor, WindowState]:

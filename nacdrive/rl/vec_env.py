@@ -139,7 +139,6 @@ class ParallelVecEnv(VecEnv):
         return np.concatenate(self._ask("restore", self._by_share(states)))
 
     def close(self) -> None:
-        """End the workers."""
         self.actors.close()
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:

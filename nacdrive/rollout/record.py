@@ -225,7 +225,6 @@ class HoldAction(DriverWrapper):
         self._steps, self._count = steps, 0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Forget the episode before."""
         super().reset(env)
         self._count = 0
 

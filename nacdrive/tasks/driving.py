@@ -235,7 +235,6 @@ class Imitation(DrivingTask):
         return {**batch, "frames": relight(batch["frames"], generator)}
 
     def loss(self, outputs: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-        """``choice_loss``, or ``control_loss``."""
         if "teacher" in batch:
             return choice_loss(outputs, batch, weights, options)
         return self.control_loss(outputs, batch)
@@ -380,7 +379,6 @@ class CarRacing(Imitation):
         return F.huber_loss(given, target, delta=HUBER, reduction="sum"), torch.tensor(float(target.numel()))
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See ``agreement``, or ``close``."""
         if "teacher" in batch:
             return agreement(outputs, batch)
         present = ~batch["padding"]
@@ -496,7 +494,6 @@ class Udacity(DrivingTask):
         return with_sides(train), center_alone(valid)
 
     def architecture(self, samples: Sequence[Sample], gap_s: float, instruments: bool) -> dict[str, Any]:
-        """See ``UDACITY_NETWORK``."""
         return {"actions": (), "repeat": 1, **UDACITY_NETWORK}
 
     def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:

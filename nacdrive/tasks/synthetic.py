@@ -97,7 +97,6 @@ class SyntheticRegression(Synthetic, Regression):
         return empty
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """R2 and the mean absolute error."""
         y, truth = self.answers(outputs, samples)
         error, spread = y[:, 0].double() - truth.double(), truth.double() - truth.double().mean()
         return {

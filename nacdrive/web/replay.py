@@ -37,7 +37,6 @@ class ReplayServer(HttpServer):
         super().__init__(host, port, replay_app(cache, access, title, cards), access)
 
     def stop(self) -> None:
-        """Free the port."""
         for card in self._cards:
             card.close()
         super().stop()

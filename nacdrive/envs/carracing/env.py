@@ -163,7 +163,6 @@ class CarRacingEnv(DrivingEnv):
         return self._picture if self._picture.shape[2] == 3 else np.repeat(self._picture, 3, axis=2)
 
     def close(self) -> None:
-        """Free the simulator."""
         self.world.close()  # type: ignore[no-untyped-call]
 
     def _tiles_visited(self) -> float:

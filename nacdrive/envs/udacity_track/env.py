@@ -351,7 +351,6 @@ class UdacityTrackEnv(DrivingEnv):
         return None if self.render_mode == "human" else self.frames["center"]
 
     def close(self) -> None:
-        """Free the pictures and the window."""
         if self.window is not None:
             self.window.close()
             self.window = None

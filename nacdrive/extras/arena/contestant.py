@@ -160,7 +160,6 @@ class Person(Driver):
         self.axes: tuple[float, float] | None = None
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin an episode."""
         self._env, self._keyboard = env, Keyboard()
 
     def act(self, frame: Frame, info: Info) -> Action:

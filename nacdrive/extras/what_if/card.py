@@ -54,7 +54,6 @@ class WhatIfCard(Card):
             self._memory.add(tick, seq)
 
     def add_routes(self, app: Flask) -> None:
-        """Where browsers ask."""
 
         @app.route("/what-if", websocket=True)
         def what_if() -> Response:
@@ -68,7 +67,6 @@ class WhatIfCard(Card):
             return UpgradedResponse()
 
     def close(self) -> None:
-        """End all processes."""
         self._closed = True
         for _, process in self._runs.values():
             process.close()

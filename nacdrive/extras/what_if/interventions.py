@@ -227,7 +227,6 @@ class IntervenedPolicy(Policy):
         super().__init__(network, policy.name, policy.meta)
 
     def reset(self) -> None:
-        """Forget the episode before."""
         super().reset()
         # One more than the window: the oldest of it may be judged by its gap to the one before.
         self._memory: list[tuple[Tensor, float]] = []

@@ -88,7 +88,6 @@ class ReplayedPast(DriverWrapper):
         self._step = 0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin again at the first action."""
         super().reset(env)
         self._step = 0
 
@@ -108,7 +107,6 @@ class RecentMemory(DriverWrapper):
         self._step = 0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin again at the first action."""
         super().reset(env)
         self._step = 0
 
@@ -255,7 +253,6 @@ class Rerun(Driver):
         self._step = 0
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The next one."""
         self._step += 1
         return self.actions[self._step - 1]
 
