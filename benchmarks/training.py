@@ -47,7 +47,7 @@ def main() -> int:
         fitting = Fitting(policy.network, task, samples, [], config, Path(folder), 0, torch.device(options.device))
         # Only full batches, so that every step has as many frames.
         batches = [chunks for epoch in range(50) for chunks in fitting.train.epoch(epoch, 0)]
-        full = [c for c in batches if len(c) == config.batch and all(x.stop - x.start == config.chunk for x in c)]
+        full = [c for c in batches if len(c) == config.batch_size and all(x.stop - x.start == config.chunk for x in c)]
         chunks = full[: options.steps] or batches[: options.steps]
         ready = task.augment(fitting.train.load(chunks[0]), torch.Generator().manual_seed(0))
         own_load, own_augment = fitting.train.load, task.augment
@@ -70,7 +70,7 @@ def main() -> int:
         fitting.log.close()
     cpu_ms = {kind: 1e3 * statistics.median(row[0] for row in rows) for kind, rows in times.items()}
     wall_ms = {kind: 1e3 * statistics.median(row[1] for row in rows) for kind, rows in times.items()}
-    frames = config.batch * config.chunk
+    frames = config.batch_size * config.chunk
     print(
         f"{options.model}, window {options.window}, {frames} frames a step, "
         f"{options.threads} thread(s), {options.device}"

@@ -21,6 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import tyro
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "nacdrive"
 PUT_TOGETHER = ("SafetyStop", "NoisyCamera")
@@ -57,12 +59,17 @@ def verb_configs() -> Iterator[type[Any]]:
 
 def declarations(config: type[Any]) -> Iterator[tuple[str, str]]:
     """Option and class that declares it, of a class of options and the groups in it."""
-    hints = get_type_hints(config)
+    hints = get_type_hints(config, include_extras=True)
     for field in dataclasses.fields(config):
         kind = hints[field.name]
-        group = next((part for part in (kind, *get_args(kind)) if dataclasses.is_dataclass(part)), None)
+        group = next(
+            (part for part in (kind, *get_args(kind)) if isinstance(part, type) and dataclasses.is_dataclass(part)),
+            None,
+        )
         if group is not None:
-            yield from declarations(group)
+            # What no command line can say is no option.
+            if tyro.conf.Suppress not in getattr(kind, "__metadata__", ()):
+                yield from declarations(group)
             continue
         owner = next(base for base in config.__mro__ if field.name in written_fields(base))
         yield field.name, f"{owner.__module__}.{owner.__qualname__}"

@@ -34,7 +34,7 @@ TASKS = {
 }
 """What is wrong with the camera beside the hidden speed; agents learn with the first of them."""
 TRAINING = (
-    "--teacher nacdrive.drivers.racing_line:cautious --repeat 4 --frames 1 --no-instruments --channels 16 32 32 "
+    "--expert nacdrive.drivers.racing_line:cautious --repeat 4 --frames 1 --no-instruments --channels 16 32 32 "
     "--rounds 8 --episodes 16 --steps 400 --last-steps 800 --batch-size 128 --sequence-length 8 --memory-window 12 "
     "--beta 0.7 --steering-noise 0.2 --eval-every 4 --eval-episodes 24"
 )
@@ -65,7 +65,7 @@ def measured(out: Path, task: str, seed: int, memory: str) -> dict[str, Any]:
     """One agent, trained if it is not yet, over the tracks of one task."""
     run = out / f"{memory}-seed-{seed}"
     if not (run / "done").exists():
-        training = ["--memory", memory, "--seed", seed, *TRAINING.split(), *TASKS["all"].split()]
+        training = ["--model", memory, "--seed", seed, *TRAINING.split(), *TASKS["all"].split()]
         nacdrive("expert", "imitate", *training, "--out", run, *(["--resume"] if (run / "run.json").exists() else []))
         (run / "done").touch()
     judged = run / f"eval-{task.replace(' ', '-')}"

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import LARGEST
+from nacdrive.common.options import Count, Device, Options, Processes, Result, SeedOption, Target, Workers
 from nacdrive.common.runs import usable_cores
+from nacdrive.datasets.options import RecordingOption, RecordingsOption
+from nacdrive.tasks.registry import MostOption
+from nacdrive.training.config import BatchOption
 
 BudgetName = Literal["smoke", "cpu", "full"]
 FOLDS: dict[BudgetName, int] = {"smoke": 1, "cpu": 1, "full": 5}
@@ -18,17 +22,28 @@ FOLDS: dict[BudgetName, int] = {"smoke": 1, "cpu": 1, "full": 5}
 Several = tyro.conf.arg(metavar="NAME [NAME ...]")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayersOption(Options):
+    """Which layers."""
+
+    models: Annotated[tuple[str, ...], Several] = ()
+    """Sequence layers; all there are if not given. Also my_module:MyLayer."""
+
+
 @dataclass(frozen=True)
-class TableConfig:
-    """Train and test models x tasks x folds, and print the paper's table."""
+class TableConfig(
+    LayersOption, MostOption, RecordingOption, SeedOption, Device, Result, Workers, defaults={"data": Path("data")}
+):
+    """Train and test models x tasks x folds, and print the paper's table.
+
+    --data is a folder with a folder of data per task: mnist, par, carracing, udacity, pronostia, xjtu-sy, hust.
+    """
 
     tasks: Annotated[tuple[str, ...], Several] = ()
     """emnist, par, carracing, udacity, pronostia, xjtu-sy, hust; all of these if not given. Also my_module:MyTask."""
-    models: Annotated[tuple[str, ...], Several] = ()
-    """Sequence layers; all of nacdrive's if not given. Also my_module:MyLayer."""
     folds: int = 0
     """Trainings per task and model; 0: one under smoke and cpu, five under full."""
-    seeds: int = 1
+    seeds: Annotated[int, Interval(ge=1, le=100)] = 1
     """Trainings per fold, each from other random weights; the table shows how far they differ."""
     references: bool = True
     """Rows of what is no model beside the models: constants, the clock alone."""
@@ -37,35 +52,10 @@ class TableConfig:
     pronostia as the IEEE PHM 2012 challenge posed it."""
     budget: BudgetName = "smoke"
     """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
-    data: Path = Path("data")
-    """Folder with a folder of data per task: mnist, par, carracing, udacity, pronostia, xjtu-sy, hust."""
     epochs: int = 0
     """Most epochs; 0: as the budget says."""
-    most: int = 0
-    """About how many sequences to learn from; 0: as the budget says."""
     drive: int = 0
     """Tracks that a trained policy of carracing or udacity drives; 0: as the budget says."""
-    seed: int = 0
-    """Seeds splits, weights and batches."""
-    device: str = "cpu"
-    """cpu or cuda."""
-    workers: int = 0
-    """Cells at a time, each in a process of its own; 0: one per core."""
-    ray: str = ""
-    """Address of a Ray cluster to run on instead, or local for one on this machine."""
-    out: Path | None = None
-    """Folder of the result; runs/bench-PROTOCOL-BUDGET if not given."""
-    resume: bool = False
-    """Keep the cells that --out holds, compute those that are missing or failed."""
-    overwrite: bool = False
-    """Delete the result in --out first."""
-
-    def __post_init__(self) -> None:
-        for name in ("folds", "epochs", "most", "drive", "seed", "workers"):
-            if not 0 <= getattr(self, name) <= LARGEST:
-                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least 0 and at most {LARGEST}.")
-        if not 1 <= self.seeds <= 100:
-            raise UserError(f"--seeds is {self.seeds}: it must be at least 1 and at most 100.")
 
     @property
     def folder(self) -> Path:
@@ -101,62 +91,45 @@ class PlanConfig(TableConfig):
 class RunConfig(TableConfig):
     """Compute a part of a table, and go on with it at the next call; the table so far is written each time."""
 
-    hours: float = 1.0
+    hours: Annotated[float, Interval(gt=0, le=10_000)] = 1.0
     """End after so many hours; cells under way go on from their checkpoints at the next call."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.hours <= 10_000:
-            raise UserError(f"--hours is {self.hours:g}: give a number above 0, and at most 10000.")
         if not self.overwrite:
             object.__setattr__(self, "resume", True)
 
 
 @dataclass(frozen=True)
-class ReportConfig:
-    """Compare the layers of one or many runs: paired differences with intervals, ranks, cost against quality."""
+class ReportConfig(RecordingsOption, Target, defaults={"out": Path("runs/bench-report")}):
+    """Compare the layers of one or many runs: paired differences with intervals, ranks, cost against quality.
 
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of 'bench table' or 'bench run', or their results.jsonl, of any machines: merged cell by cell."""
-    out: Path = Path("runs/bench-report")
-    """Folder of report.md, .csv, .tex, .html and the figures."""
-    overwrite: bool = False
-    """Replace the report that is there."""
+    The data are folders of 'bench table' or 'bench run', or their results.jsonl, of any machines: merged cell by cell.
+    """
 
     def __post_init__(self) -> None:
-        if not self.results:
+        super().__post_init__()
+        if not self.data:
             raise UserError("name the results to compare, such as runs/bench-sequence-cpu.")
 
 
 @dataclass(frozen=True)
-class RobustnessConfig:
+class RobustnessConfig(
+    RecordingsOption, LayersOption, SeedOption, Processes, Target, defaults={"out": Path("runs/bench-robustness")}
+):
     """Test trained cells on what they were not trained for: steps dropped, gaps jittered, time hidden; trains nothing.
 
-    The same command goes on where it was stopped, and adds what the runs have got in the meantime.
+    The data are folders of 'bench table' or 'bench run', with the models in their 'cells'. The same command goes on
+    where it was stopped, and adds what the runs have got in the meantime.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of 'bench table' or 'bench run', with the models in their 'cells'."""
-    models: Annotated[tuple[str, ...], Several] = ()
-    """Sequence layers; all that the runs hold if not given."""
     most_tests: int = 0
     """Test sequences of each model, evenly thinned; 0: all."""
-    seed: int = 0
-    """Seeds what is dropped and how gaps are changed: the same for all layers."""
-    workers: int = 0
-    """Models at a time, each in a process of its own; 0: one per core."""
-    out: Path = Path("runs/bench-robustness")
-    """Folder of robustness.jsonl, .md, .csv and a figure per task."""
-    overwrite: bool = False
-    """Delete the result in --out first."""
 
     def __post_init__(self) -> None:
-        if not self.runs:
+        super().__post_init__()
+        if not self.data:
             raise UserError("name the runs whose models are to be tested, such as runs/bench-sequence-cpu.")
-        for name in ("most_tests", "seed", "workers"):
-            if not 0 <= getattr(self, name) <= LARGEST:
-                flag = name.replace("_", "-")
-                raise UserError(f"--{flag} is {getattr(self, name)}: it must be at least 0 and at most {LARGEST}.")
 
     @property
     def parallel(self) -> int:
@@ -165,36 +138,25 @@ class RobustnessConfig:
 
 
 @dataclass(frozen=True)
-class RuntimeConfig:
+class RuntimeConfig(
+    LayersOption, SeedOption, BatchOption, Target, defaults={"batch_size": 1, "out": Path("runs/bench-runtime")}
+):
     """Time and peak memory of every layer's forward pass (the paper's appendix D.4)."""
 
-    models: Annotated[tuple[str, ...], Several] = ()
-    """Sequence layers; all if not given."""
     devices: Annotated[tuple[str, ...], Several] = ("cpu",)
     """cpu, cuda or both."""
-    steps: int = 1024
+    steps: Count = 1024
     """Steps of the sequence."""
-    features: int = 64
+    features: Count = 64
     """Width of the input and of the layer."""
-    heads: int = 4
+    heads: Count = 4
     """Heads of the layers that have some."""
-    batch: int = 1
-    """Sequences per pass."""
-    passes: int = 10
+    passes: Count = 10
     """Passes that are measured."""
-    threads: int = 1
+    threads: Annotated[int, Interval(ge=1, le=1024)] = 1
     """Threads on a CPU."""
-    seed: int = 0
-    """Seeds weights and inputs."""
-    out: Path = Path("runs/bench-runtime")
-    """Folder of runtime.json and runtime.md."""
-    overwrite: bool = False
-    """Replace the runtime.json and runtime.md that are there."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "features", "heads", "batch", "passes", "threads", "seed"):
-            least = 0 if name == "seed" else 1
-            if not least <= getattr(self, name) <= LARGEST:
-                raise UserError(f"--{name} is {getattr(self, name)}: it must be at least {least}, at most {LARGEST}.")
+        super().__post_init__()
         if self.features % self.heads:
             raise UserError(f"--features {self.features} is not divisible by --heads {self.heads}: choose another.")

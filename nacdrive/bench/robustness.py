@@ -68,7 +68,7 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
     """
     jobs: dict[str, Job] = {}
     left_out: dict[str, str] = {}
-    for run in config.runs:
+    for run in config.data:
         if not (run / RESULTS).is_file():
             raise UserError(f"{run} holds no {RESULTS}: name folders of 'nacdrive bench table' or 'bench run'.")
         for row in read_rows(run / RESULTS):
@@ -88,7 +88,7 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
             jobs[job.key] = job
     if not jobs:
         reasons = " ".join(f"{text}." for text in left_out.values())
-        raise UserError(f"there is no trained model to test in {', '.join(map(str, config.runs))}. {reasons}".strip())
+        raise UserError(f"there is no trained model to test in {', '.join(map(str, config.data))}. {reasons}".strip())
     return list(jobs.values()), list(left_out.values())
 
 

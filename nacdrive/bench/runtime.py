@@ -81,8 +81,8 @@ def measure(model: str, device: str, config: RuntimeConfig) -> Row:
     if device == "cpu":
         torch.set_num_threads(config.threads)
     layer = build(model, config.features, config.heads, config.steps).eval().to(device)
-    x = torch.randn(config.batch, config.steps, config.features, device=device)
-    t = torch.rand(config.batch, config.steps, device=device).cumsum(dim=1)
+    x = torch.randn(config.batch_size, config.steps, config.features, device=device)
+    t = torch.rand(config.batch_size, config.steps, device=device).cumsum(dim=1)
     layer(x[:, :16], t[:, :16])
     before = memory(device, reset=True)
     layer(x, t)
@@ -92,7 +92,7 @@ def measure(model: str, device: str, config: RuntimeConfig) -> Row:
     return {
         "time_s": mean,
         "time_std_s": pstdev(times),
-        "throughput_per_s": config.batch / mean,
+        "throughput_per_s": config.batch_size / mean,
         "peak_mib": None if before is None or after is None else max(0.0, after - before) / MIB,
         "parameters": sum(p.numel() for p in layer.parameters()),
     }
@@ -129,7 +129,7 @@ def markdown(rows: Sequence[Row], config: RuntimeConfig, command: str) -> str:
     """A table per device, the paper's throughput and memory beside ours."""
     lines = [
         f"{config.passes} forward passes after one to warm up: {config.steps} steps, {config.features} features, "
-        f"{config.heads} heads, batch {config.batch}, float32, {config.threads} thread on a CPU. "
+        f"{config.heads} heads, batch {config.batch_size}, float32, {config.threads} thread on a CPU. "
         "Memory: what one pass adds to the peak. Times are uneven and layers causal here; the *paper*'s have neither "
         "times nor a mask, and ran in TensorFlow on a T4. "
         f"Command: `{command}`."

@@ -99,7 +99,7 @@ def report(config: ReportConfig) -> None:
 
     refuse_existing(config.out / "report.md", overwrite=config.overwrite)
     command = run_record(config)["command"]
-    print(markdown(write_report(config.results, config.out, command), command))
+    print(markdown(write_report(config.data, config.out, command), command))
     print(f"{config.out}/report.html, report.md, report.csv, report.tex")
 
 

@@ -10,28 +10,32 @@ from typing import Any
 import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Options
 
 
-@dataclass(frozen=True)
-class ListConfig:
-    """Say which data sets nacdrive knows, and which are there."""
+@dataclass(frozen=True, kw_only=True)
+class FolderOption(Options):
+    """Where data sets lie."""
 
     folder: Path | None = None
-    """Folder of the data sets; default is $NACDRIVE_DATA, or 'data' in the working folder."""
+    """Folder of the data sets, each in one of its name; if not given $NACDRIVE_DATA, or 'data' here."""
 
 
 @dataclass(frozen=True)
-class FetchConfig:
+class ListConfig(FolderOption):
+    """Say which data sets nacdrive knows, and which are there."""
+
+
+@dataclass(frozen=True)
+class FetchConfig(FolderOption):
     """Download data sets and compare their checksums."""
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """Names of data sets, such as 'mnist'."""
-    folder: Path | None = None
-    """Folder of the data sets, each in a folder of its name; default as for 'list'."""
 
 
 @dataclass(frozen=True)
-class CheckConfig:
+class CheckConfig(Options):
     """Read a data set to its end and name what is missing or damaged."""
 
     name: tyro.conf.Positional[str]

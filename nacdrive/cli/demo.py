@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.lap_rules import LapRule
+from nacdrive.common.options import Device, DrivenPage, Output, Processes, Tracks
+from nacdrive.drivers.options import ExpertOption
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.world import RuleOption
+from nacdrive.rollout.train_config import DaggerOptions, LayerOption
+from nacdrive.training.config import EpochsOption
 
 if TYPE_CHECKING:
     from nacdrive.cli.drive import DriveConfig
@@ -21,43 +25,40 @@ BATCH = 4
 
 
 @dataclass(frozen=True)
-class DemoConfig:
-    """Record, train, drive and watch on CarRacing: the whole job in one command."""
+class DemoConfig(
+    LayerOption,
+    EpochsOption,
+    DaggerOptions,
+    ExpertOption,
+    RuleOption,
+    Tracks,
+    DrivenPage,
+    Device,
+    Processes,
+    Output,
+    defaults={
+        "episodes": 8,
+        "epochs": 24,
+        "dagger": 2,
+        "dagger_episodes": 6,
+        "seed": POLICY_TEST.start,
+        "out": Path("runs/demo"),
+        "expert": "ppo",
+    },
+):
+    """Record, train, drive and watch on CarRacing: the whole job in one command.
 
-    episodes: int = 8
-    """Episodes of the expert to learn from."""
-    model: str = "nac-steady"
-    """Sequence layer of the policy: nac-steady, nac-exact, nac-euler, lstm or mha."""
-    epochs: int = 24
-    """Most passes over the recordings, first and after the last round of practice."""
-    dagger: int = 2
-    """Rounds of practice under the expert's eyes."""
-    dagger_episodes: int = 6
-    """Episodes driven in each round of practice."""
-    seed: int = POLICY_TEST.start
-    """Seed of the track that is driven in the end; nothing was recorded or practised on it."""
-    out: Path = Path("runs/demo")
-    """Folder of everything that the demo makes; a finished stage in it is kept and not done again."""
-    host: str = "127.0.0.1"
-    """Address of the live page."""
-    port: int = 8090
-    """Port of the live page; 0 takes a free one."""
-    fast: bool = False
-    """Drive as fast as possible instead of in real time."""
-    headless: bool = False
-    """No page."""
-    expert: str = "ppo"
-    """Who teaches: ppo, geometric, or the path of an exported PPO policy."""
-    rule: LapRule | None = None
-    """When a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
-    workers: int = 0
-    """Environments driven in parallel; 0 means one per core."""
-    device: str = "cpu"
-    """Where the policy is trained: cpu or cuda."""
-    overwrite: bool = False
-    """Delete --out and begin anew."""
+    --seed is that of the track that is driven in the end; nothing was recorded or practised on it. A finished stage in
+    --out is kept and not done again.
+    """
+
+    if TYPE_CHECKING:
+        # Never None, as of other verbs.
+        out: Path
+        expert: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.seed not in POLICY_TEST:
             raise UserError(
                 f"--seed is {self.seed}: the demo drives a track never learnt on, from {POLICY_TEST.start} on."
@@ -127,7 +128,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         model=config.model,
         data=(recording.folder,),
         epochs=config.epochs,
-        batch=BATCH,
+        batch_size=BATCH,
         dagger=config.dagger,
         dagger_episodes=config.dagger_episodes,
         dagger_epochs=max(1, config.epochs // 2),
@@ -147,7 +148,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         headless=config.headless,
         fast=config.fast,
         host=config.host,
-        port=config.port,
+        page_port=config.page_port,
         hold="no",
         expert=config.expert,
         rule=config.rule,
@@ -170,7 +171,7 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     check_device(training.device)
     load_expert(config.expert)
     if not config.headless:
-        listen(config.host, config.port).close()
+        listen(config.host, config.page_port).close()
 
 
 def heading(number: int, text: str) -> None:

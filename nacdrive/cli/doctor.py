@@ -16,9 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Output, Page
 from nacdrive.common.paths import shipped
 from nacdrive.common.runs import package_versions
 
@@ -41,16 +44,13 @@ LINK_S = 1.0
 
 
 @dataclass(frozen=True)
-class DoctorConfig:
-    """Say what works on this machine, and how to mend what does not."""
+class DoctorConfig(Page, Output):
+    """Say what works on this machine, and how to mend what does not.
 
-    out: Path = Path(".")
-    """Folder that results will be written to: is it writable, is there room?"""
-    host: str = "127.0.0.1"
-    """Address of the live page and of the port for the simulator."""
-    port: int = 8090
-    """Port of the live page."""
-    simulator_port: int = 4567
+    --out is where results will be written to: is it writable, is there room?
+    """
+
+    simulator_port: Annotated[int, Interval(ge=1, le=65535)] = 4567
     """Port that the Udacity simulator connects to."""
 
 
@@ -67,7 +67,7 @@ def run(config: DoctorConfig) -> int:
     broken = []
     console = Console()
     with console.status("looking ..."):
-        for check in run_checks(config.out, config.host, config.port, config.simulator_port):
+        for check in run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port):
             colour = "green" if check.works else "red" if check.essential else "yellow"
             word = "OK" if check.works else "BAD" if check.essential else "note"
             table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.found))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import LivePage, Overwrite, Port, Seconds, TracksIfGiven
+from nacdrive.common.options import LivePage, Port, SaliencyOption, TimeLimit, TracksIfGiven, VideoOption
 from nacdrive.drivers.options import CameraOptions, Driving, WheelOption, check_expert
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.world import World
@@ -62,13 +62,13 @@ class DriveConfig(
     CameraOptions,
     TracksIfGiven,
     LivePage,
-    Overwrite,
+    SaliencyOption,
+    VideoOption,
+    TimeLimit,
     defaults={"seed": POLICY_TEST.start},
 ):
     """Drive with a policy and watch it in a browser."""
 
-    video: Path | None = None
-    """Write an mp4 of the drive here."""
     record: Path | None = None
     """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
     corrections: Path | None = None
@@ -81,12 +81,8 @@ class DriveConfig(
     """udacity: seconds without a decision after which the car is braked (0.3); a slow policy is driven slowly."""
     server: Literal["threads", "eventlet"] | None = None
     """udacity: what serves the connections (threads)."""
-    seconds: Seconds | None = None
-    """udacity: end after so many seconds; without it Ctrl-C ends."""
     neurons_every: int = 2
     """Decisions between two readings of the neurons for the page; 0 reads none."""
-    saliency_every: int = 8
-    """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
     kept_mb: Annotated[int, Interval(ge=1, le=100_000)] = 128
     """Megabytes of pictures kept for the page's what-if: five minutes of CarRacing, one of the simulator."""
 

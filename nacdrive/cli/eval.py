@@ -7,12 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Result, TracksIfGiven, WatchedPage, Workers
+from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.seeds import POLICY_TEST
@@ -34,16 +33,27 @@ USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
 
 @dataclass(frozen=True)
 class EvalConfig(
-    World, Driving, CameraOptions, TracksIfGiven, WatchedPage, Result, Workers, defaults={"seed": POLICY_TEST.start}
+    World,
+    Driving,
+    CameraOptions,
+    TracksIfGiven,
+    RecordingsOption,
+    WatchedPage,
+    Result,
+    Workers,
+    defaults={"seed": POLICY_TEST.start},
 ):
-    """Drive many unseen tracks: metrics, report, videos."""
+    """Drive many unseen tracks: metrics, report, videos.
+
+    With --data the steering of a policy of udacity is judged on what was recorded, and no lap is driven unless --laps,
+    --track or --episodes asks for it.
+    """
 
     begins_episodes = True
+    positional = ("model", "data")
+
     videos: bool = True
     """Film the worst, the median and the best drive of each track."""
-    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
-    """udacity-track: logs or recordings on which the steering is judged; no lap is driven unless --laps, --track or
-    --episodes asks for it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

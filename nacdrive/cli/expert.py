@@ -7,13 +7,11 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from annotated_types import Interval
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
-from nacdrive.common.options import Device, Overwrite, Result, Tracks, Workers
+from nacdrive.common.options import Device, Result, Target, Tracks, Workers
 from nacdrive.drivers.options import ExpertOption, check_expert
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.world import EnvOption, RendererOption, RepeatOption, RuleOption
@@ -44,23 +42,22 @@ class EvalConfig(
     """
 
     begins_episodes = True
+    positional = ("expert",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_expert(self.spec, self.expert)
 
 
-@dataclass(frozen=True)
-class ExportConfig(Overwrite):
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig(RepeatOption, Target, defaults={"out": Path("ppo.pt")}):
     """Turn a zip of stable-baselines3's PPO, of 'expert train' or of another's, into a policy file of tensors and JSON;
-    nothing of the zip is unpickled."""
+    nothing of the zip is unpickled. Zips of 'expert train' know their --repeat."""
 
-    source: Path
+    positional = ("agent",)
+
+    agent: Path
     """The zip, such as runs/expert-seed0/best.zip."""
-    out: Path = Path("ppo.pt")
-    """The policy file to write."""
-    repeat: Annotated[int | None, Interval(ge=1, le=50)] = None
-    """Frames for which the actions of another's agent are held; zips of 'expert train' know it."""
     grey: bool = False
     """Another's agent sees grey frames although their number divides by three."""
 
@@ -235,7 +232,7 @@ def run_export(config: ExportConfig) -> None:
     from nacdrive.rl.sb3 import export
 
     refuse_existing(config.out, overwrite=config.overwrite)
-    print(f"written: {export(config.source, config.out, repeat=config.repeat, grey=config.grey)}")
+    print(f"written: {export(config.agent, config.out, repeat=config.repeat, grey=config.grey)}")
 
 
 VERBS = {

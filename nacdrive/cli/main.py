@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from nacdrive import __version__
 from nacdrive.cli.words import rewrite
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
-from nacdrive.common.options import Options, check_options, flag
+from nacdrive.common.options import Options, check_options
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.plugins import REFERENCE, trust
 from nacdrive.common.result_folder import release_folders
@@ -122,7 +121,7 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     """
     import tyro
 
-    arguments = rewrite(arguments, {flag(field.name) for field in fields(config_class)})
+    arguments = rewrite(config_class, arguments)
     said = io.StringIO()
     try:
         with redirect_stderr(said):

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.options import Count, Device, Output
+from nacdrive.datasets.options import RecordingOption
+from nacdrive.drivers.options import ModelIfGiven
+from nacdrive.tasks.registry import MostOption, TaskOption
 
 if TYPE_CHECKING:
     from nacdrive.extras.bearings.life import BearingLife
@@ -25,37 +29,26 @@ WEAR_COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "rem
 
 
 @dataclass(frozen=True)
-class PredictConfig:
-    """Wear and remaining life of bearings, digits in pictures, activities in recordings: a table and files."""
+class PredictConfig(
+    RecordingOption, ModelIfGiven, TaskOption, MostOption, Device, Output, defaults={"task": "pronostia"}
+):
+    """Wear and remaining life of bearings, digits in pictures, activities in recordings: a table and files.
 
-    place: Annotated[Path, tyro.conf.Positional]
-    """pronostia: vibration files of one bearing (acc_00001.csv ... or 1.csv ...), or a folder of such folders. emnist:
-    a picture, a folder of pictures, or MNIST's files. par: a file in PAR's format, or its folder."""
-    task: str = "pronostia"
-    """What is predicted: pronostia, emnist or par."""
-    model: str | None = None
-    """A model file, or the name of a shipped one: nac_exact.pt (pronostia) or nac_lag.pt if not given."""
+    The data are, of the task pronostia, vibration files of one bearing (acc_00001.csv ... or 1.csv ...), or a folder of
+    such folders; of emnist a picture, a folder of pictures, or MNIST's files; of par a file in PAR's format, or its
+    folder.
+    """
+
     lives_h: Annotated[tuple[float, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOURS")] = ()
     """pronostia: hours that a bearing like these lived, once for every bearing, which say most while no wear shows;
     those that the model learnt from if not given, which are of a test rig that wears bearings out within hours."""
-    most: int = 0
-    """emnist: pictures to look at; 0: all."""
-    rows: int | None = None
+    rows: Count | None = None
     """Rows of the table that is printed: 8 per bearing, evenly spread over its time, or 20; the CSV file holds all."""
-    device: str = "cpu"
-    """cpu or cuda."""
-    out: Path | None = None
-    """Folder of wear.csv and wear.png, or of classes.csv; runs/predict-PLACE if not given."""
-    overwrite: bool = False
-    """Replace the files that are there."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.task not in MODELS:
             raise unknown_name("task", self.task, tuple(MODELS))
-        if self.rows is not None and self.rows < 1:
-            raise UserError(f"--rows is {self.rows}: it must be at least 1.")
-        if self.most < 0:
-            raise UserError(f"--most is {self.most}: it must not be negative.")
         if not all(0 < hours < 1e7 for hours in self.lives_h):
             raise UserError("--lives-h must be numbers above 0: how many hours each of your earlier bearings ran.")
         for flag, task, given in (("--lives-h", "pronostia", self.lives_h), ("--most", "emnist", self.most)):
@@ -71,7 +64,7 @@ def run(config: PredictConfig) -> None:
     from nacdrive.common.files import refuse_existing
     from nacdrive.training.predict import TrainedSeries
 
-    place = config.place.resolve()
+    place = config.data.resolve()
     out = config.out or Path("runs") / f"predict-{place.stem if place.is_file() else place.name}"
     names = ("wear.csv", "wear.png") if config.task == "pronostia" else ("classes.csv",)
     refuse_existing(*(out / name for name in names), overwrite=config.overwrite)
@@ -89,7 +82,7 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> None
     from nacdrive.extras.bearings.figure import plot_wear
     from nacdrive.extras.bearings.life import predict_lives
 
-    bearings = predict_lives(model, config.place, [hours * HOUR_S for hours in config.lives_h])
+    bearings = predict_lives(model, config.data, [hours * HOUR_S for hours in config.lives_h])
     for name, bearing in bearings.items():
         Console().print(table(name, bearing, config.rows or 8))
         print(summary(name, bearing))
@@ -107,11 +100,11 @@ def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> N
     from nacdrive.extras.predict.predictions import predict_activities, predict_digits
 
     if config.task == "emnist":
-        answers = predict_digits(model, config.place, config.most or None)
+        answers = predict_digits(model, config.data, config.most or None)
         header: Sequence[str] = ("picture", "digit", "probability", "truth")
         rows: Iterable[Sequence[object]] = [(a.name, a.label, f"{a.share:.4f}", a.truth) for a in answers]
     else:
-        answers, readings = predict_activities(model, config.place)
+        answers, readings = predict_activities(model, config.data)
         classes = model.network.config.about["classes"]
         header = ("recording", "t_s", "activity", "truth")
         rows = (

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Overwrite, Target
+from nacdrive.datasets.options import LicenseOption, RecordingOption, RecordingsOption
 
 Format = Literal["lerobot", "minari", "udacity"]
 MARKS = {"udacity": "driving_log.csv", "lerobot": "meta/info.json", "minari": "data/metadata.json"}
@@ -20,77 +23,46 @@ OPTIONS: dict[str, tuple[str, ...]] = {"lerobot": ("source",), "minari": ("sourc
 
 
 @dataclass(frozen=True)
-class InfoConfig:
+class InfoConfig(RecordingOption):
     """Say what a recording holds."""
-
-    folder: tyro.conf.Positional[Path]
-    """Folder of the recording."""
 
 
 @dataclass(frozen=True)
-class CheckConfig:
+class CheckConfig(RecordingOption):
     """Read every file of a recording to its end and name those that are truncated, foreign or altered."""
 
-    folder: tyro.conf.Positional[Path]
-    """Folder of the recording."""
     set_aside: bool = False
     """Move such files into the recording's folder 'damaged' and list only the sound episodes."""
 
 
 @dataclass(frozen=True)
-class MergeConfig:
+class MergeConfig(RecordingsOption, Target):
     """Copy the episodes of several recordings of one environment into a new one."""
-
-    folders: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of the recordings."""
-    out: Path
-    """Folder of the new recording."""
-    overwrite: bool = False
-    """Delete the recording in --out first."""
 
 
 @dataclass(frozen=True)
-class ImportConfig:
+class ImportConfig(RecordingOption, Target):
     """Make a recording of a LeRobot or Minari data set, or of what the Udacity simulator recorded."""
 
-    folder: tyro.conf.Positional[Path]
-    """Folder of the data set, or the one that the simulator recorded into (driving_log.csv and IMG)."""
-    out: Path
-    """Folder of the new recording."""
     from_: Annotated[Format | None, tyro.conf.arg(name="from")] = None
     """lerobot (v3.x with images), minari (HDF5) or udacity; if not given, what the folder looks like."""
     source: str | None = None
     """lerobot, minari: what was driven, such as carracing or udacity, where nacdrive did not write the data set."""
-    fps: float | None = None
+    fps: Annotated[float | None, Interval(ge=0.1, le=1000)] = None
     """minari: frames a second, where nacdrive did not write the data set and it does not tell."""
-    overwrite: bool = False
-    """Delete the recording in --out, when the new one is complete."""
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(RecordingOption, Target):
     """Write a recording as a LeRobot or Minari data set, or in the Udacity simulator's own layout."""
 
-    folder: tyro.conf.Positional[Path]
-    """Folder of the recording."""
-    out: Path
-    """Folder for the data set, or for driving_log.csv and IMG."""
     to: Format = "udacity"
     """lerobot (v3.0, frames as images), minari (HDF5), both without loss; udacity: for recordings of the simulator."""
-    overwrite: bool = False
-    """Delete what an earlier export wrote to --out."""
 
 
 @dataclass(frozen=True)
-class CardConfig:
+class CardConfig(RecordingOption, LicenseOption, Overwrite):
     """Write README.md, a card of the recording for people and for the Hugging Face Hub."""
-
-    folder: tyro.conf.Positional[Path]
-    """Folder of the recording."""
-    license: str | None = None
-    """Put the recording under this licence, such as CC-BY-4.0, CC0-1.0 or MIT."""
-    overwrite: bool = False
-    """Replace a README.md that somebody else wrote or edited."""
 
 
 def info(config: InfoConfig) -> int:
@@ -100,7 +72,7 @@ def info(config: InfoConfig) -> int:
 
     from nacdrive.datasets.recording import Recording
 
-    recording = Recording.open(config.folder)
+    recording = Recording.open(config.data)
     episodes = recording.episodes
     console = Console(highlight=False)
     console.print(repr(recording), soft_wrap=True, markup=False)
@@ -135,20 +107,20 @@ def check(config: CheckConfig) -> int:
     """Print one line per file that is not what was recorded; 0 if there is none, 1 if there is one."""
     from nacdrive.datasets.check import check_recording, keep_sound
 
-    result = check_recording(config.folder)
+    result = check_recording(config.data)
     for problem in result.problems:
         print(f"{problem.path} {problem.why}")
     frames = sum(item.steps for item in result.sound)
     if not result.problems:
-        print(f"{config.folder}: all {len(result.sound)} episodes ({frames} frames) are as they were recorded")
+        print(f"{config.data}: all {len(result.sound)} episodes ({frames} frames) are as they were recorded")
         return 0
     if config.set_aside:
-        moved = keep_sound(config.folder, result)
-        print(f"{len(moved)} files moved to {config.folder / 'damaged'}; {len(result.sound)} episodes remain")
+        moved = keep_sound(config.data, result)
+        print(f"{len(moved)} files moved to {config.data / 'damaged'}; {len(result.sound)} episodes remain")
     else:
         print(
             f"the other {len(result.sound)} episodes ({frames} frames) are as they were recorded and usable: "
-            f"'nacdrive recordings check {config.folder} --set-aside' moves the files named above away"
+            f"'nacdrive recordings check {config.data} --set-aside' moves the files named above away"
         )
     return 1
 
@@ -157,7 +129,7 @@ def merge(config: MergeConfig) -> int:
     """Merge and say how many episodes came together."""
     from nacdrive.datasets.merge import merge_recordings
 
-    result = merge_recordings(config.folders, config.out, overwrite=config.overwrite)
+    result = merge_recordings(config.data, config.out, overwrite=config.overwrite)
     twice = f" ({result.duplicates} found in more than one recording are kept once)" if result.duplicates else ""
     print(f"{config.out}: {result.episodes} episodes{twice}")
     return 0
@@ -165,32 +137,30 @@ def merge(config: MergeConfig) -> int:
 
 def import_(config: ImportConfig) -> int:
     """Import and say how much it was."""
-    name = config.from_ or format_of(config.folder)
+    name = config.from_ or format_of(config.data)
     given: dict[str, Any] = {"source": config.source, "fps": config.fps}
     known = OPTIONS[name]
     for option, value in given.items():
         if value is not None and option not in known:
             raise UserError(f"--{option} means nothing to an import from {name}: leave it out.")
-    if config.fps is not None and not 0.1 <= config.fps <= 1000:
-        raise UserError(f"--fps is {config.fps:g}: give 0.1 to 1000.")
     with counter("importing") as count:
         options: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
         options |= {option: given[option] for option in known}
         if name == "lerobot":
             from nacdrive.extras.exchange.lerobot_import import import_lerobot
 
-            result = import_lerobot(config.folder, config.out, **options)
+            result = import_lerobot(config.data, config.out, **options)
         elif name == "minari":
             from nacdrive.envs.registry import spec_of_source
             from nacdrive.extras.exchange.minari_import import import_minari
 
             spec = spec_of_source(config.source) if config.source else None
-            result = import_minari(config.folder, config.out, action_of=spec.action_of if spec else None, **options)
+            result = import_minari(config.data, config.out, action_of=spec.action_of if spec else None, **options)
         else:
             from nacdrive.datasets.udacity_log_convert import import_log
 
-            result = import_log(config.folder, config.out, **options)
-    print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.folder}")
+            result = import_log(config.data, config.out, **options)
+    print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.data}")
     return 0
 
 
@@ -205,21 +175,21 @@ def export(config: ExportConfig) -> int:
         if config.to == "lerobot":
             from nacdrive.extras.exchange.lerobot_export import export_lerobot
 
-            result = export_lerobot(config.folder, config.out, overwrite=config.overwrite, progress=count)
+            result = export_lerobot(config.data, config.out, overwrite=config.overwrite, progress=count)
             what = f"LeRobot v3.0 data set of {result.episodes} episodes, {result.frames} frames"
         elif config.to == "minari":
             from nacdrive.datasets.recording import Recording
             from nacdrive.envs.gym_spec import gym_spec_of
             from nacdrive.extras.exchange.minari_export import GymSpec, dataset_id, export_minari
 
-            made_in = gym_spec_of(Recording.open(config.folder).meta)
+            made_in = gym_spec_of(Recording.open(config.data).meta)
             gym = GymSpec(*made_in) if made_in else None
-            result = export_minari(config.folder, config.out, gym=gym, overwrite=config.overwrite, progress=count)
+            result = export_minari(config.data, config.out, gym=gym, overwrite=config.overwrite, progress=count)
             what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
         else:
             from nacdrive.datasets.udacity_log_convert import export_log
 
-            result = export_log(config.folder, config.out, overwrite=config.overwrite, progress=count)
+            result = export_log(config.data, config.out, overwrite=config.overwrite, progress=count)
             what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"
     print(f"{config.out}: {what}")
     return 0
@@ -229,7 +199,7 @@ def card(config: CardConfig) -> int:
     """Write the card and say what it says of the licence."""
     from nacdrive.extras.exchange.card import write_card
 
-    path, license = write_card(config.folder, license=config.license, overwrite=config.overwrite)
+    path, license = write_card(config.data, license=config.license, overwrite=config.overwrite)
     named = f"licence {license}" if license else "no licence: nobody else may use the recording (--license names one)"
     print(f"{path}: {named}")
     return 0

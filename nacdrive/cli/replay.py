@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Page, SaliencyOption, VideoOption
+from nacdrive.datasets.options import EpisodeOption, RecordingsOption
+from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.extras.arena.standings import ARENA
 
 if TYPE_CHECKING:
@@ -22,32 +23,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReplayConfig:
-    """Watch recorded episodes again: play, pause, seek, step, compare two runs on one time axis."""
+class ReplayConfig(
+    RecordingsOption, ModelIfGiven, EpisodeOption, Page, SaliencyOption, VideoOption, defaults={"saliency_every": 4}
+):
+    """Watch recorded episodes again: play, pause, seek, step, compare two runs on one time axis.
 
-    recordings: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of recordings, of evaluations (their filmed drives) or of arenas (all contestants' drives); any two can
-    be laid over each other."""
-    model: str | None = None
-    """A policy that looks at the recorded frames: its decisions and neurons stand beside the recorded expert."""
-    saliency_every: int = 4
-    """With --model: decisions between two Grad-CAM maps; 0 for none."""
-    video: Path | None = None
-    """Write one episode as mp4 here instead of opening a page."""
-    overwrite: bool = False
-    """Replace the file of --video if it is there."""
-    episode: int = 0
-    """With --video: which episode, from 0."""
-    host: str = "127.0.0.1"
-    """Address that the page is served on; another than this machine's own asks viewers for a token."""
-    port: int = 8090
-    """Port that the page is served on; 0 takes a free one."""
+    --model looks at the recorded frames: its decisions and neurons stand beside the recorded expert.
+    Recordings, evaluations (their filmed drives) and arenas (all contestants' drives) can be laid over each other.
+    With --video the episode is written there, and no page is opened.
+    """
+
+    positional = ("data", "model")
 
     def __post_init__(self) -> None:
-        if not self.recordings:
+        super().__post_init__()
+        if not self.data:
             raise UserError("name a recording to replay, such as recordings/carracing-sample.")
-        if self.saliency_every < 0:
-            raise UserError(f"--saliency-every is {self.saliency_every}: give 0 (never) or a number of decisions.")
 
 
 CONFIG = ReplayConfig
@@ -64,7 +55,7 @@ def run(config: ReplayConfig) -> int:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     runs: list[ReplaySource] = []
     sources: dict[int, WhatIfSource] = {}
-    for part in (part for folder in config.recordings for part in parts_of(folder)):
+    for part in (part for folder in config.data for part in parts_of(folder)):
         source, what_if = open_run(part, config)
         if what_if is not None:
             sources[len(runs)] = what_if
@@ -78,7 +69,7 @@ def run(config: ReplayConfig) -> int:
         return 0
     cache = EpisodeCache(runs)
     cards = [WhatIfCard.of_recordings(cache, sources)] if sources else []
-    server = ReplayServer(cache, config.host, config.port, cards=cards)
+    server = ReplayServer(cache, config.host, config.page_port, cards=cards)
     print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
     try:
         Event().wait()

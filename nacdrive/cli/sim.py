@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-import math
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import LARGEST
+from nacdrive.common.options import SeedOption, Target, TimeLimit
 from nacdrive.envs.registry import UDACITY_TRACK
-from nacdrive.envs.udacity_track.options import RoadOptions, check_track
+from nacdrive.envs.udacity_track.options import check_track
+from nacdrive.envs.world import RoadOption, TrackOptions
 
 
 @dataclass(frozen=True)
-class UdacityConfig:
+class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lake"}):
     """Be the Udacity simulator in autonomous mode: connect to whoever drives, on the built-in track."""
 
     host: str = "127.0.0.1"
-    """Where the driving program listens: nacdrive drive --sim udacity, or anybody's drive.py."""
-    port: int = 4567
+    """Where the driving program listens: nacdrive drive --env udacity, or anybody's drive.py."""
+    port: Annotated[int, Interval(ge=1, le=65535)] = 4567
     """Its port."""
-    track: str = "lake"
-    """lake (an easy loop), mountain (a narrow road with hills and sharp bends), random:SEED (one of endlessly many
-    roads), or random (the road of --seed)."""
-    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    seed: int = 0
-    """Decides light, shadows, colours, what stands beside the road, and where the drive begins."""
     plain: bool = False
     """The standard light and colours, whatever the seed."""
     locale: str = "en-US"
     """Language whose decimal separators the simulator uses, such as de-DE."""
-    window: bool = False
+    show: bool = False
     """Show the drive in a window; W or S held there, with A and D, drive by hand, Escape ends."""
-    seconds: float | None = None
-    """End after so many seconds; without it Ctrl-C ends."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.port < 65536:
-            raise UserError(f"--port is {self.port}: give 1 to 65535.")
-        if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise UserError(f"--seconds is {self.seconds}: give a number above 0.")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}: give 0 or more.")
-        check_track(self.track, UDACITY_TRACK.tracks)
-        self.road.check(self.track)
+        super().__post_init__()
+        check_track(self.driven, UDACITY_TRACK.tracks)
+        self.road.check(self.driven)
+
+    @property
+    def driven(self) -> str:
+        """The track."""
+        return self.track or UDACITY_TRACK.tracks[0]
 
 
 def run_udacity(config: UdacityConfig) -> int:
@@ -59,11 +50,11 @@ def run_udacity(config: UdacityConfig) -> int:
 
     check_host(config.host)
     window = None
-    if config.window:
+    if config.show:
         from nacdrive.envs.udacity_track.window import Window
 
         window = Window()
-    env = make_udacity_track(config.track, repeat=1, randomize=not config.plain, **config.road.given)
+    env = make_udacity_track(config.driven, repeat=1, randomize=not config.plain, **config.road.given)
     env.reset(seed=config.seed)
     drive = UdacitySimulator(env, config.host, config.port, config.locale, say=say, window=window)
     say(f"the {env.track.name} track waits for a driver on {config.host}:{config.port}  (Ctrl-C ends it)")
@@ -84,27 +75,16 @@ FORMATS = (".jpg", ".jpeg", ".png")
 
 
 @dataclass(frozen=True)
-class RoadsConfig:
+class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.jpg")}):
     """Look at random roads: a picture of each from above and from its car."""
 
-    out: Path = Path("roads.jpg")
-    """The picture (.jpg or .png)."""
-    roads: int = 20
+    count: Annotated[int, Interval(ge=1, le=MOST_ROADS)] = 20
     """How many."""
-    seed: int = 0
-    """Seed of the first; the others have the following ones."""
-    columns: int = 4
+    columns: Annotated[int, Interval(ge=1, le=MOST_ROADS)] = 4
     """How many stand beside each other."""
-    road: Annotated[RoadOptions, tyro.conf.arg(name="")] = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    overwrite: bool = False
-    """Replace the picture if it is there."""
 
     def __post_init__(self) -> None:
-        if not (1 <= self.roads <= MOST_ROADS and 1 <= self.columns <= MOST_ROADS):
-            raise UserError(f"--roads is {self.roads} and --columns {self.columns}: give 1 to {MOST_ROADS}.")
-        if not 0 <= self.seed <= LARGEST:
-            raise UserError(f"--seed is {self.seed}: give 0 to {LARGEST}.")
+        super().__post_init__()
         if self.out.suffix.lower() not in FORMATS:
             raise UserError(f"--out is {self.out}: give a file that ends in {' or '.join(FORMATS)}.")
 
@@ -115,9 +95,9 @@ def run_roads(config: RoadsConfig) -> int:
     from nacdrive.viz.road_gallery import gallery, write_gallery
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
-    sheet = gallery(range(config.seed, config.seed + config.roads), config.columns, **config.road.given)
+    sheet = gallery(range(config.seed, config.seed + config.count), config.columns, **config.road.given)
     write_gallery(config.out, sheet)
-    say(f"{config.roads} roads: {config.out}")
+    say(f"{config.count} roads: {config.out}")
     return 0
 
 

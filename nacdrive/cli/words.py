@@ -1,18 +1,116 @@
-"""Other words for options: the one table of synonyms, and of spellings that were usual once."""
+"""Other words for options, and words without one: a command line in the words of a verb before it is parsed."""
 
 from __future__ import annotations
 
-SYNONYMS = {"--sim": "--env", "--port": "--page-port", "--driver": "--drivers"}
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import tyro
+
+from nacdrive.common.options import Options, flag, type_hints
+from nacdrive.common.paths import is_model
+
+SYNONYMS = {
+    "--sim": "--env",
+    "--port": "--page-port",
+    "--driver": "--drivers",
+    "--model": "--models",
+    "--data": "--lap",
+    "-o": "--out",
+}
 """Words that mean another option, in every verb that has the second and not the first."""
+FORMER = {
+    "--lr": "--learning-rate",
+    "--batch": "--batch-size",
+    "--n-epochs": "--epochs",
+    "--memory": "--model",
+    "--teacher": "--expert",
+    "--results": "--data",
+    "--runs": "--data",
+    "--folder": "--data",
+    "--folders": "--data",
+    "--source": "--agent",
+    "--frames": "--pictures",
+    "--window": "--show",
+    "--roads": "--count",
+}
+"""Spellings of earlier versions: they go on working in every verb that has the second and not the first, and the verb
+names the second once."""
 
 
-def rewrite(line: list[str], known: set[str]) -> list[str]:
-    """A command line in the words of a verb whose options are ``known``."""
-    return [rewrite_word(word, known) for word in line]
+def rewrite(config_class: type[Options], line: list[str]) -> list[str]:
+    """``line`` with each option by its own name, and with an option's name before what stands without one."""
+    known = options(config_class)
+    named: list[str] = []
+    loose: dict[str, list[str]] = {}
+    words = iter(enumerate(line))
+    for k, word in words:
+        if not word.startswith("-") or is_number(word):
+            places = getattr(config_class, "positional", ())
+            place = place_of(word, places) if places else ""
+            (loose.setdefault(flag(place), []) if place else named).append(word)
+            continue
+        name, equals, value = word.partition("=")
+        name = own_name(name, known)
+        named.append(name + equals + value)
+        if name in known and not equals:
+            following = values_after(known[name], line[k + 1 :])
+            named += following
+            for _ in following:
+                next(words)
+    return [*named, *(word for name, given in loose.items() for word in (name, *given))]
 
 
-def rewrite_word(word: str, known: set[str]) -> str:
-    """One word of a command line; values, and options that the verb has, stay as they are."""
-    name, equals, value = word.partition("=")
-    other = SYNONYMS.get(name)
-    return f"{other}{equals}{value}" if other in known and name not in known else word
+def own_name(name: str, known: dict[str, Any]) -> str:
+    """The option that ``name`` means; itself where it is none."""
+    name = name if name in known or not name.startswith("--") else "--" + name[2:].replace("_", "-")
+    if name not in known and SYNONYMS.get(name) in known:
+        return SYNONYMS[name]
+    if name not in known and FORMER.get(name) in known:
+        print(f"nacdrive: {name} is {FORMER[name]} now; it goes on working.", file=sys.stderr)
+        return FORMER[name]
+    return name
+
+
+def options(config_class: Any) -> dict[str, Any]:
+    """Options of a config and their types, those of groups within it too."""
+    found: dict[str, Any] = {}
+    for name, kind in type_hints(config_class).items():
+        plain = get_args(kind)[0] if hasattr(kind, "__metadata__") else kind
+        if dataclasses.is_dataclass(plain):
+            found |= options(plain) if tyro.conf.Suppress not in getattr(kind, "__metadata__", ()) else {}
+        elif name in config_class.__dataclass_fields__:
+            found[flag(name)] = kind
+            found |= {"--no-" + flag(name)[2:]: kind} if plain is bool else {}
+    return found
+
+
+def values_after(kind: Any, words: list[str]) -> list[str]:
+    """Those of ``words`` that are the values of an option of type ``kind``."""
+    marks = getattr(kind, "__metadata__", ())
+    plain = get_args(kind)[0] if marks else kind
+    if plain is bool:
+        return []
+    count: int | None = 1
+    if get_origin(plain) is tuple and tyro.conf.UseAppendAction not in marks:
+        count = None if get_args(plain)[-1] is Ellipsis else len(get_args(plain))
+    end = next((k for k, word in enumerate(words) if word.startswith("--")), len(words)) if count is None else count
+    return words[:end]
+
+
+def place_of(word: str, places: tuple[str, ...]) -> str:
+    """The option that a word without a name is for: of several, the policy's where it is one."""
+    policies = [place for place in places if place in ("model", "models")]
+    others = [place for place in places if place not in policies]
+    return (policies if policies and (not others or is_model(word)) else others)[0]
+
+
+def is_number(word: str) -> bool:
+    """Whether it is a negative number and no option."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return Path(word).name == word

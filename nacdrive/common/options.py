@@ -26,6 +26,8 @@ Share = Annotated[float, Interval(ge=0, le=1)]
 """A part of a whole, or a probability."""
 Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 """How many, where none makes no sense."""
+NotNegative = Annotated[float, Interval(ge=0, le=LARGEST)]
+Positive = Annotated[float, Interval(gt=0, le=LARGEST)]
 Seconds = Annotated[float, Interval(ge=0.01, le=10**7)]
 """How long something is done."""
 Port = Annotated[int, Interval(ge=0, le=65535)]
@@ -42,10 +44,13 @@ class Options:
     """
 
     positional: ClassVar[tuple[str, ...]] = ()
-    """Options that may also be given without their name; of several, the first that takes the value."""
+    """Options that may also be given without their name; of several, the one whose kind of file it is."""
+    other_defaults: ClassVar[frozenset[str]] = frozenset()
+    """Options of its groups that a class gives another default."""
 
     def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
+        cls.other_defaults = frozenset(defaults or ())
         for name, value in (defaults or {}).items():
             owner = next(base for base in cls.__mro__ if name in inspect.get_annotations(base))
             cls.__annotations__ = {**inspect.get_annotations(cls), name: type_hints(owner)[name]}
@@ -173,7 +178,16 @@ class Output(Overwrite):
     """Where the result goes."""
 
     out: Path | None = None
-    """Folder of the result; if not given, one under runs/ or recordings/ that is named after what is made."""
+    """Folder of the result; if not given, one under runs/ or recordings/ that is named after what is made, or no result
+    is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(Overwrite):
+    """Where the result goes."""
+
+    out: Path
+    """File or folder to write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,17 +199,23 @@ class Result(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers(Options):
+class Processes(Options):
     """Where it is computed."""
 
     workers: Annotated[int, Interval(ge=0, le=1024)] = 0
     """Processes that work at the same time; 0 means one per core."""
-    ray: str | None = None
-    """Address of a Ray cluster that works instead of processes here; local starts one on this machine."""
 
     def processes(self, most: int) -> int:
         """How many work at the same time on ``most`` jobs."""
         return max(1, min(self.workers or usable_cores(), most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers(Processes):
+    """Where it is computed."""
+
+    ray: str | None = None
+    """Address of a Ray cluster that works instead of processes here; local starts one on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +254,44 @@ class ControlOption(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LivePage(Page, ControlOption):
+class DrivenPage(Page):
     """The page, of verbs that drive for it."""
 
     headless: bool = False
     """No page, and as fast as possible."""
     fast: bool = False
     """As fast as possible instead of in real time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LivePage(DrivenPage, ControlOption):
+    """The page, of verbs that drive for it."""
+
     wait: bool = True
     """Wait a few seconds for the page's first viewer before the drive begins."""
     hold: Literal["auto", "yes", "no"] = "auto"
     """Keep the page up until Ctrl-C after the last drive; auto: where a person is at the terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimit(Options):
+    """When it ends."""
+
+    seconds: Seconds | None = None
+    """End after so many seconds, of share of the lap (60); without it Ctrl-C ends a simulator's drive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaliencyOption(Options):
+    """The page."""
+
+    saliency_every: int = 8
+    """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoOption(Overwrite):
+    """Where the result goes."""
+
+    video: Path | None = None
+    """Write an mp4 of the drive here."""

@@ -20,8 +20,9 @@ def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
     return inside if inside.is_dir() else CHECKOUT / IN_CHECKOUT[kind]
 
 
-def find_model(name: str, task: str) -> Path:
-    """Resolve a model name: the file itself if it exists, or else the shipped ``agents/TASK/NAME``.
+def find_model(name: Path | str, task: str | None = None) -> Path:
+    """The file ``name`` if it exists, or else the shipped model of that name: ``carracing/nac_steady``, or without the
+    task ``nac_steady.pt``, ``nac_steady`` or ``nac-steady`` (of ``task``; CarRacing's if that is None).
 
     Raises:
         UserError: if neither exists; the sentence names the shipped models or suggests the nearest.
@@ -29,16 +30,26 @@ def find_model(name: str, task: str) -> Path:
     given = Path(name).expanduser()
     if given.exists():
         return given
-    folder = shipped("agents") / task
-    known = {path.name: path for path in sorted(folder.glob("*.pt"))}
-    if not known:
+    folder, _, short = str(name).rpartition("/")
+    task = folder or task or "carracing"
+    known = {path.name: path for path in sorted((shipped("agents") / task).glob("*.pt"))} if "/" not in task else {}
+    if not known and not folder:
         raise UserError(f"there is no model file {given}, and none is shipped for {task}: give one with --model.")
-    if given.parent != Path("."):
-        raise UserError(f"there is no model file {given}: check the path, or name a shipped one ({', '.join(known)}).")
-    for candidate in (name, f"{name}.pt", f"{name.replace('-', '_')}.pt"):
+    if not known:
+        tasks = sorted(path.name for path in shipped("agents").iterdir() if path.is_dir())
+        raise UserError(f"there is no model file {given}: check the path, or name a shipped one of {', '.join(tasks)}.")
+    for candidate in (short, f"{short}.pt", f"{short.replace('-', '_')}.pt"):
         if candidate in known:
             return known[candidate]
-    raise unknown_name(f"model for {task}", name, known)
+    raise unknown_name(f"model for {task}", short, known)
+
+
+def is_model(name: str) -> bool:
+    """Whether ``name`` is that of a model file, there or shipped, rather than of a recording."""
+    try:
+        return find_model(name).is_file() or Path(name).suffix in (".pt", ".onnx", ".safetensors")
+    except UserError:
+        return Path(name).suffix in (".pt", ".onnx", ".safetensors")
 
 
 def find_recording(folder: Path) -> Path:

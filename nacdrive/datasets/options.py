@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 from nacdrive.common.options import Options
 
@@ -20,3 +22,32 @@ class LicenseOption(Options):
             from nacdrive.datasets.manifest import check_license
 
             check_license(self.license)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOption(Options):
+    """What is read."""
+
+    positional: ClassVar[tuple[str, ...]] = ("data",)
+
+    data: Path
+    """Folder of the recording, or of the data to read; the first word without an option's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingsOption(Options):
+    """What is read."""
+
+    positional: ClassVar[tuple[str, ...]] = ("data",)
+
+    data: tuple[Path, ...] = ()
+    """Folders of recordings, or of results; the words without an option's name. train, eval: of udacity also the
+    simulator's own logs (driving_log.csv). If not given, train takes what nacdrive record makes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeOption(Options):
+    """Which episode."""
+
+    episode: int = 0
+    """Which episode of the recording, from 0."""

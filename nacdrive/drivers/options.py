@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.common.options import Device, Options
+from nacdrive.common.options import Device, Options, Share
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 
@@ -48,8 +48,37 @@ class DriverOption(Options):
 class ModelOption(Options):
     """Which policy."""
 
+    positional: ClassVar[tuple[str, ...]] = ("model",)
+
     model: str = "nac_steady.pt"
-    """The policy: a file (also .onnx of 'nacdrive export'), or the name of a shipped one."""
+    """The policy or network: a file (also .onnx of 'nacdrive export'), or the name of a shipped one, such as
+    nac_steady or udacity/pilotnet; the first word without an option's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelIfGiven(Options):
+    """Which policy."""
+
+    model: str | None = None
+    """The policy or network that looks at the data: a file, or the name of a shipped one. If not given, replay has
+    none, share takes that of the evaluation, or else nac_steady, and predict nac_exact (pronostia) or nac_lag."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstrumentsOption(Options):
+    """What is seen."""
+
+    instruments: bool = True
+    """carracing: let the policy or agent see the instruments: speed, turning of the wheels, steering, yaw rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BetaOption(Options):
+    """Who drives in DAgger."""
+
+    beta: Share = 0.5
+    """Share of the first round (of imitate of the second, for the expert alone drives the first) in which the expert
+    has the wheel; halved with each further round."""
 
 
 @dataclass(frozen=True, kw_only=True)

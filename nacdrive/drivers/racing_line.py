@@ -169,7 +169,7 @@ class RacingLine(Driver):
 
 
 def cautious() -> RacingLine:
-    """A slower driver, for ``--teacher nacdrive.drivers.racing_line:cautious``: it leaves an agent that sees little
+    """A slower driver, for ``--expert nacdrive.drivers.racing_line:cautious``: it leaves an agent that sees little
     the time to recover.
     """
     return RacingLine(RacingLineParameters(grip=80.0, drive=30.0, braking=70.0, top_speed=45.0))

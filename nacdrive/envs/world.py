@@ -16,14 +16,20 @@ from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_see
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrackOptions(Options):
+class RoadOption(Options):
+    """What roads are like."""
+
+    road: RoadOptions = field(default_factory=RoadOptions)
+    """How random roads are, and what is wrong with a road."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackOptions(RoadOption):
     """On which track or road."""
 
     track: str | None = None
     """udacity-track: lake, mountain, both (in turn, as if not given), random (each episode on the road of its seed) or
     random:SEED (all on one)."""
-    road: RoadOptions = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import torch
 from nacdrive.common import plugins
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
+from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
@@ -39,7 +40,7 @@ def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = 
 def load_policy(
     path: Path | str, *, device: str = "cpu", expect_task: str | None = None, trust: Sequence[str] = ()
 ) -> Policy:
-    """The policy in ``path``, on ``device``, ready to drive.
+    """The policy in ``path``, a file or the name of a shipped one (``find_model``), on ``device``, ready to drive.
 
     A layer or task of somebody's own that the file names is imported only if the user has named it too: as
     ``module:Name`` in this process, or by its module in ``trust``.
@@ -48,7 +49,7 @@ def load_policy(
         UserError: if the file is missing, damaged, foreign, of a newer version, made for another task than
             ``expect_task``, or names code that is not trusted; or if there is no such device.
     """
-    path = Path(path)
+    path = find_model(path, expect_task)
     plugins.trust(*trust)
     content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:

@@ -201,7 +201,7 @@ class Imitation:
         self.net = self.network()
         self.average = self.network().eval()
         self.average.load_state_dict(self.net.state_dict())
-        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=config.lr[0])
+        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=config.learning_rate[0])
         self.drives = Drives(config.rounds * config.episodes * math.ceil(config.max_frames / config.repeat), self.view)
         self.rng = np.random.default_rng([config.seed, 1])
         self.round = self.step = 0
@@ -249,7 +249,7 @@ class Imitation:
         config = self.config
         beta = 1.0 if self.round == 0 else config.beta * 0.5 ** (self.round - 1)
         rng = np.random.default_rng([config.seed, self.round, track])
-        env, teacher = self.env(), load_teacher(config.teacher)
+        env, teacher = self.env(), load_teacher(config.expert)
         try:
             driver: Driver = Mixture(BatchedExpert(self.average, config.repeat, ask), beta, rng, pedals=True)
             if config.steering_noise and track % 2:
@@ -388,7 +388,7 @@ class Imitation:
         """What the agent's files say of it."""
         return {
             "env": CARRACING, "actions": "continuous", "outputs": 2, "repeat": self.config.repeat,
-            "view": self.view.to_json(), "network": self.net.about, "teacher": self.config.teacher,
+            "view": self.view.to_json(), "network": self.net.about, "teacher": self.config.expert,
             "rule": self.config.rule, "seed": self.config.seed, "round": self.round, "decisions": self.drives.count,
             "validation": evaluation, **({} if self.memory is None else {"memory": self.memory.to_json()}),
             **({"disturbance": plain(self.config.disturbance)} if self.config.disturbance.active else {}),
@@ -468,7 +468,7 @@ def load_teacher(name: str) -> Driver:
     """
     teacher = load_expert(name, discrete_only=False)
     if not teacher.needs.continuous:
-        raise UserError(f"{name} chooses among five actions: give a --teacher that steers, such as racing-line.")
+        raise UserError(f"{name} chooses among five actions: give a --expert that steers, such as racing-line.")
     return teacher
 
 
@@ -488,7 +488,7 @@ def imitate(
     Raises:
         UserError: for a folder that is in use, a checkpoint of other settings, a teacher that does not steer.
     """
-    _ = load_teacher(config.teacher)
+    _ = load_teacher(config.expert)
     if resume and not (out / RUN).is_file():
         raise UserError(f"{out} holds no run to resume: start without --resume.")
     torch.set_num_threads(1)

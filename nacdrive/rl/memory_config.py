@@ -1,12 +1,16 @@
-"""Options of an agent's memory, the same for PPO and imitation; imports nothing heavy."""
+"""Options of an agent that learns and of its memory, the same for PPO and imitation; imports nothing heavy."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Count, NotNegative, Options, SeedOption, Share
+from nacdrive.training.config import BatchOption
 
 if TYPE_CHECKING:
     from nacdrive.models.agents.memory import MemorySpec
@@ -14,32 +18,28 @@ if TYPE_CHECKING:
 NO_MEMORY = "none"
 
 
-@dataclass(frozen=True)
-class MemoryConfig:
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig(Options):
     """What an agent remembers with."""
 
-    memory: str = NO_MEMORY
+    model: str = NO_MEMORY
     """What the agent remembers with: a sequence layer that streams (lstm, gru, cfc, ltc-ncp, nac-steady, nac-exact,
     s4, mha, ..., or module:MyLayer); none has the last frames alone."""
-    memory_window: int = 16
+    memory_window: Annotated[int, Interval(ge=2, le=10**6)] = 16
     """Decisions, the present one included, that the memory holds."""
-    memory_width: int = 64
+    memory_width: Count = 64
     """Width of the memory."""
-    memory_heads: int = 4
+    memory_heads: Count = 4
     """Heads of a memory that is an attention."""
     memory_options: str = "{}"
     """Options of the layer itself as JSON, such as '{"topk": 8}'."""
-    sequence_length: int = 32
+    sequence_length: Count = 32
     """With a memory: most decisions of a training sequence."""
 
     def __post_init__(self) -> None:
-        if self.memory == NO_MEMORY and self.memory_options != "{}":
-            raise UserError("--memory-options are for a memory: give --memory, such as nac-steady.")
-        if self.memory_window < 2:
-            raise UserError(f"--memory-window is {self.memory_window}: a memory holds at least 2 decisions.")
-        for name in ("memory_width", "memory_heads", "sequence_length"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give a number of at least 1.")
+        super().__post_init__()
+        if self.model == NO_MEMORY and self.memory_options != "{}":
+            raise UserError("--memory-options are for a memory: give --model, such as nac-steady.")
         _ = self.layer_options
 
     @property
@@ -59,10 +59,26 @@ class MemoryConfig:
 
     def memory_spec(self, gap_s: float) -> MemorySpec | None:
         """The memory of an agent whose decisions are usually ``gap_s`` apart; None for none."""
-        if self.memory == NO_MEMORY:
+        if self.model == NO_MEMORY:
             return None
         # Imported here: it brings torch along.
         from nacdrive.models.agents.memory import MemorySpec
 
         sizes = (self.memory_window, self.memory_width, self.memory_heads)
-        return MemorySpec(self.memory, *sizes, gap_s, self.layer_options)
+        return MemorySpec(self.model, *sizes, gap_s, self.layer_options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTraining(MemoryConfig, BatchOption, SeedOption, defaults={"batch_size": 256}):
+    """How an agent learns, and how often it is looked at."""
+
+    learning_rate: tuple[NotNegative, NotNegative] = (3e-4, 6e-6)
+    """Learning rate at the start and at the end; falls linearly, of imitate along half a cosine."""
+    ema_decay: Share = 0.95
+    """Per update (of imitate per minibatch), how much of the averaged weights is kept; the averaged weights are what is
+    evaluated and shipped, and of imitate what drives."""
+    eval_every: Count = 204_800
+    """Decisions (of imitate rounds) between two evaluations on unseen tracks, of train on carracing in the official
+    environment, of imitate on the fast renderer."""
+    eval_episodes: Count = 10
+    """Tracks of each of them."""

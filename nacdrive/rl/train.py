@@ -96,7 +96,7 @@ def train(
     seed_everything(config.seed)
     laps = ParallelVecEnv(
         config.n_envs,
-        min(config.workers, config.n_envs),
+        config.processes(config.n_envs),
         config.seed,
         repeat=agent.repeat,
         continuous=config.shaped and agent.continuous,
@@ -210,7 +210,7 @@ def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = N
         learning_rate=config.lr_at,
         n_steps=config.n_steps,
         batch_size=config.batch_size,
-        n_epochs=config.n_epochs,
+        n_epochs=config.epochs,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
         clip_range=config.clip_range,
@@ -254,7 +254,7 @@ def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[in
 
 def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
     """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free, then = {"device", "workers", "checkpoint_every_s", "minutes"}, ppo_settings(then)
+    free, then = {"device", "workers", "ray", "checkpoint_every_s", "minutes"}, ppo_settings(then)
     other = sorted(name for name in now if name not in free and now[name] != then.get(name))
     if other:
         changes = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.common.options import Count, Device, Result, Share, Workers
-from nacdrive.drivers.options import CameraOptions, ExpertOption, check_expert
+from nacdrive.common.options import Count, Device, Options, Result, Workers
+from nacdrive.datasets.options import RecordingsOption
+from nacdrive.drivers.options import BetaOption, CameraOptions, ExpertOption, InstrumentsOption, check_expert
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, labelled_by
-from nacdrive.tasks.registry import TASKS, task_of
+from nacdrive.tasks.registry import TASKS, TaskOption, task_of
 from nacdrive.training.config import FitConfig
 
 AUTO = "auto"
@@ -29,12 +29,36 @@ FREE_TO_CHANGE = (
 """Options that a resumed training may have changed; with the others it would be another training."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerOption(Options):
+    """What is trained."""
+
+    model: str = "nac-steady"
+    """Sequence layer of the policy, such as nac-steady, nac-exact, nac-euler, lstm, mha, or dense for none at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaggerOptions(Options):
+    """Practice under the expert's eyes."""
+
+    dagger: int = 0
+    """Rounds of DAgger: drive with the policy, label with the expert, add, continue."""
+    dagger_episodes: Annotated[int, Interval(ge=1, le=SEEDS_PER_ROUND)] = 12
+    """Episodes driven in each round."""
+
+
 @dataclass(frozen=True)
 class TrainConfig(
+    TaskOption,
+    LayerOption,
+    DaggerOptions,
     FitConfig,
+    RecordingsOption,
     LearningRoads,
     EpisodeOptions,
     ExpertOption,
+    BetaOption,
+    InstrumentsOption,
     CameraOptions,
     Device,
     Result,
@@ -43,28 +67,12 @@ class TrainConfig(
 ):
     """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
 
-    task: str = "carracing"
-    """What is learnt: carracing, udacity, imitation (of whoever drove in any environment), auto (what the recordings
-    are of), or a task of your own as my_module:MyTask."""
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
-    model: str = "nac-steady"
-    """Sequence layer, such as nac-steady, nac-exact, nac-euler, lstm, or dense for none at all."""
-    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]")] = ()
-    """Folders of recordings; for udacity also of the simulator's own logs (driving_log.csv). If not given, what
-    nacdrive record makes: recordings/carracing-expert or recordings/udacity-geometric."""
     window: Count = 4
     """Frames that a decision may depend on; 1 is the paper's form."""
-    instruments: bool = True
-    """Let the policy see the rows with speed, wheel and gyro (carracing)."""
-    dagger: int = 0
-    """Rounds of DAgger: drive with the policy, label with the expert, add, continue."""
-    dagger_episodes: Annotated[int, Interval(ge=1, le=SEEDS_PER_ROUND)] = 12
-    """Episodes driven in each round."""
     dagger_epochs: Count = 8
     """Most epochs after a round that is not the last; first and last, --epochs."""
-    beta: Share = 0.5
-    """Share of the first round in which the expert has the wheel; halved with each further round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

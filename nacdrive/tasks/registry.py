@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.options import Options
 from nacdrive.common.plugins import Registry
 
 if TYPE_CHECKING:
@@ -95,3 +97,20 @@ def task_of(folders: Sequence[Path]) -> str:
         if isinstance(task, DrivingTask) and folders and all(task.knows(folder) for folder in folders):
             return name
     return "imitation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MostOption(Options):
+    """How much is taken."""
+
+    most: int = 0
+    """About how many sequences to learn from, or pictures to look at; 0: all, of bench as the budget says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOption(Options):
+    """What is learnt."""
+
+    task: str = "carracing"
+    """What is learnt: carracing, udacity, imitation (of whoever drove in any environment), auto (what the recordings
+    are of), or a task of your own as my_module:MyTask; what is predicted: pronostia, emnist or par."""

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from annotated_types import Interval
-
-from nacdrive.common.options import LARGEST, Count, SeedOption, Share
-
-NotNegative = Annotated[float, Interval(ge=0, le=LARGEST)]
-Positive = Annotated[float, Interval(gt=0, le=LARGEST)]
+from nacdrive.common.options import Count, NotNegative, Options, Positive, SeedOption, Share
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitConfig(SeedOption):
-    """Optimiser, schedule, batches, and when to stop."""
+class EpochsOption(Options):
+    """How long it is learnt."""
 
     epochs: Count = 30
-    """Most passes over the data."""
-    batch: Count = 8
-    """Sequences per step."""
+    """Most passes over the data; of expert train, passes over the decisions of an update."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOption(Options):
+    """How much is learnt from at once."""
+
+    batch_size: Count = 8
+    """Sequences, or decisions of an agent, in each step of the optimiser."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionOption(Options):
+    """How exactly it is computed."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto is bfloat16 on CUDA and float32 on the CPU, which may have no quick bfloat16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
+    """Optimiser, schedule, batches, and when to stop."""
+
     chunk: Count = 16
     """Consecutive frames per sequence; the convolutions see each of them once."""
     valid_batch: Count = 1
@@ -47,7 +62,5 @@ class FitConfig(SeedOption):
     """Power of the inverse frequency by which an action or steering counts: 0 = all alike, 1 = balanced."""
     augment: bool = True
     """Change the frames a little at random: shifted, lit (udacity: mirrored and shadowed too)."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto is bfloat16 on CUDA and float32 on the CPU."""
     checkpoint_steps: Count = 100
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""

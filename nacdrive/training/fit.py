@@ -96,7 +96,7 @@ class Fitting:
     ) -> None:
         self.network, self.task, self.config, self.device = network.to(device), task, config, device
         self.path = checkpoint_path(folder, round_)
-        self.train = Batches(train, config.chunk, config.batch)
+        self.train = Batches(train, config.chunk, config.batch_size)
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
         self.class_weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)

@@ -22,20 +22,20 @@ from nacdrive.viz.road_gallery import BRIDGE, TUNNEL, WATER, gallery
 
 def test_a_sheet_shows_each_road_from_above_and_from_its_car(tmp_path: Path) -> None:
     path = tmp_path / "roads.png"
-    assert run_roads(RoadsConfig(out=path, roads=3, seed=5, columns=2)) == 0
+    assert run_roads(RoadsConfig(out=path, count=3, seed=5, columns=2)) == 0
     sheet = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
     np.testing.assert_array_equal(sheet, gallery(range(5, 8), 2))
     assert sheet.shape[1] == 2 * 326 and len(np.unique(sheet.reshape(-1, 3), axis=0)) > 2000
     for colour in (BRIDGE, TUNNEL, WATER):  # of roads 5 and 7
         assert (np.abs(sheet.astype(int) - colour).max(axis=2) < 6).any()
     with pytest.raises(UserError, match="--overwrite"):
-        run_roads(RoadsConfig(out=path, roads=1))
+        run_roads(RoadsConfig(out=path, count=1))
 
 
 @pytest.mark.parametrize(
     ("config", "options", "said"),
     [
-        (RoadsConfig, {"roads": 0}, "--roads is 0"),
+        (RoadsConfig, {"count": 0}, "--count is 0"),
         (RoadsConfig, {"out": Path("roads.gif")}, r"ends in \.jpg"),
         (RoadsConfig, {"seed": -1}, "--seed is -1"),
         (UdacityConfig, {"track": "laek"}, "did you mean 'lake'"),

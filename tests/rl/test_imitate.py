@@ -81,7 +81,7 @@ def test_labels_keep_what_turns_the_wheels() -> None:
 
 def test_it_learns_what_the_teacher_does(tmp_path: Path) -> None:
     torch.manual_seed(0)  # whatever tests ran before
-    training = Imitation(replace(TINY, steps=60, lr=(2e-3, 2e-3)), tmp_path, lambda progress: None)
+    training = Imitation(replace(TINY, steps=60, learning_rate=(2e-3, 2e-3)), tmp_path, lambda progress: None)
     for drive in training.collect():
         training.drives.add(drive)
     first = training.fit(1)
@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateCo
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"teacher": "ppo"}, "ppo chooses among five actions"),
+        ({"expert": "ppo"}, "ppo chooses among five actions"),
         ({"rounds": 0}, "--rounds is 0"),
         ({"steering_noise": -1.0}, "--steering-noise is -1"),
         ({"channels": (0, 8, 8)}, "--channels are 0 8 8"),

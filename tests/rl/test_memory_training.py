@@ -33,7 +33,7 @@ STEERED = "tests.helpers.memory_tasks:make_steered_recall"
 def small(**changes: Any) -> PpoConfig:
     """A training with a memory on CarRacing, of seconds."""
     given = {"timesteps": 192, "n_steps": 16, "batch_size": 32, "memory": "nac-steady", "memory_window": 6}
-    return tiny(**{**given, "memory_width": 16, "n_epochs": 2, **changes})
+    return tiny(**{**given, "memory_width": 16, "epochs": 2, **changes})
 
 
 def on_pictures(**changes: Any) -> PpoConfig:
@@ -169,7 +169,7 @@ def test_another_environment_trains_is_resumed_and_is_driven(env: str, tmp_path:
 def test_what_pictures_told_is_remembered_after_the_frames_are_gone(tmp_path: Path) -> None:
     """The whole road of 'expert train' on a task of memory: the cue has left the four frames when it is asked for."""
     config = on_pictures(
-        timesteps=12_000, n_envs=8, n_steps=64, batch_size=128, n_epochs=4, lr=(1e-3, 1e-3), seed=0, workers=1,
+        timesteps=12_000, n_envs=8, n_steps=64, batch_size=128, epochs=4, learning_rate=(1e-3, 1e-3), seed=0, workers=1,
         gamma=0.9, eval_every=2_048, eval_episodes=10, reward_scale=1.0,
     )  # fmt: skip
     returns = []

@@ -23,7 +23,7 @@ def log(tmp_path_factory):
 
 def test_errors_by_blocks_are_of_networks_that_did_not_see_them(log):
     samples = [Sample(s.name, {name: x[::4] for name, x in s.fields.items()}) for s in Udacity().load([log])]
-    config = FitConfig(epochs=1, batch=8, patience=0, augment=False)
+    config = FitConfig(epochs=1, batch_size=8, patience=0, augment=False)
     with pytest.raises(Exception, match="cannot be cut into 5 parts"):
         cross_validate(samples, "dense", 1, config, sides=False)
     parts = []

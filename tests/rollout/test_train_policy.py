@@ -37,7 +37,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config_of(recording: Path, out: Path, **more: object) -> TrainConfig:
     short = dict(
-        data=(recording,), out=out, model="mha", window=2, expert="geometric", epochs=2, batch=2, chunk=8,
+        data=(recording,), out=out, model="mha", window=2, expert="geometric", epochs=2, batch_size=2, chunk=8,
         dagger_episodes=2, dagger_epochs=1, max_frames=40, workers=1, checkpoint_steps=1,
     )  # fmt: skip
     return TrainConfig(**{**short, **more})  # type: ignore[arg-type]

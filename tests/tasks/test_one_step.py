@@ -44,7 +44,7 @@ def test_one_step(data_dirs, tmp_path, name, protocol):
     network = task.network("lstm", fold.train)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     config = FitConfig(**{**task.settings, "epochs": 1})
-    fit(network, task, fold.train[: config.batch], fold.valid[:2], config, tmp_path)
+    fit(network, task, fold.train[: config.batch_size], fold.valid[:2], config, tmp_path)
     loss = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["train_loss"]
     if name in CLASSES:
         # That of a guess among so many.

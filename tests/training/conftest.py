@@ -57,4 +57,4 @@ def task():
 def config():
     from nacdrive.training.config import FitConfig
 
-    return dataclasses.replace(FitConfig(), epochs=3, batch=4, learning_rate=1e-2, checkpoint_steps=2)
+    return dataclasses.replace(FitConfig(), epochs=3, batch_size=4, learning_rate=1e-2, checkpoint_steps=2)

@@ -32,7 +32,7 @@ def test_the_recipe_without_options_is_that_of_the_published_results():
     """What the model cards and the result pages leave out of their commands."""
     assert FitConfig() == FitConfig(
         epochs=30,
-        batch=8,
+        batch_size=8,
         chunk=16,
         valid_batch=1,
         learning_rate=1e-3,

@@ -294,7 +294,7 @@ def test_without_validation_all_epochs_are_done_and_the_mean_of_the_last_is_kept
         task,
         samples,
         [],
-        dataclasses.replace(config, patience=1, chunk=40, batch=2),
+        dataclasses.replace(config, patience=1, chunk=40, batch_size=2),
         tmp_path,
         on_step=lambda update: updates.append((update.steps, update.epochs, update.train_loss)),
     )
@@ -340,7 +340,7 @@ def test_the_rate_on_a_plateau_falls_by_a_tenth_every_second_epoch_without_gain(
 
 
 def test_the_rate_follows_half_a_cosine_step_by_step(network, task, samples, config, tmp_path):
-    config = dataclasses.replace(config, epochs=2, chunk=40, batch=2)
+    config = dataclasses.replace(config, epochs=2, chunk=40, batch_size=2)
     fitting = fitting_of(network, task, samples, config, tmp_path)
     # By hand: 2 % at the end, and cos(pi/2) = 0 and cos(pi/3) = 1/2 on the way.
     shares = [fitting.learning_rate(share) / config.learning_rate for share in (0.0, 1 / 3, 0.5, 1.0)]

@@ -6,9 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Device, LivePage, Output, Tracks
@@ -46,10 +44,12 @@ class ArenaConfig(
 ):
     """Let several drive one track side by side, and compare them at the same place of it."""
 
+    positional = ("models",)
+
     models: tuple[str, ...] = ()
     """Policies: files (also .onnx of 'nacdrive export'), or names of shipped ones. If nobody is named: nac_steady.pt
     against the environment's expert."""
-    drivers: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--driver"])] = ()
+    drivers: tuple[str, ...] = ()
     """Experts and drivers of your own: ppo, continuous, geometric, racing-line, an exported PPO policy,
     my_module:MyDriver."""
     person: bool = False

@@ -5,64 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Options, Target
+from nacdrive.datasets.options import EpisodeOption, RecordingOption
+from nacdrive.drivers.options import ModelOption
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers.tick import Tick
     from nacdrive.models.policy import Policy
 
+SAMPLE = {"data": Path("recordings/carracing-sample")}
+
 
 @dataclass(frozen=True)
-class SaliencyConfig:
+class SaliencyConfig(
+    ModelOption, RecordingOption, EpisodeOption, Target, defaults=SAMPLE | {"out": Path("saliency.png")}
+):
     """Grad-CAM of the last convolution over recorded frames: where the policy looks."""
 
-    model: str = "nac_steady.pt"
-    """The policy: a file, or the name of a shipped one."""
-    data: Path = Path("recordings/carracing-sample")
-    """Folder of a recording."""
-    episode: int = 0
-    """Which episode of the recording, from 0."""
-    frames: int = 8
+    positional = ("model", "data")
+
+    pictures: Annotated[int, Interval(ge=1, le=1000)] = 8
     """How many frames to show: where the expert would do something else, turns, and doubts first."""
-    out: Path = Path("saliency.png")
-    """The figure."""
-    overwrite: bool = False
-    """Replace the figure that is there."""
 
 
-@dataclass(frozen=True)
-class NeuronsConfig:
-    """Neuron states of one head over an episode, and whether they tell left from right."""
+@dataclass(frozen=True, kw_only=True)
+class HeadOption(Options):
+    """Which head."""
 
-    model: str = "nac_steady.pt"
-    """The policy: a file, or the name of a shipped one."""
-    data: Path = Path("recordings/carracing-sample")
-    """Folder of a recording."""
-    episode: int = 0
-    """Which episode of the recording is drawn, from 0; sides are compared over all of them."""
     head: int = 0
-    """Which head, from 1; 0 takes the one whose omega tells left from right best."""
-    out: Path = Path("neurons.png")
-    """The figure."""
-    overwrite: bool = False
-    """Replace the figure that is there."""
+    """Which head, from 1; 0 takes the one that tells left from right best, where that was or can be measured, else the
+    first."""
 
 
 @dataclass(frozen=True)
-class WiringConfig:
+class NeuronsConfig(
+    ModelOption,
+    RecordingOption,
+    EpisodeOption,
+    HeadOption,
+    Target,
+    defaults=SAMPLE | {"out": Path("neurons.png")},
+):
+    """Neuron states of one head over an episode, and whether they tell left from right over all episodes."""
+
+    positional = ("model", "data")
+
+
+@dataclass(frozen=True)
+class WiringConfig(ModelOption, HeadOption, Target, defaults={"out": Path("wiring.png")}):
     """The circuit of one head of a policy's NAC layer: its strongest synapses, bundled by groups of neurons."""
-
-    model: str = "nac_steady.pt"
-    """The policy: a file, or the name of a shipped one."""
-    head: int = 0
-    """Which head, from 1; 0 takes the one that tells left from right best, where that was measured, else the first."""
-    out: Path = Path("wiring.png")
-    """The figure."""
-    overwrite: bool = False
-    """Replace the figure that is there."""
 
 
 def saliency(config: SaliencyConfig) -> int:
@@ -71,12 +68,10 @@ def saliency(config: SaliencyConfig) -> int:
     from nacdrive.viz.figures import save
     from nacdrive.viz.trace import retrace
 
-    if config.frames < 1:
-        raise UserError(f"--frames is {config.frames}: it must be at least 1.")
     check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data, config.episode)
     ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
-    chosen = telling_moments(ticks, config.frames)
+    chosen = telling_moments(ticks, config.pictures)
     figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: where it looks (Grad-CAM, last convolution)")
     save(figure, config.out)
     print(f"figure: {config.out}")
@@ -114,8 +109,6 @@ def wiring(config: WiringConfig) -> int:
     from nacdrive.viz.figures import save
 
     check_target(config.out, config.overwrite)
-    if config.head < 0:
-        raise UserError(f"--head is {config.head}: heads are counted from 1; 0 takes the most telling one.")
     model = find_model(config.model, "carracing")
     telling = max(read_tuning(model), key=lambda one: float(one["strength"]), default={"head": 0})
     head = config.head - 1 if config.head else int(telling["head"])

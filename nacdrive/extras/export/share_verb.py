@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Target, TimeLimit
+from nacdrive.datasets.options import EpisodeOption, RecordingOption
+from nacdrive.drivers.options import ModelIfGiven
 
 USUAL_MODEL = "nac_steady.pt"
+USUAL_S = 60.0
 
 
 @dataclass(frozen=True)
-class ShareConfig:
-    """Write a lap and a network into one HTML file that opens without a server and lets people ask what if."""
+class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Target, defaults={"out": Path("lap.html")}):
+    """Write a lap and a network into one HTML file that opens without a server and lets people ask what if.
 
-    lap: Annotated[Path, tyro.conf.Positional]
-    """Folder of an evaluation (its filmed drives) or of recorded episodes, or one episode-*.parquet."""
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("lap.html")
-    """The page."""
-    model: str | None = None
-    """The policy: a file, or the name of a shipped one. If not given, that of the evaluation, or else nac_steady."""
-    episode: int = 0
-    """Which of the episodes, from 0."""
-    seconds: float = 60.0
-    """How much of it, from its start."""
-    overwrite: bool = False
-    """Replace the page that is there."""
+    The data are an evaluation (its filmed drives), recorded episodes, or one episode-*.parquet.
+    """
 
-    def __post_init__(self) -> None:
-        if self.episode < 0:
-            raise UserError(f"--episode is {self.episode}: it must be at least 0.")
-        if not 0 < self.seconds < math.inf:
-            raise UserError(f"--seconds is {self.seconds:g}: it must be above 0.")
+    positional = ("data", "model")
 
 
 CONFIG = ShareConfig
@@ -49,11 +35,12 @@ def run(config: ShareConfig) -> int:
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
     if config.out.suffix not in (".html", ".htm"):
         raise UserError(f"--out is {config.out}: give a file that ends in .html.")
-    episode = load_lap(config.lap, config.episode)
+    episode = load_lap(config.data, config.episode)
     model = model_of(config, episode.source)
-    page = export_html(model, config.lap, config.out, episode=config.episode, seconds=config.seconds)
+    seconds = config.seconds or USUAL_S
+    page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds)
     span = float(episode.t_s[-1] - episode.t_s[0])
-    part = f"the first {config.seconds:g} s of {span:.1f} s" if span > config.seconds else f"{span:.1f} s"
+    part = f"the first {seconds:g} s of {span:.1f} s" if span > seconds else f"{span:.1f} s"
     print(f"{page}: {part} driven by {episode.driver}, with {model.name}; {page.stat().st_size / 1e6:.1f} MB")
     return 0
 
@@ -74,7 +61,7 @@ def model_of(config: ShareConfig, source: str) -> Path:
     task = spec.task if spec is not None else source
     if config.model is not None:
         return find_model(config.model, task)
-    evaluation = config.lap / "evaluation.json"
+    evaluation = config.data / "evaluation.json"
     if not evaluation.is_file():
         return find_model(USUAL_MODEL, task)
     about = read_json(evaluation)
@@ -84,4 +71,4 @@ def model_of(config: ShareConfig, source: str) -> Path:
             return model
     except (KeyError, TypeError, UserError):
         pass
-    raise UserError(f"the policy of {config.lap} is no shipped one and not in this folder: give it with --model.")
+    raise UserError(f"the policy of {config.data} is no shipped one and not in this folder: give it with --model.")

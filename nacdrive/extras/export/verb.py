@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import Output
+from nacdrive.drivers.options import ModelOption
 
 SUFFIXES = {"onnx": ".onnx", "c": ".c", "html": ".html", "safetensors": ".safetensors"}
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(ModelOption, Output):
     """Write a policy as ONNX, as C, as a page, or as safetensors; the first three need no torch to drive."""
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """The policy: a .pt file, or the name of a shipped one, such as carracing/nac_steady."""
     to: Literal["onnx", "c", "html", "safetensors"] = "onnx"
     """onnx: a graph for ONNX Runtime; c: C99 source and header; html: one page with a recorded lap and the network;
     safetensors: the same model file in the format of model hubs."""
-    out: Path | None = None
-    """The file to write; MODEL's name in the working folder if not given."""
     lap: Path | None = None
     """html: the recorded lap to play, a recording or an episode file."""
-    overwrite: bool = False
-    """Replace the file if it is there."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.lap is None) == (self.to == "html"):
             raise UserError("--lap and --to html belong together: give the recorded lap that the page shows.")
 
@@ -40,8 +35,9 @@ CONFIG = ExportConfig
 def run(config: ExportConfig) -> None:
     """Export, and say what was written."""
     from nacdrive.common.files import refuse_existing
+    from nacdrive.common.paths import find_model
 
-    model = model_file(config.model)
+    model = find_model(config.model)
     out = config.out or Path(f"{model.stem}{SUFFIXES[config.to]}")
     if out.suffix != SUFFIXES[config.to]:
         raise UserError(f"--out {out} must end in {SUFFIXES[config.to]} for --to {config.to}.")
@@ -75,13 +71,3 @@ def export(config: ExportConfig, model: Path, out: Path) -> list[Path]:
 
     convert_model(model, out, overwrite=config.overwrite)
     return [out]
-
-
-def model_file(name: str) -> Path:
-    """The file of a policy: ``name`` itself, or the shipped one of TASK/NAME, or of NAME for CarRacing."""
-    from nacdrive.common.paths import find_model
-
-    task, slash, short = name.partition("/")
-    if slash and "/" not in short and not Path(name).exists():
-        return find_model(short, task)
-    return find_model(name, "carracing")
