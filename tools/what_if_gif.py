@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--t", type=float, default=5.2, help="moment of the recording in seconds")
     options = parser.parse_args()
     folder = shipped("recordings") / "carracing-sample"
-    run, source = open_run(folder, ReplayConfig((folder,), model="nac_steady.pt"))
+    run, source = open_run(folder, ReplayConfig(data=(folder,), model="nac_steady.pt"))
     assert source is not None
     cache = EpisodeCache([run])
     cards = [WhatIfCard.of_recordings(cache, {0: source})]

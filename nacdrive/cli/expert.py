@@ -36,7 +36,7 @@ class EvalConfig(
     Workers,
     defaults={"expert": "ppo", "episodes": 100, "seed": 1_500_000, "workers": 1},
 ):
-    """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos. None is written without --out.
+    """Drive unseen tracks with an expert: mean, interval, worst seeds, a report, videos; nothing is kept without --out.
 
     The final test of an expert uses the seeds 2000000 to 2000099, once.
     """

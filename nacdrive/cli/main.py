@@ -72,11 +72,16 @@ def usage() -> str:
 
 def dispatch(arguments: list[str]) -> int:
     """Run one command line (without the program's name) and return its exit code."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    if not arguments or arguments[0] in ("-h", "--help"):
         print(usage(), end="")
         return 0
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         print(f"nacdrive {__version__}")
+        return 0
+    if arguments[0].partition("=")[0] == "--print-completion":
+        print(completion(arguments[0].partition("=")[2] or " ".join(arguments[1:])), end="")
         return 0
     verb, *rest = take_trust(arguments)
     if verb in RENAMED:
@@ -89,6 +94,25 @@ def dispatch(arguments: list[str]) -> int:
     if rest and hasattr(module, "VERBS"):
         rest = rest[1:]
     return run(parse(config_class, program, rest)) or 0
+
+
+def completion(shell: str) -> str:
+    """The script that completes verbs and options in ``shell``.
+
+    Raises:
+        UserError: for another shell.
+    """
+    from nacdrive.cli.completion import script
+
+    if shell not in ("bash", "zsh"):
+        raise unknown_name("shell", shell, ("bash", "zsh"))
+    modules = {verb: load_verb(verb) for verb in VERBS}
+    configs = [
+        (f"{verb} {name}".rstrip(), config)
+        for verb, module in modules.items()
+        for name, (config, _) in getattr(module, "VERBS", {"": (getattr(module, "CONFIG", None), None)}).items()
+    ]
+    return script(shell, configs, VERBS)
 
 
 def take_trust(arguments: list[str]) -> list[str]:
@@ -119,6 +143,11 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     Raises:
         UserError: for an unknown option or a value that does not fit; the first of several.
     """
+    if {"-h", "--help"} & set(arguments):
+        from nacdrive.cli.help import print_help
+
+        print_help(config_class, program)
+        raise SystemExit(0)
     import tyro
 
     arguments = rewrite(config_class, arguments)

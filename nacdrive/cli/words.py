@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import tyro
 
@@ -77,24 +78,39 @@ def own_name(name: str, known: dict[str, Any]) -> str:
 def options(config_class: Any) -> dict[str, Any]:
     """Options of a config and their types, those of groups within it too."""
     found: dict[str, Any] = {}
-    for name, kind in type_hints(config_class).items():
-        plain = get_args(kind)[0] if hasattr(kind, "__metadata__") else kind
+    kinds = type_hints(config_class)
+    for field in dataclasses.fields(config_class):
+        kind = kinds[field.name]
+        plain = plain_type(kind)
         if dataclasses.is_dataclass(plain):
-            found |= options(plain) if tyro.conf.Suppress not in getattr(kind, "__metadata__", ()) else {}
-        elif name in config_class.__dataclass_fields__:
-            found[flag(name)] = kind
-            found |= {"--no-" + flag(name)[2:]: kind} if plain is bool else {}
+            found |= options(plain) if is_shown(kind) else {}
+        else:
+            found[flag(field.name)] = kind
+            found |= {"--no-" + flag(field.name)[2:]: kind} if plain is bool else {}
     return found
+
+
+def is_shown(kind: Any) -> bool:
+    """Whether a field of that type is an option at all."""
+    return tyro.conf.Suppress not in getattr(kind, "__metadata__", ())
+
+
+def plain_type(kind: Any) -> Any:
+    """A type without what is said beside it, and without None."""
+    if hasattr(kind, "__metadata__"):
+        return plain_type(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return plain_type(next(part for part in get_args(kind) if part is not type(None)))
+    return kind
 
 
 def values_after(kind: Any, words: list[str]) -> list[str]:
     """Those of ``words`` that are the values of an option of type ``kind``."""
-    marks = getattr(kind, "__metadata__", ())
-    plain = get_args(kind)[0] if marks else kind
+    plain = plain_type(kind)
     if plain is bool:
         return []
     count: int | None = 1
-    if get_origin(plain) is tuple and tyro.conf.UseAppendAction not in marks:
+    if get_origin(plain) is tuple and tyro.conf.UseAppendAction not in getattr(kind, "__metadata__", ()):
         count = None if get_args(plain)[-1] is Ellipsis else len(get_args(plain))
     end = next((k for k, word in enumerate(words) if word.startswith("--")), len(words)) if count is None else count
     return words[:end]

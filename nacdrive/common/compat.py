@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def ppo_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Of a PPO checkpoint: names that were others, and what was fixed before it could be chosen."""
     names = {"n_epochs": "epochs", "lr": "learning_rate", "memory": "model", "clip": "clip_range",
-             "value_weight": "vf_coef", "entropy": "ent_coef", "gradient_norm": "max_grad_norm", "average": "ema_decay"}  # fmt: skip
+             "value_weight": "vf_coef", "entropy": "ent_coef", "gradient_norm": "max_grad_norm",
+             "average": "ema_decay"}  # fmt: skip
     fixed = {"model": "none", "memory_window": 16, "memory_width": 64, "memory_heads": 4, "memory_options": "{}",
              "sequence_length": 32, "reward_scale": 1.0}  # fmt: skip
     return {**fixed, **{names.get(name, name): value for name, value in settings.items()}}

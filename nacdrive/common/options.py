@@ -141,7 +141,7 @@ def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOption(Options):
-    """What is drawn at random."""
+    """What is driven."""
 
     seed: Seed = 0
     """Seeds all that is drawn at random: tracks, splits, weights, batches, disturbances. Where tracks are driven, it is
@@ -150,7 +150,7 @@ class SeedOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(SeedOption):
-    """Which tracks are driven, and how many."""
+    """What is driven."""
 
     episodes: Count = 20
     """Tracks to drive or to record."""
@@ -158,7 +158,7 @@ class Tracks(SeedOption):
 
 @dataclass(frozen=True, kw_only=True)
 class TracksIfGiven(SeedOption):
-    """Which tracks are driven, and how many, where that depends on the other options."""
+    """What is driven."""
 
     episodes: Count | None = None
     """Tracks to drive. If not given, eval drives 20 (of udacity-track: so many skies of each track; with --data none),
@@ -220,7 +220,7 @@ class Workers(Processes):
 
 @dataclass(frozen=True, kw_only=True)
 class Device(Options):
-    """Where networks run."""
+    """Where it is computed."""
 
     device: str = "cpu"
     """Where networks run: cpu, cuda or cuda:N."""
@@ -238,7 +238,7 @@ class Page(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedPage(Page):
-    """The page, of verbs that have none unless it is asked for."""
+    """The page."""
 
     watch: bool = False
     """Drive in this process alone and show it on the live page."""
@@ -246,7 +246,7 @@ class WatchedPage(Page):
 
 @dataclass(frozen=True, kw_only=True)
 class ControlOption(Options):
-    """Who may control the drive."""
+    """The page."""
 
     allow_control: bool = False
     """Let the page pause, start over, disturb and take the wheel; without it the page is read-only. A person who drives
@@ -255,7 +255,7 @@ class ControlOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DrivenPage(Page):
-    """The page, of verbs that drive for it."""
+    """The page."""
 
     headless: bool = False
     """No page, and as fast as possible."""
@@ -265,7 +265,7 @@ class DrivenPage(Page):
 
 @dataclass(frozen=True, kw_only=True)
 class LivePage(DrivenPage, ControlOption):
-    """The page, of verbs that drive for it."""
+    """The page."""
 
     wait: bool = True
     """Wait a few seconds for the page's first viewer before the drive begins."""
@@ -275,7 +275,7 @@ class LivePage(DrivenPage, ControlOption):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit(Options):
-    """When it ends."""
+    """What is driven."""
 
     seconds: Seconds | None = None
     """End after so many seconds, of share of the lap (60); without it Ctrl-C ends a simulator's drive."""

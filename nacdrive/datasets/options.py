@@ -11,7 +11,7 @@ from nacdrive.common.options import Options
 
 @dataclass(frozen=True, kw_only=True)
 class LicenseOption(Options):
-    """Who may use the recording."""
+    """Where the result goes."""
 
     license: str | None = None
     """Licence of the recording, such as CC-BY-4.0, CC0-1.0 or MIT; without one nobody else may use it."""
@@ -47,7 +47,7 @@ class RecordingsOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOption(Options):
-    """Which episode."""
+    """What is read."""
 
     episode: int = 0
     """Which episode of the recording, from 0."""

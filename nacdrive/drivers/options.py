@@ -27,7 +27,7 @@ class CameraOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertOption(Options):
-    """Who knows better."""
+    """Who drives."""
 
     expert: str | None = None
     """Who rides along and says what to do, and whom record lets drive: ppo or continuous (shipped, CarRacing),
@@ -46,7 +46,7 @@ class DriverOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOption(Options):
-    """Which policy."""
+    """Who drives."""
 
     positional: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -57,7 +57,7 @@ class ModelOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelIfGiven(Options):
-    """Which policy."""
+    """Who drives."""
 
     model: str | None = None
     """The policy or network that looks at the data: a file, or the name of a shipped one. If not given, replay has
@@ -66,7 +66,7 @@ class ModelIfGiven(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class InstrumentsOption(Options):
-    """What is seen."""
+    """How it is learnt."""
 
     instruments: bool = True
     """carracing: let the policy or agent see the instruments: speed, turning of the wheels, steering, yaw rate."""
@@ -74,7 +74,7 @@ class InstrumentsOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class BetaOption(Options):
-    """Who drives in DAgger."""
+    """How it is learnt."""
 
     beta: Share = 0.5
     """Share of the first round (of imitate of the second, for the expert alone drives the first) in which the expert
@@ -83,7 +83,7 @@ class BetaOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedOption(Options):
-    """How fast."""
+    """Who drives."""
 
     speed: Annotated[float | None, Interval(ge=0.01, le=30)] = None
     """udacity, udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
@@ -91,7 +91,7 @@ class SpeedOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class WheelOption(Options):
-    """What disturbs the wheel."""
+    """Who drives."""
 
     steering_noise: Annotated[float | None, Interval(ge=0, le=2)] = None
     """Strength of disturbances of the wheel where steering is continuous, from which the driver recovers; 0 for none.
@@ -100,7 +100,7 @@ class WheelOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
-    """Who drives, and who rides along."""
+    """Who drives."""
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:

@@ -15,7 +15,7 @@ from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
 @dataclass(frozen=True)
 class CameraNoise(Options):
-    """How much worse than the true picture the policy's picture is."""
+    """What is wrong with the camera."""
 
     noise: Annotated[float, Interval(ge=0, le=LARGEST)] = 0.0
     """Standard deviation of Gaussian noise added to every pixel and channel, as a share of full scale

@@ -17,7 +17,7 @@ from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_see
 
 @dataclass(frozen=True, kw_only=True)
 class RoadOption(Options):
-    """What roads are like."""
+    """What is driven."""
 
     road: RoadOptions = field(default_factory=RoadOptions)
     """How random roads are, and what is wrong with a road."""
@@ -25,7 +25,7 @@ class RoadOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TrackOptions(RoadOption):
-    """On which track or road."""
+    """What is driven."""
 
     track: str | None = None
     """udacity-track: lake, mountain, both (in turn, as if not given), random (each episode on the road of its seed) or
@@ -34,7 +34,7 @@ class TrackOptions(RoadOption):
 
 @dataclass(frozen=True, kw_only=True)
 class LearningRoads(TrackOptions):
-    """On which track or road, where somebody is to learn from it."""
+    """What is driven."""
 
     roads: Annotated[int | None, Interval(ge=1, le=len(POLICY_RECORDING))] = None
     """udacity-track: of random roads, so many different ones in turn; each episode has its own if not given."""
@@ -49,7 +49,7 @@ class LearningRoads(TrackOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RuleOption(Options):
-    """How a lap is counted."""
+    """What is driven."""
 
     rule: LapRule | None = None
     """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
@@ -57,7 +57,7 @@ class RuleOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions(RuleOption):
-    """How long an episode and an action are."""
+    """What is driven."""
 
     max_frames: Annotated[int | None, Interval(ge=1, le=10**7)] = None
     """Simulated frames (50 a second) after which an episode ends; the environment's own limit if not given."""
@@ -65,7 +65,7 @@ class EpisodeOptions(RuleOption):
 
 @dataclass(frozen=True, kw_only=True)
 class RendererOption(Options):
-    """Which pixels."""
+    """What is driven."""
 
     renderer: Literal["official", "fast"] | None = None
     """carracing: pixels of the simulator: the official ones (as if not given), or quicker ones that differ from them
@@ -74,7 +74,7 @@ class RendererOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatOption(Options):
-    """How long an action is held."""
+    """What is driven."""
 
     repeat: Annotated[int | None, Interval(ge=1, le=1000)] = None
     """Frames for which an action is held, where the driver was not trained at a pace of its own; the environment's
@@ -108,7 +108,7 @@ class EnvOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class World(EnvOption, TrackOptions, EpisodeOptions, RendererOption, RepeatOption):
-    """What is driven, on which road, by which rule."""
+    """What is driven."""
 
     laps: Annotated[float | None, Interval(ge=0.01, le=1000)] = None
     """udacity-track: laps of a drive; if not given 1, of eval on the two tracks 3."""

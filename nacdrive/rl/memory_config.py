@@ -20,7 +20,7 @@ NO_MEMORY = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig(Options):
-    """What an agent remembers with."""
+    """How it is learnt."""
 
     model: str = NO_MEMORY
     """What the agent remembers with: a sequence layer that streams (lstm, gru, cfc, ltc-ncp, nac-steady, nac-exact,
@@ -70,7 +70,7 @@ class MemoryConfig(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentTraining(MemoryConfig, BatchOption, SeedOption, defaults={"batch_size": 256}):
-    """How an agent learns, and how often it is looked at."""
+    """How it is learnt."""
 
     learning_rate: tuple[NotNegative, NotNegative] = (3e-4, 6e-6)
     """Learning rate at the start and at the end; falls linearly, of imitate along half a cosine."""

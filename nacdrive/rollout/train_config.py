@@ -31,7 +31,7 @@ FREE_TO_CHANGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class LayerOption(Options):
-    """What is trained."""
+    """How it is learnt."""
 
     model: str = "nac-steady"
     """Sequence layer of the policy, such as nac-steady, nac-exact, nac-euler, lstm, mha, or dense for none at all."""
@@ -39,7 +39,7 @@ class LayerOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DaggerOptions(Options):
-    """Practice under the expert's eyes."""
+    """How it is learnt."""
 
     dagger: int = 0
     """Rounds of DAgger: drive with the policy, label with the expert, add, continue."""

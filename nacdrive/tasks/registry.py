@@ -101,7 +101,7 @@ def task_of(folders: Sequence[Path]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MostOption(Options):
-    """How much is taken."""
+    """How it is learnt."""
 
     most: int = 0
     """About how many sequences to learn from, or pictures to look at; 0: all, of bench as the budget says."""
@@ -109,7 +109,7 @@ class MostOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOption(Options):
-    """What is learnt."""
+    """How it is learnt."""
 
     task: str = "carracing"
     """What is learnt: carracing, udacity, imitation (of whoever drove in any environment), auto (what the recordings

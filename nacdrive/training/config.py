@@ -10,7 +10,7 @@ from nacdrive.common.options import Count, NotNegative, Options, Positive, SeedO
 
 @dataclass(frozen=True, kw_only=True)
 class EpochsOption(Options):
-    """How long it is learnt."""
+    """How it is learnt."""
 
     epochs: Count = 30
     """Most passes over the data; of expert train, passes over the decisions of an update."""
@@ -18,7 +18,7 @@ class EpochsOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOption(Options):
-    """How much is learnt from at once."""
+    """How it is learnt."""
 
     batch_size: Count = 8
     """Sequences, or decisions of an agent, in each step of the optimiser."""
@@ -26,7 +26,7 @@ class BatchOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionOption(Options):
-    """How exactly it is computed."""
+    """How it is learnt."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto is bfloat16 on CUDA and float32 on the CPU, which may have no quick bfloat16."""
@@ -34,7 +34,7 @@ class PrecisionOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
-    """Optimiser, schedule, batches, and when to stop."""
+    """How it is learnt."""
 
     chunk: Count = 16
     """Consecutive frames per sequence; the convolutions see each of them once."""

@@ -129,7 +129,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to compare"):
         write_report([made_up], tmp_path / "out", "")
     with pytest.raises(UserError, match="name the results"):
-        ReportConfig(())
+        ReportConfig(data=())
     with pytest.raises(UserError, match="no cell is finished"):
         write_report(
             [written(tmp_path / "failed", [{"key": "a", "status": "failed", "asked": []}])], tmp_path / "x", ""

@@ -100,7 +100,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_models_are_tested_once_and_never_trained(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "out"
-    config = RobustnessConfig((run,), workers=1, out=out)
+    config = RobustnessConfig(data=(run,), workers=1, out=out)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert robustness(config) == 0
     assert "uses time?" in capsys.readouterr().out
@@ -161,12 +161,12 @@ def test_what_is_not_shown_is_not_said() -> None:
 
 def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="name the runs"):
-        RobustnessConfig(())
+        RobustnessConfig(data=())
     with pytest.raises(UserError, match="--most-tests is -1"):
-        RobustnessConfig((run,), most_tests=-1)
+        RobustnessConfig(data=(run,), most_tests=-1)
     out = tmp_path / "out"
     with pytest.raises(UserError, match=r"holds no results\.jsonl"):
-        robustness(RobustnessConfig((tmp_path,), out=out))
+        robustness(RobustnessConfig(data=(tmp_path,), out=out))
     rows = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
     alone = tmp_path / "alone"
     for change, sentence in (
@@ -178,7 +178,7 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         alone.mkdir(exist_ok=True)
         (alone / "results.jsonl").write_text(json.dumps(rows[0] | change) + "\n")
         with pytest.raises(UserError, match=sentence):
-            robustness(RobustnessConfig((alone,), out=out))
+            robustness(RobustnessConfig(data=(alone,), out=out))
         assert not out.exists()  # nothing half-written
     with pytest.raises(UserError, match="no trained model to test"):
-        robustness(RobustnessConfig((run,), models=("lstm",), out=out))
+        robustness(RobustnessConfig(data=(run,), models=("lstm",), out=out))

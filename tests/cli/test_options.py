@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,24 @@ import pytest
 
 from nacdrive.cli.drive import DriveConfig
 from nacdrive.cli.eval import EvalConfig
-from nacdrive.cli.main import parse
+from nacdrive.cli.expert import EvalConfig as ExpertEval
+from nacdrive.cli.help import print_help, rows, texts
+from nacdrive.cli.main import VERBS as ALL_VERBS
+from nacdrive.cli.main import completion, load_verb, parse
+from nacdrive.cli.words import is_shown, options, plain_type
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import type_hints
+from nacdrive.common.paths import find_model
 from nacdrive.envs.registry import ENVIRONMENTS, env_spec
+from nacdrive.extras.arena.verb import ArenaConfig
+from nacdrive.models import load_policy
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
 
 PACKAGE = Path(__file__).resolve().parents[2] / "nacdrive"
-VERBS: dict[str, Any] = {"drive": DriveConfig, "eval": EvalConfig, "record": RecordConfig}
+VERBS: dict[str, Any] = {
+    "drive": DriveConfig, "eval": EvalConfig, "record": RecordConfig, "arena": ArenaConfig, "expert eval": ExpertEval,
+}  # fmt: skip
 ENVS = [*ENVIRONMENTS.names(), "gym:CarRacing-v3"]
 GIVEN: dict[str, Any] = {
     "renderer": "fast",
@@ -43,6 +55,16 @@ GIVEN: dict[str, Any] = {
 """A value of each option that not every environment has."""
 
 
+def entries() -> dict[str, Any]:
+    """Config class of each verb and sub-verb."""
+    found = {}
+    for verb in ALL_VERBS:
+        module: Any = load_verb(verb)
+        for name, (config, _) in getattr(module, "VERBS", {"": (getattr(module, "CONFIG", None), None)}).items():
+            found[f"nacdrive {verb} {name}".rstrip()] = config
+    return found
+
+
 def has(verb: str, option: str) -> bool:
     return option in {field.name for field in dataclasses.fields(VERBS[verb])}
 
@@ -55,6 +77,12 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
         # Who records or evaluates begins episodes when he wants: the built-in tracks take the simulator's place.
         spec = env_spec("udacity-track")
     somebody = {"driver": "my_module:MyDriver"} if spec.expert is None else {}
+    if verb == "expert eval":
+        somebody = {"expert": "my_module:MyExpert"}
+    if verb == "arena":
+        somebody = {"models": ("one.pt", "two.pt")}
+        if env_spec(env).realtime:
+            pytest.skip("an arena has no simulator on the wire")
     config = VERBS[verb]
     if spec.honours(option):
         assert getattr(config(env=env, **somebody, **{option: GIVEN[option]}), option) == GIVEN[option]
@@ -64,13 +92,13 @@ def test_an_option_is_honoured_or_refused(verb: str, option: str, env: str) -> N
             config(env=env, **somebody, **{option: GIVEN[option]})
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["drive", "eval", "record"])
 def test_sim_is_another_word_for_env(verb: str) -> None:
     config = parse(VERBS[verb], verb, ["--sim", "udacity"])
     assert config.env == ("udacity" if verb == "drive" else "udacity-track")
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["drive", "eval", "record", "arena"])
 def test_the_same_words_disturb_the_camera_in_every_verb(verb: str) -> None:
     line = ["--noise", "0.1", "--blackout", "0.2", "--delay-steps", "3", "--brightness", "0.5"]
     config = parse(VERBS[verb], verb, line)
@@ -91,3 +119,94 @@ def test_every_option_is_read_by_somebody(config: Any) -> None:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 read.add(node.value)
     assert not {field.name for field in dataclasses.fields(config)} - read
+
+
+TWICE = {
+    "data": "one folder, or several",
+    "env": "train takes that of the task if none is given",
+    "episodes": "eval and drive find out how many if it is not said",
+    "epochs": "of bench, 0 is as many as the budget says",
+    "folder": "data check takes that of one data set",
+    "host": "sim udacity connects to it",
+    "learning_rate": "an agent's falls from one number to another",
+    "model": "a policy, perhaps one, or the layer of what is trained",
+    "models": "several policies, or several layers",
+    "out": "some verbs cannot do without",
+    "port": "the simulator's own, of the one who waits and of the one who connects",
+    "steps": "of a sequence, or of a round",
+    "to": "formats of recordings, or of policies",
+}
+"""Options that are declared in more than one class, and why."""
+
+
+def declarations(config: Any, declared: dict[str, set[type]]) -> None:
+    kinds = type_hints(config)
+    for field in dataclasses.fields(config):
+        kind = plain_type(kinds[field.name])
+        if dataclasses.is_dataclass(kind):
+            if is_shown(kinds[field.name]):
+                declarations(kind, declared)
+            continue
+        owner = next(base for base in config.__mro__ if field.name in texts(base))
+        declared.setdefault(field.name, set()).add(owner)
+
+
+def test_the_same_option_has_the_same_text_type_and_limits_in_every_verb() -> None:
+    """It is declared once; a verb may give it another default alone."""
+    declared: dict[str, set[type]] = {}
+    for config in entries().values():
+        declarations(config, declared)
+    assert {name for name, owners in declared.items() if len(owners) > 1} == set(TWICE)
+    assert sum(len(owners) for owners in declared.values() if len(owners) > 1) < 30
+
+
+@pytest.mark.parametrize("program", entries())
+def test_help_has_a_text_for_every_option_and_names_no_none(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    config = entries()[program]
+    print_help(config, program)
+    out = capsys.readouterr().out
+    assert "None" not in out and all(text for _, _, text in rows(config, set(), config))
+    assert {flag for flag in options(config) if flag not in out} == set()
+
+
+@pytest.mark.parametrize(
+    ("verb", "line", "option", "value"),
+    [
+        ("nacdrive eval", ["udacity/pilotnet", "--env", "udacity"], "model", "udacity/pilotnet"),
+        ("nacdrive eval", ["--env", "udacity", "x.onnx", "logs"], "data", (Path("logs"),)),
+        ("nacdrive drive", ["--no-wait", "--seed=3", "nac-steady"], "model", "nac-steady"),
+        ("nacdrive train", ["--data", "a", "b", "--epochs", "3"], "data", (Path("a"), Path("b"))),
+        ("nacdrive train", ["--batch", "3"], "batch_size", 3),
+        ("nacdrive recordings info", ["--data", "a"], "data", Path("a")),
+        ("nacdrive recordings info", ["a"], "data", Path("a")),
+        ("nacdrive replay", ["a", "b", "nac_steady.pt"], "model", "nac_steady.pt"),
+        ("nacdrive expert train", ["--sim", "udacity-track"], "env", "udacity-track"),
+        ("nacdrive expert train", ["--lr", "1e-3", "1e-4"], "learning_rate", (1e-3, 1e-4)),
+        ("nacdrive expert train", ["--memory", "lstm"], "model", "lstm"),
+        ("nacdrive expert imitate", ["--teacher", "racing-line", "--beta", "0.1"], "expert", "racing-line"),
+        ("nacdrive export", ["--model", "nac_steady.pt"], "model", "nac_steady.pt"),
+        ("nacdrive share", ["--data", "lap", "-o", "x.html"], "out", Path("x.html")),
+        ("nacdrive arena", ["--model", "nac_steady", "--driver", "ppo"], "drivers", ("ppo",)),
+    ],
+)
+def test_an_option_goes_by_each_of_its_words(verb: str, line: list[str], option: str, value: object) -> None:
+    assert getattr(parse(entries()[verb], verb, line), option) == value
+
+
+def test_a_former_spelling_names_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
+    parse(TrainConfig, "nacdrive train", ["--batch", "3"])
+    assert capsys.readouterr().err == "nacdrive: --batch is --batch-size now; it goes on working.\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_verbs_and_options(shell: str) -> None:
+    script = completion(shell)
+    assert "--learning-rate" in script and "imitate" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_a_shipped_model_has_one_name_in_every_verb_and_in_python() -> None:
+    path = find_model("carracing/nac_steady")
+    assert path == find_model("nac_steady.pt") == find_model("nac-steady", "carracing") == find_model(path)
+    assert load_policy("udacity/nac_exact").config.task == "udacity"

@@ -32,13 +32,13 @@ STEERED = "tests.helpers.memory_tasks:make_steered_recall"
 
 def small(**changes: Any) -> PpoConfig:
     """A training with a memory on CarRacing, of seconds."""
-    given = {"timesteps": 192, "n_steps": 16, "batch_size": 32, "memory": "nac-steady", "memory_window": 6}
+    given = {"timesteps": 192, "n_steps": 16, "batch_size": 32, "model": "nac-steady", "memory_window": 6}
     return tiny(**{**given, "memory_width": 16, "epochs": 2, **changes})
 
 
 def on_pictures(**changes: Any) -> PpoConfig:
     """A training on pictures that tell a cue and ask for it later."""
-    return small(**{"env": RECALL, "memory": "lstm", "memory_window": 8, "timesteps": 256, "n_steps": 32, **changes})
+    return small(**{"env": RECALL, "model": "lstm", "memory_window": 8, "timesteps": 256, "n_steps": 32, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"memory": "lstm"}, r"memory nac-steady \(now lstm\)"),
+        ({"model": "lstm"}, r"model nac-steady \(now lstm\)"),
         ({"memory_window": 7}, r"memory_window 6 \(now 7\)"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_checkpoint_from_before_there_were_memories_is_one_without() -> None:
         del old[name]
     refuse_other_settings(plain_settings(tiny()), old, Path("run"))
     with pytest.raises(UserError, match=r"memory none \(now gru\)"):
-        refuse_other_settings(plain_settings(tiny(memory="gru")), old, Path("run"))
+        refuse_other_settings(plain_settings(tiny(model="gru")), old, Path("run"))
 
 
 def plain_settings(config: PpoConfig) -> dict[str, Any]:
@@ -200,10 +200,10 @@ def test_minutes_end_a_training_between_two_updates_and_it_can_go_on(tmp_path: P
     ("wrong", "sentence"),
     [
         ({"minutes": 0.0}, "--minutes is 0"),
-        ({"memory": "lstm", "memory_window": 1}, "--memory-window is 1"),
-        ({"memory": "lstm", "memory_width": 0}, "--memory-width is 0"),
-        ({"memory": "lstm", "memory_options": "{"}, "--memory-options is no JSON"),
-        ({"memory": "lstm", "memory_options": "[1]"}, "no JSON object"),
+        ({"model": "lstm", "memory_window": 1}, "--memory-window is 1"),
+        ({"model": "lstm", "memory_width": 0}, "--memory-width is 0"),
+        ({"model": "lstm", "memory_options": "{"}, "--memory-options is no JSON"),
+        ({"model": "lstm", "memory_options": "[1]"}, "no JSON object"),
         ({"memory_options": '{"topk": 8}'}, "are for a memory"),
         ({"env": "udacity"}, "nobody can train on udacity"),
         ({"env": RECALL, "actions": "continuous"}, "--actions is for carracing"),
@@ -218,7 +218,7 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any], sentence:
 
 def test_a_memory_that_cannot_be_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'nac-steady'"):
-        train(small(memory="nac-stedy"), tmp_path / "run")
+        train(small(model="nac-stedy"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

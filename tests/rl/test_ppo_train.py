@@ -169,7 +169,7 @@ def test_a_line_of_the_log_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 10**23}, {"gamma": float("nan")}, {"clip_range": -1.0},
-                                   {"lr": (float("inf"), 0.0)}, {"target_kl": float("nan")}])  # fmt: skip
+                                   {"learning_rate": (float("inf"), 0.0)}, {"target_kl": float("nan")}])  # fmt: skip
 def test_numbers_that_no_training_can_use_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):
         tiny(**wrong)

@@ -100,7 +100,7 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     for info, row in zip(drives.episodes, metrics["episodes"], strict=True):
         assert info.episode_return == pytest.approx(row["episode_return"]) and info.steps == row["decisions"]
     assert (drives.load(0).expert_choice >= 0).all() and drives.meta["fps"] == 12.5
-    labels = open_run(tmp_path, ReplayConfig(recordings=(tmp_path,)))[0].labels
+    labels = open_run(tmp_path, ReplayConfig(data=(tmp_path,)))[0].labels
     assert [label.expert_return for label in labels] == [row["episode_return"] for row in metrics["expert_episodes"]]
 
     html = (tmp_path / "report.html").read_text()

@@ -148,7 +148,7 @@ def test_the_link_of_the_report_leads_to_that_moment_in_the_replay(
     folder, metrics = evaluation
     (folder / "evaluation.json").write_text("{}")
     fragment = re.findall(r'href="http://127.0.0.1:8090/(#[^"]+)"', films(metrics, folder))[0].replace("&amp;", "&")
-    with ReplayServer(EpisodeCache([open_run(folder, ReplayConfig(recordings=(folder,)))[0]]), port=0) as server:
+    with ReplayServer(EpisodeCache([open_run(folder, ReplayConfig(data=(folder,)))[0]]), port=0) as server:
         page = open_page(server.url + fragment)
         until(page, "document.getElementById('time').textContent === '6.5 s'")
         assert (text(page, "#seed"), text(page, "#state")) == ("9", "Paused")

@@ -17,7 +17,7 @@ MOST_CARS, MOST_PATCHES, MOST_SLOW = 60, 400, 30
 
 @dataclass(frozen=True)
 class RoadOptions(Options):
-    """How difficult and how varied random roads are, and what is wrong with a road."""
+    """Random roads, and what is wrong with a road."""
 
     road_difficulty: Share | None = None
     """udacity-track, random roads: bends, width, hills and banking, from 0 (as gentle as lake) to 1 (as tight, narrow

@@ -54,7 +54,7 @@ def test_a_result_holds_every_drive_and_opens_as_a_replay(tmp_path: Path, capsys
     assert [one["name"] for one in found["contestants"]] == ["Straight", "geometric"]
     assert [one["seed"] for one in found["tracks"]] == [4000000, 4000001]
     assert found["totals"][1]["difference"]["interval95"] is not None
-    config = ReplayConfig(recordings=(out,))
+    config = ReplayConfig(data=(out,))
     runs = [open_run(part, config)[0] for part in parts_of(out)]
     assert [source.name for source in runs] == ["Straight", "geometric"]
     assert [len(source.labels) for source in runs] == [2, 2]

@@ -182,7 +182,7 @@ def test_the_commands_write_figures_and_refuse_other_endings(
         with pytest.raises(UserError, match=r"\.png"):
             run(config(model=str(model), out=tmp_path / "x.gif", **where))
     with pytest.raises(UserError, match="--episode"):
-        explain.saliency(explain.SaliencyConfig(str(model), data, episode=7, out=tmp_path / "a.png"))
+        explain.saliency(explain.SaliencyConfig(model=str(model), data=data, episode=7, out=tmp_path / "a.png"))
     assert "figure:" in capsys.readouterr().out
 
 

@@ -47,7 +47,7 @@ def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_poli
 
 def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     folder = shipped("recordings") / "carracing-sample"
-    run, source = replay.open_run(folder, replay.ReplayConfig((Path(folder),), model="nac_steady.pt"))
+    run, source = replay.open_run(folder, replay.ReplayConfig(data=(Path(folder),), model="nac_steady.pt"))
     assert source is not None and run.driven is not None
     assert source.ghost and source.expert
     asked = pickle.loads(pickle.dumps(source)).load()
