@@ -85,6 +85,14 @@ def limits(kind: Any) -> Interval | None:
     return next(filter(None, map(limits, get_args(kind))), None)
 
 
+def choices_of(kind: Any) -> tuple[Any, ...]:
+    """The values that a type of a few values has, None too where it may be; () of any other type."""
+    parts = [kind] if get_origin(kind) is Literal else get_args(kind)
+    if not any(get_origin(part) is Literal for part in parts):
+        return ()
+    return tuple(one for part in parts for one in (get_args(part) or (None,)))
+
+
 def check_options(config: Any) -> None:
     """Check every number and text of ``config``, a dataclass, and of the dataclasses in it.
 
@@ -101,6 +109,9 @@ def check_options(config: Any) -> None:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             check_options(value)
+        choices = choices_of(kinds[field.name])
+        if choices and value not in choices:
+            raise UserError(f"{flag(field.name)} is {value}: give {' or '.join(map(str, filter(None, choices)))}.")
         for item in value if isinstance(value, (tuple, list)) else (value,):
             check_value(flag(field.name), item, limits(kinds[field.name]))
 

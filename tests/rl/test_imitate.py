@@ -124,7 +124,7 @@ def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateCo
         ({"channels": (0, 8, 8)}, "--channels is 0"),
         ({"model": "lstn"}, "unknown model 'lstn'"),
         ({"memory_options": '{"topk": 8}'}, "are for a memory"),
-        ({"precision": "float16"}, "precision"),
+        ({"precision": "float16"}, "--precision is float16"),
         ({"learning_rate": (0.0, 1e-5)}, "--learning-rate is 0"),
     ],
 )

@@ -196,11 +196,11 @@ def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
     from nacdrive.cli.replay import ReplayConfig, run
 
     with pytest.raises(UserError):
-        run(ReplayConfig(recordings=(tmp_path / "nothing",)))
+        run(ReplayConfig(data=(tmp_path / "nothing",)))
     with pytest.raises(UserError, match="--saliency-every"):
-        ReplayConfig(recordings=(tmp_path,), saliency_every=-1)
+        ReplayConfig(data=(tmp_path,), saliency_every=-1)
     with pytest.raises(UserError, match="name a recording"):
-        ReplayConfig(recordings=())
+        ReplayConfig(data=())
 
 
 def commented_run() -> ReplaySource:

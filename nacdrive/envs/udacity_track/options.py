@@ -37,11 +37,6 @@ class RoadOptions(Options):
     """udacity-track: scene (if not given): the cameras look to the right by 0.7 degrees and are rolled by 1.2, as the
     simulator's; straight: without that, for policies that were trained so."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.camera_mount not in (None, "scene", "straight"):
-            raise unknown_name("camera mount", str(self.camera_mount), ("scene", "straight"))
-
     @property
     def given(self) -> dict[str, Any]:
         """Those that are not None, by name."""
