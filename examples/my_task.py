@@ -17,7 +17,7 @@ class MyTask(Classification):
     read = "last"  # one answer per sequence, at its last step
     data_folders = ()  # it needs no data from outside
     meta = {"classes": ["slow", "quick"]}
-    settings = {"batch": 16, "learning_rate": 5e-3}
+    settings = {"batch_size": 16, "learning_rate": 5e-3}
     sizes = {"smoke": Size(epochs=6), "cpu": Size(epochs=20), "full": Size()}
     note = "Made-up data: chance is 50 %."
 

@@ -149,7 +149,7 @@ def compute(job: Job, data: Path, most: int | None) -> dict[str, Any]:
         "task": job.task, "row": job.row.name, "seed": job.seed, "table": job.table, "model": job.row.model,
         "options": job.row.options, "scores": scores, "parameters": sum(p.numel() for p in network.parameters()),
         "train_sequences": len(fold.train), "test_sequences": len(test), "epochs": config.epochs,
-        "batch": config.batch, "learning_rate": config.learning_rate, **spent,
+        "batch": config.batch_size, "learning_rate": config.learning_rate, **spent,
         **machine_state(), "versions": package_versions(),
     }  # fmt: skip
 

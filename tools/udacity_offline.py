@@ -43,7 +43,7 @@ def main() -> None:
     config = FitConfig(
         epochs=options.epochs,
         learning_rate=options.learning_rate,
-        batch=options.batch,
+        batch_size=options.batch,
         chunk=options.chunk,
         class_weights=options.class_weights,
         precision=options.precision,

@@ -254,7 +254,8 @@ def reference_scores(task: Task, fold: Fold, cell: Cell) -> dict[str, dict[str, 
 
 def fit_config(task: Task, cell: Cell) -> FitConfig:
     """The task's own settings, within the budget."""
-    settings = dict(task.settings)
+    # Tasks of users may know the batch's size by the name that it had.
+    settings = {"batch_size" if name == "batch" else name: value for name, value in task.settings.items()}
     if cell.size.epochs is not None:
         settings["epochs"] = min(cell.size.epochs, settings.get("epochs", FitConfig.epochs))
     return FitConfig(**settings, seed=cell.fit_seed)

@@ -65,7 +65,8 @@ def usage() -> str:
     return (
         f"nacdrive {__version__}: small continuous-time attention networks that drive\n\n"
         f"usage: nacdrive VERB [options]\n\n{rows}\n\n"
-        "nacdrive VERB --help lists the options of a verb. Every verb takes --trust MODULE:\n"
+        "nacdrive help VERB lists the options of a verb; --print-completion bash or zsh completes them.\n"
+        "Every verb takes --trust MODULE: "
         "somebody's own code that files may name.\n"
     )
 

@@ -147,7 +147,7 @@ class Imitation(DrivingTask):
         Metric("error", "share of other choices, or mean error of steering and pedal", higher=False, digits=4),
     )
     note = "Whole episodes are held out; the epoch is chosen on episodes of the training part."
-    settings: Mapping[str, Any] = {"batch": 8, "chunk": 16}
+    settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16}
 
     def knows(self, folder: Path) -> bool:
         """Whether it is a recording of its environment."""
@@ -275,7 +275,7 @@ class CarRacing(Imitation):
     data_folders = ("carracing", "carracing-expert")
     sample_recording = "carracing-sample"
     closed_loop = True
-    settings: Mapping[str, Any] = {"batch": 8, "chunk": 16, "epochs": 100}
+    settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16, "epochs": 100}
     note = (
         "Whole episodes are held out; the epoch is chosen on episodes of the training part. "
         "The return is that of tracks no training touched, where the budget has time to drive."
@@ -285,7 +285,7 @@ class CarRacing(Imitation):
         super().__init__(protocol)
         if protocol == "paper":
             self.settings = {
-                **self.settings, "batch": 32, "chunk": 1, "valid_batch": 256, "learning_rate": 1e-4,
+                **self.settings, "batch_size": 32, "chunk": 1, "valid_batch": 256, "learning_rate": 1e-4,
                 "optimizer": "adam", "schedule": "plateau", "patience": 0, "average": 0.0, "soft": 0.0,
                 "class_weights": 0.0, "augment": False,
             }  # fmt: skip
@@ -437,15 +437,15 @@ class Udacity(DrivingTask):
     augmentation = Augmentation()
 
     metrics: tuple[Metric, ...] = STEERING_METRICS
-    settings: Mapping[str, Any] = {"batch": 8, "chunk": 16, "epochs": 10, "class_weights": 0.0}
+    settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16, "epochs": 10, "class_weights": 0.0}
     note = "Blocks of the drive are held out with a gap beside them; other blocks choose the epoch."
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
         super().__init__(protocol)
         if protocol == "paper":
             self.settings = {
-                **self.settings, "batch": 40, "chunk": 1, "valid_batch": 256, "schedule": "constant", "patience": 0,
-                "average": 0.0,
+                **self.settings, "batch_size": 40, "chunk": 1, "valid_batch": 256, "schedule": "constant",
+                "patience": 0, "average": 0.0,
             }  # fmt: skip
             # The authors' form is no policy: it cannot drive.
             self.metrics, self.closed_loop = STEERING_METRICS[:2], False

@@ -35,7 +35,7 @@ class EMNIST(Classification):
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
         super().__init__(protocol)
-        self.settings = {"batch": 32, "learning_rate": 1e-3, "epochs": 150, "valid_batch": 256}
+        self.settings = {"batch_size": 32, "learning_rate": 1e-3, "epochs": 150, "valid_batch": 256}
         self.note = "MNIST's own test part, all of it; the epoch is chosen on a part of its training part."
         self.time_columns = (2,)
         if protocol == "paper":

@@ -42,7 +42,7 @@ class PAR(Classification):
 
     def __init__(self, protocol: ProtocolName = "sequence") -> None:
         super().__init__(protocol)
-        self.settings = {"batch": 20, "valid_batch": 64, "learning_rate": 1e-3, "epochs": 500}
+        self.settings = {"batch_size": 20, "valid_batch": 64, "learning_rate": 1e-3, "epochs": 500}
         if protocol == "paper":
             self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0, "valid_batch": 1024}
             self.read, self.window = "last", 1

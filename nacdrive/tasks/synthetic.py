@@ -51,7 +51,7 @@ class Synthetic(SeriesTask):
     read = "last"
     window = 4 * STEPS  # never what limits an answer, in stacks either
     channels, kernels, strides, d_model, num_heads, dense = (32,), (1,), (1,), 32, 4, (32,)
-    settings = {"batch": 32, "valid_batch": 256, "learning_rate": 3e-3, "epochs": 24, "patience": 0}
+    settings = {"batch_size": 32, "valid_batch": 256, "learning_rate": 3e-3, "epochs": 24, "patience": 0}
     sizes = {"smoke": Size(1, 128, 64), "cpu": Size(4, 2304), "full": Size()}
 
     @abstractmethod

@@ -48,7 +48,7 @@ def trained(folder, tmp_path, model="lstm"):
     torch.manual_seed(0)
     network = TASK.network(model, samples)
     train, valid = TASK.split(samples, 0.25, 0)
-    config = FitConfig(**{**TASK.settings, "epochs": 25, "batch": 2, "learning_rate": 3e-3})
+    config = FitConfig(**{**TASK.settings, "epochs": 25, "batch_size": 2, "learning_rate": 3e-3})
     (tmp_path / "fit").mkdir()
     result = fit(network, TASK, train, valid, config, tmp_path / "fit")
     TASK.save(network, tmp_path / "policy.pt", {})

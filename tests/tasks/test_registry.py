@@ -30,7 +30,7 @@ class Tones(Classification):
     data_folders = ()
     outputs, read, window = 2, "last", 16
     sizes = {"smoke": Size(3, 60, 20), "cpu": Size(), "full": Size()}
-    settings = {"batch": 8, "epochs": 20, "learning_rate": 1e-2}
+    settings = {"batch_size": 8, "epochs": 20, "learning_rate": 1e-2}
 
     def load(self, folders):
         made = torch.Generator().manual_seed(0)

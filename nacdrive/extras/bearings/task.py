@@ -94,12 +94,18 @@ class Bearings(Regression):
         super().__init__(protocol)
         self.settings = {"learning_rate": 1e-3, "epochs": 150}
         if protocol == "paper":
-            self.settings |= {"batch": 32, "valid_batch": 1024, "schedule": "constant", "average": 0.0, "patience": 0}
+            self.settings |= {
+                "batch_size": 32,
+                "valid_batch": 1024,
+                "schedule": "constant",
+                "average": 0.0,
+                "patience": 0,
+            }
             self.read, self.window = "last", 1
         else:
             # Whole segments: cut shorter, no answer would be learnt with the window that it is tested with.
             self.settings |= {"chunk": self.context + SCORED}
-            self.settings |= {"batch": 8, "valid_batch": 32, "patience": 30, "weight_decay": 0.05}
+            self.settings |= {"batch_size": 8, "valid_batch": 32, "patience": 30, "weight_decay": 0.05}
 
     def about(self, train: Sequence[Sample]) -> dict[str, Any]:
         """Lives of the bearings that were learnt from, in seconds: the prior of a remaining life."""
