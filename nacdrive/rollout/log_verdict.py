@@ -1,4 +1,4 @@
-"""What a recorded drive says of a policy that never saw it: whether it will drive there, without driving.
+"""A guess from a recorded drive whether a policy that never saw it will drive there; no drive has checked it.
 
 A person's steering is a poor measure: keyboards write pulses, and most rows are 0. So errors are set beside those of
 always steering 0 and of always steering the mean, curves are told apart, and above all it is looked at whether the side
@@ -28,11 +28,11 @@ CURVE = 0.1
 """Steering from which on a row counts as in a curve."""
 LONGEST_LAG_S = 1.0
 SIDES = ("left", "right")
-LIKELY, UNLIKELY = 0.99, 0.95
-"""Shares of the pictures in which the left camera's asks for more to the right than the right one's: from the one on,
-and below the other. The real lake track, where policies lap, gave 0.99 to 1.00 in five people's drives."""
-BIAS_FAIR, BIAS_BAD = 0.10, 0.15
-"""Mean steering errors, either way."""
+LEAST_FOR_LIKELY, LEAST_FOR_UNCLEAR = 0.99, 0.95
+"""Share of the moments in which the policy steers further to the right for the left camera's picture than for the right
+one's. The real lake track, where policies lap, gave 0.99 to 1.00 in five people's drives."""
+MOST_BIAS_FOR_LIKELY, MOST_BIAS_FOR_UNCLEAR = 0.10, 0.15
+"""Mean steering error, to either side."""
 LEAST_CORRELATION = 0.1
 Array = NDArray[np.float64]
 
@@ -204,8 +204,13 @@ def judgement(found: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "
     fair: list[str] = []
     if sides_ is not None:
         share = sides_["steered_back"]["mean"]
-        said = f"it steers back from the side cameras' pictures in {share:.1%} of the cases"
-        (good if share >= LIKELY else bad if share < UNLIKELY else fair).append(said)
+        reason = f"it steers back from the side cameras' pictures in {share:.1%} of the cases"
+        if share >= LEAST_FOR_LIKELY:
+            good.append(reason)
+        elif share >= LEAST_FOR_UNCLEAR:
+            fair.append(reason)
+        else:
+            bad.append(reason)
     else:
         fair.append("there are no side cameras, which would tell most")
         correlated = found["correlation"]
@@ -215,20 +220,23 @@ def judgement(found: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "
             bad.append("its steering has nothing to do with the person's")
         elif high < 0:
             good.append("its error is below that of a constant, with certainty")
-    if abs(bias) > BIAS_FAIR:
-        (bad if abs(bias) > BIAS_BAD else fair).append(
-            f"it steers {abs(bias):.2f} too far to the {'right' if bias > 0 else 'left'}"
-        )
+    reason = f"it steers {abs(bias):.2f} too far to the {'right' if bias > 0 else 'left'}"
+    if abs(bias) > MOST_BIAS_FOR_UNCLEAR:
+        bad.append(reason)
+    elif abs(bias) > MOST_BIAS_FOR_LIKELY:
+        fair.append(reason)
     if bad:
         return "unlikely", bad + fair
-    return ("likely", good + fair) if good and abs(bias) <= BIAS_FAIR else ("not clear", fair + good)
+    return ("likely", good + fair) if good and abs(bias) <= MOST_BIAS_FOR_LIKELY else ("not clear", fair + good)
 
 
 def in_words(judged: Mapping[str, Any]) -> list[str]:
     """The verdicts in lines for the terminal."""
     lines = []
     for track, v in judged["verdicts"].items():
-        lines.append(f"{track}: transfer {v['transfer']}, for {'; '.join(v['reasons'])}.")
+        lines.append(
+            f"{track}: a guess, which no drive has checked: transfer {v['transfer']}, for {'; '.join(v['reasons'])}."
+        )
         lines.append(
             f"  {v['frames']} pictures: {compared(v)}; bias {v['bias']['mean']:+.3f}{bounds(v['bias'])} (right is +)"
         )
