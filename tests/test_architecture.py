@@ -107,6 +107,33 @@ def test_no_verb_asks_for_an_environments_name() -> None:
     assert not guilty
 
 
+CERTAIN_ENVIRONMENTS = re.compile(r"nacdrive\.envs\.(carracing|udacity|udacity_track)\b(?!\.options)")
+KNOW_ONE_ENVIRONMENT = {
+    *("tasks/driving.py", "cli/sim.py", "cli/doctor.py"),
+    # The simulator that connects: what a drive of it ends with, and its pictures.
+    "cli/drive.py",
+    # Experts of one world, and the gallery of random roads.
+    *("drivers/ppo.py", "drivers/pure_pursuit.py", "viz/road_gallery.py"),
+    # PPO's shaped lap.
+    *("rl/train.py", "rl/training_env.py"),
+}
+"""Files that may import a certain environment; the options of roads stand in an environment's folder, and are a part of
+every verb.
+"""
+
+
+def test_only_few_files_know_one_certain_environment() -> None:
+    knowing = {str(p.relative_to(PACKAGE)) for p in FILES if CERTAIN_ENVIRONMENTS.search(p.read_text())}
+    assert {name for name in knowing if not name.startswith("envs/")} <= KNOW_ONE_ENVIRONMENT
+
+
+def test_drivers_and_cameras_are_put_together_in_one_place() -> None:
+    """``rollout/drive.py`` alone puts a safety stop, noise of the wheel and a worse camera around what is driven."""
+    building = re.compile(r"\b(SafetyStop|NoisyCamera|SteeringNoise|Mixture|HumanOverride|at_speed)\(")
+    guilty = {str(p.relative_to(PACKAGE)) for p in FILES if building.search(p.read_text().replace("class ", "class_"))}
+    assert {name for name in guilty if not name.startswith(("drivers/", "envs/"))} == {"rollout/drive.py"}
+
+
 def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
     # Kernels are written in triton and numba; nothing imports them before they are used (tests/nac/test_triton.py,
     # tests/nac/test_numba.py).

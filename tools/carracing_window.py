@@ -21,7 +21,8 @@ from carracing_card import agreement_on
 from nacdrive.common.statistics import summary
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.models import load_policy
-from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.evaluate import EvalJob, drive_jobs
 from nacdrive.rollout.results import ResultsFile
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import round_path, train_policy
@@ -35,7 +36,7 @@ def judge(policy: Path, tracks: int, workers: int) -> dict[str, Any]:
     rows = ResultsFile(policy.with_name(f"{policy.stem}-tracks.jsonl"))
     seeds = range(FIRST_TRACK, FIRST_TRACK + tracks)
     jobs = [EvalJob("policy", i, seed) for i, seed in enumerate(seeds) if seed not in rows.rows]
-    for _, row in drive_jobs(EvalSpec("carracing", policy), jobs, workers):
+    for _, row in drive_jobs(Drive("carracing", policy), jobs, workers):
         rows.add(row)
     return summary([rows.rows[seed]["episode_return"] for seed in seeds])
 

@@ -19,16 +19,11 @@ import tyro
 
 from nacdrive.common.paths import find_model
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.safety_stop import SafetyStop
-from nacdrive.drivers.speed_control import SpeedControl, SpeedController
-from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.export.compiled import FLAGS, CompiledPolicy
 from nacdrive.models import load_policy
-from nacdrive.rollout.environment import action_repeat, make_env, option_if_known, step_options
-from nacdrive.rollout.evaluate import MPS_PER_MPH
-from nacdrive.rollout.rollout import rollout
+from nacdrive.rollout.drive import Drive, LoadedDrive
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,11 @@ def drive(
     spec: EnvSpec, policy: Any, seed: int, track: str, max_frames: int | None
 ) -> tuple[dict[str, Any], list[float]]:
     """The numbers of a drive, and the steering of every decision."""
-    driver: Any = PolicyDriver(policy)
-    if spec.speed_mph is not None:
-        driver = SpeedControl(driver, SpeedController(spec.speed_mph * MPS_PER_MPH))
-    options = {**step_options(spec, action_repeat(spec, policy)), **option_if_known(spec, "recover")}
-    options |= {"track": track or None, "max_frames": max_frames}
-    env = make_env(spec, options, CameraNoise())
-    try:
-        ticks = list(rollout(env, SafetyStop(driver), seed))
-        found = {"return": round(ticks[-1].episode_return, 3), "decisions": len(ticks), **env.metrics()}
-    finally:
-        env.close()
+    options = {"max_frames": max_frames}
+    drive = Drive(spec.name, options=options, speed_mph=spec.speed_mph)
+    with LoadedDrive(drive, driver=PolicyDriver(policy)).open(seed, track=track) as opened:
+        ticks = list(opened)
+        found = {"return": round(ticks[-1].episode_return, 3), "decisions": len(ticks), **opened.env.metrics()}
     assert not any(tick.failure for tick in ticks), ticks[-1].failure
     return found, [tick.action.steering for tick in ticks]
 

@@ -23,8 +23,8 @@ from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import env_of_task
 from nacdrive.models import load_policy
-from nacdrive.rollout.environment import usual_expert
-from nacdrive.rollout.evaluate import EvalSpec, evaluate
+from nacdrive.rollout.drive import Drive, usual_expert
+from nacdrive.rollout.evaluate import evaluate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
 from nacdrive.training.config import FitConfig
@@ -218,15 +218,15 @@ def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) ->
         # The policy decides at the pace of the recordings that it was trained on.
         repeat = max(1, round(load_policy(model).config.gap_s * (env.frames_per_second or 1)))
         options = {"laps": 1.0, "repeat": repeat}
-        spec = EvalSpec(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
-        metrics = evaluate(spec, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
+        driven = Drive(env.name, model, options=options, speed_mph=env.speed_mph, device=device)
+        metrics = evaluate(driven, range(drives), out, tracks=env.tracks[:1], workers=0, films=False)
         numbers = metrics["tracks"][env.tracks[0]]
         return {name: float(numbers[name]["mean"]) for name in KEPT}
     renderer = {"renderer": "official"} if env.honours("renderer") else {}
     expert = usual_expert(env, load_policy(model))
-    spec = EvalSpec(env.name, model, expert=expert, options=renderer, device=device)
+    driven = Drive(env.name, model, expert=expert, options=renderer, device=device)
     seeds = range(POLICY_TEST.start, POLICY_TEST.start + drives)
-    metrics = evaluate(spec, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
+    metrics = evaluate(driven, seeds, out, workers=0, films=False, expert_folder=out.parent.parent / EXPERTS)
     share = metrics["expert_fraction"]
     return {"return": metrics["return"]["mean"]} | ({"expert_fraction": share["value"]} if share else {})
 

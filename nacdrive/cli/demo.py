@@ -72,7 +72,8 @@ def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
     from nacdrive.cli import drive, record, train
     from nacdrive.common.files import result_folder
-    from nacdrive.rollout.evaluate import EvalJob, EvalSpec, drive_jobs
+    from nacdrive.rollout.drive import Drive
+    from nacdrive.rollout.evaluate import EvalJob, drive_jobs
 
     began = time.perf_counter()
     recording, training, driving = stages(config)
@@ -91,8 +92,8 @@ def run(config: DemoConfig) -> int:
     result = drive.drive(driving)[0]
     model = training.folder / training.file_name
     rule = {"rule": config.rule} if config.rule is not None else {}
-    spec = EvalSpec(driving.env, model, expert=config.expert, options=rule)
-    ((_, expert),) = drive_jobs(spec, [EvalJob("expert", 0, config.seed)], workers=0)
+    watched = Drive(driving.env, model, expert=config.expert, options=rule)
+    ((_, expert),) = drive_jobs(watched, [EvalJob("expert", 0, config.seed)], workers=0)
 
     print(
         f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "

@@ -21,13 +21,12 @@ from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.base import Driver
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.tick import Listener, Tick
-    from nacdrive.envs.base import DrivingEnv
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.extras.what_if.what_if import WhatIf
+    from nacdrive.rollout.drive import LoadedDrive
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
@@ -114,19 +113,20 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     """Drive the episodes of ``config``; prints the page's address and a line per episode."""
     from nacdrive.common.files import refuse_existing
     from nacdrive.drivers.human import HumanControl
-    from nacdrive.rollout import environment
-    from nacdrive.rollout.environment import action_names, driver_options, warn_of_pixels
+    from nacdrive.rollout.drive import warn_of_pixels
 
     if config.video is not None:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     spec = config.spec
-    driver, policy = driver_of(config)
+    loaded = load(config)
+    driver, policy = loaded.driver, loaded.policy
     if (torch := sys.modules.get("torch")) is not None:  # an exported policy drives without
         torch.set_num_threads(1)
     if policy is not None:
         warn_of_pixels(policy.policy, config.renderer)
-    environment.check_repeat(spec, driver, config.repeat)
-    expert = expert_of(config, driver, policy)
+    if loaded.expert is not None and loaded.companion is None:
+        every = loaded.expert_repeat
+        print(f"the expert decides every {every} frames, {driver.name} every {loaded.repeat}: it does not ride along.")
     control = None
     if config.allow_control:
         control = HumanControl(started_over=STARTED_OVER) if spec.realtime else HumanControl()
@@ -142,15 +142,16 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
-            what["choices"] = spec.actions if spec.realtime else action_names(spec, driver_options(spec, driver))
+            what["choices"] = spec.actions if spec.realtime else loaded.actions
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
                 what["tuning"] = read_tuning(find_model(config.model, spec.task))
-                what["cards"] = [WhatIfCard.of_drive(what_if_of(config, policy, expert is not None), config.kept_mb)]
+                asked = what_if_of(config, policy, loaded.companion is not None)
+                what["cards"] = [WhatIfCard.of_drive(asked, config.kept_mb)]
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
-        results = driving(config, driver, policy, expert, control, page)
+        results = driving(config, loaded, control, page)
         if config.video is not None and results:
             print(f"video: {config.video}", flush=True)
         if page is not None and config.episodes is not None and not spec.realtime and page.stays_up(config.hold):
@@ -158,44 +159,36 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     return results
 
 
-def driver_of(config: DriveConfig) -> tuple[Driver, PolicyDriver | None]:
-    """Who drives, and the policy in it where it is one.
+def load(config: DriveConfig) -> LoadedDrive:
+    """Who drives what, and who rides along.
 
     Raises:
         UserError: if there is no such policy or driver, or it does not fit the environment.
     """
     from nacdrive.common.paths import find_model
-    from nacdrive.drivers import load_expert
-    from nacdrive.drivers.exported import load_any_policy
-    from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 
     spec = config.spec
-    if config.driver is not None:
-        return load_expert(config.driver, device=config.device, discrete_only=False), None
-    model = find_model(config.model, spec.task)
-    policy = load_any_policy(model, device=config.device, expect_task=spec.task)
-    pace_s = policy.config.gap_s * (policy.config.window > 1) if config.pace is None else config.pace
-    own = PolicyDriver(policy, pace_s if spec.realtime else 0.0)
-    return own, own
-
-
-def wrapped(config: DriveConfig, driver: Driver, env: DrivingEnv, control: HumanControl | None) -> Driver:
-    """``driver`` with all that stands around it: speed, noise of the wheel, safety stop, people."""
-    import numpy as np
-
-    from nacdrive.drivers.human import HumanOverride
-    from nacdrive.drivers.safety_stop import SafetyStop
-    from nacdrive.drivers.speed_control import at_speed
-    from nacdrive.drivers.steering_noise import SteeringNoise
-
-    # A driver of one's own has its own pedals.
-    if config.driver is None:
-        speed_mph = config.spec.speed_mph if config.speed is None else config.speed
-        driver = at_speed(driver, speed_mph)
-    if config.steering_noise:
-        driver = SteeringNoise(driver, config.steering_noise, env.step_s, np.random.default_rng(config.first_seed))
-    driver = SafetyStop(driver)
-    return HumanOverride(driver, control) if control is not None else driver
+    options = {name: getattr(config, name) for name in ("renderer", "max_frames", "rule", "repeat")} | config.road.given
+    if spec.honours("laps"):
+        options["laps"] = 1.0 if config.laps is None else config.laps
+    drive = Drive(
+        config.env,
+        find_model(config.model, spec.task) if config.driver is None else None,
+        config.driver,
+        options=options,
+        camera=config.disturbance,
+        speed_mph=spec.speed_mph if config.speed is None else config.speed,
+        device=config.device,
+        track=config.track,
+        steering_noise=config.steering_noise or 0.0,
+        pace_s=config.pace,
+    )
+    loaded = drive.load()
+    expert = config.expert
+    if expert is None:
+        expert = spec.expert if loaded.policy is None else usual_expert(spec, loaded.policy.policy)
+    return LoadedDrive(replace(drive, expert=None if expert == "none" else expert), driver=loaded.driver)
 
 
 def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatIfSource:
@@ -214,114 +207,62 @@ def load_what_if(config: DriveConfig) -> WhatIf:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 
-    _, policy = driver_of(config)
-    assert policy is not None and not isinstance(policy.policy, ExportedPolicy)
+    loaded = load(config)
+    assert loaded.policy is not None and not isinstance(loaded.policy.policy, ExportedPolicy)
     simulation = None
     if not config.spec.realtime:
         simulation = Simulation(
-            lambda seed: make_env(config, policy, policy, seed),
-            lambda driver, env: wrapped(config, driver, env, None),
-            lambda: expert_of(config, policy, policy),
+            loaded.make_env, lambda driver, env: loaded.wrap(env, driver=driver), lambda: loaded.companion
         )
-    return WhatIf(policy.policy, simulation)
-
-
-def pace_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> int:
-    """Frames for which an action is held, as in ``nacdrive eval``."""
-    from nacdrive.rollout.environment import action_repeat
-
-    return action_repeat(config.spec, driver, config.repeat)
-
-
-def expert_name(config: DriveConfig, policy: PolicyDriver | None) -> str | None:
-    """Who is to ride along; None for nobody."""
-    from nacdrive.rollout.environment import usual_expert
-
-    usual = config.spec.expert if policy is None else usual_expert(config.spec, policy.policy)
-    name = usual if config.expert is None else config.expert
-    return None if name == "none" else name
-
-
-def expert_of(config: DriveConfig, driver: Driver, policy: PolicyDriver | None) -> Driver | None:
-    """Who rides along; None where nobody does, or where the expert decides at another rate."""
-    from nacdrive.drivers import load_expert
-    from nacdrive.rollout import environment
-
-    if (name := expert_name(config, policy)) is None:
-        return None
-    steers = policy is not None and policy.needs.continuous
-    expert = load_expert(name, discrete_only=not steers)
-    pace = pace_of(config, driver, policy)
-    if (repeat := environment.action_repeat(config.spec, expert, pace)) != pace:
-        print(f"the expert decides every {repeat} frames, {driver.name} every {pace}: it does not ride along.")
-        return None
-    return expert
-
-
-def make_env(config: DriveConfig, driver: Driver, policy: PolicyDriver | None, seed: int) -> DrivingEnv:
-    """The environment of the episode of ``seed``, seen through a disturbed camera where one is asked for."""
-    from nacdrive.rollout import environment
-
-    spec = config.spec
-    options: dict[str, Any] = {"renderer": config.renderer, "max_frames": config.max_frames, "rule": config.rule}
-    if spec.honours("track"):
-        options |= {"track": spec.track_of(config.track, seed), **config.road.given}
-    if spec.honours("laps"):
-        options |= {"laps": 1.0 if config.laps is None else config.laps, **environment.option_if_known(spec, "recover")}
-    options |= {"repeat": config.repeat} | environment.step_options(spec, pace_of(config, driver, policy))
-    options |= environment.driver_options(spec, driver)
-    return environment.make_env(spec, options, config.disturbance)
+    return WhatIf(loaded.policy.policy, simulation)
 
 
 def drive_episodes(
-    config: DriveConfig,
-    driver: Driver,
-    policy: PolicyDriver | None,
-    expert: Driver | None,
-    control: HumanControl | None,
-    page: LiveServer | None,
+    config: DriveConfig, loaded: LoadedDrive, control: HumanControl | None, page: LiveServer | None
 ) -> list[EpisodeResult]:
     """Drive one seed after the other in an environment that waits for decisions."""
+    import numpy as np
+
     from nacdrive.rollout.results import EpisodeMetrics
-    from nacdrive.rollout.rollout import rollout
     from nacdrive.viz.video import video
 
     results = []
-    probes = probes_of(config, policy, page)
+    probes = probes_of(config, loaded.policy, page)
+    expert = loaded.drive.expert if loaded.companion is not None else None
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
         endless = config.episodes is None and page is not None and page.stays_up(config.hold)
         for episode in count() if endless else range(config.episodes or 1):
             seed = config.first_seed + episode
-            env = make_env(config, driver, policy, seed)
+            realtime = page is not None and not config.fast
+            rng = np.random.default_rng(config.first_seed)
             try:
-                if episode == 0:
-                    fps = 1 / env.step_s
-                    listeners += recorders(config, stack, driver.name, expert.name if expert else None, fps)
-                    if config.video is not None:
-                        listeners.append(stack.enter_context(video(config.video, driver.name, fps)))
-                metrics = EpisodeMetrics()
-                whole = wrapped(config, driver, env, control)
-                realtime = page is not None and not config.fast
-                options: dict[str, Any] = {"expert": expert, "probes": probes, "realtime": realtime}
-                for tick in rollout(env, whole, seed, episode=episode, **options):
-                    metrics.add(tick)
-                    for listener in listeners:
-                        listener(tick)
-                result = metrics.result()
-                print(sentence(result, env.metrics()), flush=True)
+                with loaded.open(
+                    seed, episode=episode, rng=rng, control=control, probes=probes, realtime=realtime
+                ) as opened:
+                    if episode == 0:
+                        fps = 1 / opened.env.step_s
+                        listeners += recorders(config, stack, loaded, fps)
+                        if config.video is not None:
+                            name, actions = loaded.driver.name, opened.env.actions
+                            listeners.append(stack.enter_context(video(config.video, name, fps, actions=actions)))
+                    metrics = EpisodeMetrics()
+                    for tick in opened:
+                        metrics.add(tick)
+                        for listener in listeners:
+                            listener(tick)
+                    result = metrics.result()
+                    print(sentence(result, opened.env.metrics()), flush=True)
                 results.append(result)
                 if page is not None:
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
-                    known = known_score(config, expert_name(config, policy) if expert else None, seed)
+                    known = known_score(config, expert, seed)
                     page.result(end_card(result, tick.events[-1], following, known))
             except KeyboardInterrupt:
                 if not endless:
                     raise
                 print()
                 break
-            finally:
-                env.close()
             if endless and not pause(BETWEEN_TRACKS_S):
                 break
     return results
@@ -368,20 +309,13 @@ def end_card(
 
 
 def drive_realtime(
-    config: DriveConfig,
-    driver: Driver,
-    policy: PolicyDriver | None,
-    expert: Driver | None,
-    control: HumanControl | None,
-    page: LiveServer | None,
+    config: DriveConfig, loaded: LoadedDrive, control: HumanControl | None, page: LiveServer | None
 ) -> list[EpisodeResult]:
     """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``."""
     from nacdrive.common.net import is_loopback
-    from nacdrive.envs.camera_noise import NoisyCamera
     from nacdrive.envs.udacity.env import LIMIT_S, DriveInterruptedError
     from nacdrive.rollout.background import BackgroundListener
     from nacdrive.rollout.results import EpisodeMetrics
-    from nacdrive.rollout.rollout import rollout
 
     def say(text: str) -> None:
         try:
@@ -397,11 +331,11 @@ def drive_realtime(
     decided_ms: deque[float] = deque(maxlen=REMEMBERED)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
-        listeners += realtime_recorders(config, stack, driver.name, policy.pace_s if policy is not None else 0.0)
+        listeners += realtime_recorders(config, stack, loaded)
         # What is still to be told is told after the car has been braked.
-        probes = probes_of(config, policy, page)
+        probes = probes_of(config, loaded.policy, page)
         background = stack.enter_context(BackgroundListener(listeners, probes, say if page is None else page.note))
-        decision_s = warm_up(policy) if policy is not None else 0.0
+        decision_s = warm_up(loaded.policy) if loaded.policy is not None else 0.0
         limit_s = config.limit_s
         if limit_s is None and decision_s > LIMIT_S / SLACK:
             limit_s = SLACK * decision_s
@@ -409,15 +343,14 @@ def drive_realtime(
                 f"a decision takes {decision_s:.2f} s here: the car is driven slowly, and braked after {limit_s:.1f} s "
                 "without one."
             )
-        env: Any = config.spec.make(
-            {
-                "host": config.host,
-                "port": PORT if config.port is None else config.port,
-                "engine": config.server,
-                "limit_s": limit_s,
-                "on_event": say,
-            }
-        )
+        serving = {
+            "host": config.host,
+            "port": PORT if config.port is None else config.port,
+            "engine": config.server,
+            "limit_s": limit_s,
+            "on_event": say,
+        }
+        env: Any = loaded.make_env(0, more=serving)
         stack.callback(env.close)
         say(f"{env.status}; Ctrl-C ends.")
         if not is_loopback(config.host):
@@ -426,12 +359,10 @@ def drive_realtime(
                 "is driven; without --host only this machine does."
             )
         stack.enter_context(status_line(env, page, config.seconds))
-        seen = NoisyCamera(env, config.disturbance) if config.disturbance.active else env
-        whole = wrapped(config, driver, env, control)
         commands = drives = stops = 0
         try:
             for episode in range(config.episodes) if config.episodes is not None else count():
-                for tick in rollout(seen, whole, episode, episode=episode, expert=expert):
+                for tick in loaded.open(episode, episode=episode, env=env, control=control):
                     background(tick)
                     summed.add(tick)
                     commands += 1
@@ -530,7 +461,7 @@ def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Ite
 
 
 def recorders(
-    config: DriveConfig, stack: ExitStack, driver: str, expert: str | None, fps: float, pace_s: float = 0.0
+    config: DriveConfig, stack: ExitStack, loaded: LoadedDrive, fps: float, pace_s: float = 0.0
 ) -> list[EpisodeRecorder]:
     """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is.
 
@@ -538,7 +469,7 @@ def recorders(
     """
     from nacdrive.rollout.recorder import corrections, drives
 
-    spec = config.spec
+    spec, driver, expert = config.spec, loaded.driver.name, loaded.companion
     found = []
     if config.allow_control:
         folder = config.corrections or Path("recordings") / f"corrections-{driver}"
@@ -547,7 +478,13 @@ def recorders(
         found.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
         whole = drives(
-            config.record, source=spec.source, fps=fps, driver=driver, teacher=expert, image=spec.image_format
+            config.record,
+            source=spec.source,
+            fps=fps,
+            driver=driver,
+            teacher=expert.name if expert is not None else None,
+            image=spec.image_format,
+            drive=loaded.drive.to_json(),
         )
         found.append(("drives", whole))
     seed = None if spec.realtime else config.first_seed
@@ -560,15 +497,16 @@ def recorders(
     return [recorder for _, recorder in found]
 
 
-def realtime_recorders(config: DriveConfig, stack: ExitStack, driver: str, pace_s: float) -> list[Listener]:
+def realtime_recorders(config: DriveConfig, stack: ExitStack, loaded: LoadedDrive) -> list[Listener]:
     """The same, and a film, of a simulator that sends as many pictures as it likes."""
     from nacdrive.rollout.background import at_rate, split_drives
     from nacdrive.viz.video import video
 
     found: list[Listener] = []
+    pace_s = loaded.policy.pace_s if loaded.policy is not None else 0.0
     if config.video is not None:
-        found.append(at_rate(stack.enter_context(video(config.video, driver, FILM_FPS)), FILM_FPS))
-    for recorder in recorders(config, stack, driver, None, REALTIME_FPS, pace_s):
+        found.append(at_rate(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)), FILM_FPS))
+    for recorder in recorders(config, stack, loaded, REALTIME_FPS, pace_s):
         paced = config.allow_control and recorder.folder != config.record
         found.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
     return found

@@ -21,7 +21,8 @@ from nacdrive.envs.world import World
 if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
-    from nacdrive.rollout.evaluate import EvalJob, EvalSpec
+    from nacdrive.rollout.drive import Drive
+    from nacdrive.rollout.evaluate import EvalJob
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
@@ -95,22 +96,22 @@ class EvalConfig(
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
-    def driven(self, model: Path | None) -> EvalSpec:
+    def driven(self, model: Path | None) -> Drive:
         """What is driven, with the policy in the file ``model``."""
-        from nacdrive.rollout.evaluate import EvalSpec
+        from nacdrive.rollout.drive import Drive
 
         env = self.spec
         usual: dict[str, Any] = {} if env.drivers_pace else {"repeat": env.repeat}
         usual |= {"laps": 1.0} if is_random(self.track) else {}
         expert = env.expert if self.expert is None else self.expert
-        return EvalSpec(
+        return Drive(
             env=self.env,
             model=model,
             driver=self.driver,
             expert=None if expert in (NOBODY, self.driver) else expert,
             options=self.options(**USUAL | usual),
-            noise=self.disturbance,
-            speed_mph=None if self.driver is not None else self.speed or env.speed_mph,
+            camera=self.disturbance,
+            speed_mph=self.speed or env.speed_mph,
             device=self.device,
         )
 
@@ -130,24 +131,25 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import run_record, usable_cores
+    from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout import evaluate as evaluation
-    from nacdrive.rollout.environment import action_names, driver_options, usual_expert, warn_of_pixels
+    from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
 
     env = config.spec
-    spec = config.driven(find_model(config.model, env.task) if config.driver is None else None)
+    drive = config.driven(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
     check_ray(config.ray)
-    worker = evaluation.RolloutWorker(spec)
-    subject = worker.subject
-    if spec.model is not None and config.expert is None:
-        spec = worker.spec = replace(spec, expert=usual_expert(env, worker.policy))
-    if spec.model is not None:
-        warn_of_pixels(worker.policy, config.renderer)
-    _ = worker.expert
-    offline = on_recorded(worker.policy, config.data) if config.data else None
+    driver = drive.load().driver
+    policy = driver.policy if isinstance(driver, PolicyDriver) else None
+    if policy is not None:
+        drive = drive if config.expert is not None else replace(drive, expert=usual_expert(env, policy))
+        warn_of_pixels(policy, config.renderer)
+    loaded = LoadedDrive(drive, driver=driver)
+    _ = loaded.expert
+    offline = on_recorded(policy, config.data) if policy is not None and config.data else None
     if offline is not None and not config.count:
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-        judged = {"env": env.title, "model": evaluation.identify(spec), "offline": offline, "run": run_record(config)}
+        judged = {"env": env.title, "model": evaluation.identify(drive), "offline": offline, "run": run_record(config)}
         write_json(out / "metrics.json", judged)
         print(verdict_text(offline))
         print(f"numbers: {out / 'metrics.json'}")
@@ -156,18 +158,18 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     seeds = range(config.seed, config.seed + config.count)
     with ExitStack() as stack:
         listeners = []
-        show = stack.enter_context(Show(len(tracks) * len(seeds), spec.expert is not None))
+        show = stack.enter_context(Show(len(tracks) * len(seeds), drive.expert is not None))
         progress: Callable[[EvalJob, Row], None] = show
         if config.watch:
-            what: dict[str, Any] = {"choices": action_names(env, {**spec.options, **driver_options(env, subject)})}
-            what |= {"circuit": worker.policy.circuit()} if spec.model is not None else {}
-            title = f"{subject.name} on {env.title}"
+            what: dict[str, Any] = {"choices": loaded.actions}
+            what |= {"circuit": policy.circuit()} if policy is not None else {}
+            title = f"{driver.name} on {env.title}"
             page = open_page(stack, config.host, config.page_port, title, **what)
             listeners.append(page.publish)
             progress = EndCards(page, show)
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         metrics = evaluation.evaluate(
-            spec,
+            drive,
             seeds,
             out,
             tracks=tracks,
@@ -181,7 +183,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     if offline is not None:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
-    print(in_words(metrics, spec.options.get("laps", math.nan)))
+    print(in_words(metrics, drive.options.get("laps", math.nan)))
     if offline is not None:
         print(verdict_text(offline))
     print(f"report: {out / 'report.html'}")

@@ -171,7 +171,8 @@ def run_eval(config: EvalConfig) -> None:
     from nacdrive.common.files import result_folder
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.runs import usable_cores
-    from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate
+    from nacdrive.rollout.drive import Drive
+    from nacdrive.rollout.evaluate import EvalJob, drive_jobs, evaluate
 
     device = checked_device(config.device)
     env = config.spec
@@ -179,15 +180,15 @@ def run_eval(config: EvalConfig) -> None:
     options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
     options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}
     options |= {"repeat": config.repeat} if config.repeat is not None else {}
-    spec = EvalSpec(config.env, driver=config.expert, options=renderer | options, device=device)
+    drive = Drive(config.env, driver=config.expert, options=renderer | options, device=device)
     # What can be refused is refused before a folder is made or deleted.
     check_ray(config.ray)
-    _ = RolloutWorker(spec).subject
+    _ = drive.load().driver
     seeds = range(config.seed, config.seed + config.episodes)
     jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]
     out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite) if config.out else None
     about = "".join(f", {value} renderer" for value in renderer.values())
-    about += f", rule {spec.rule}" if spec.rule is not None else ""
+    about += f", rule {drive.rule}" if drive.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
     bar = iter(track(jobs, description="driving"))
     next(bar)
@@ -198,11 +199,11 @@ def run_eval(config: EvalConfig) -> None:
 
     if out is None:
         rows = []
-        for job, row in drive_jobs(spec, jobs, workers, ray=config.ray):
+        for job, row in drive_jobs(drive, jobs, workers, ray=config.ray):
             rows.append(row)
             show(job, row)
     else:
-        rows = evaluate(spec, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)["episodes"]
+        rows = evaluate(drive, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)["episodes"]
     print(lines_of(rows))
     if out is not None:
         print(f"report: {out / 'report.html'}")

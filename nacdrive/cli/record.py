@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.rollout.record_config import RecordConfig
 
@@ -96,11 +97,11 @@ def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | No
         return None, None
     from nacdrive.cli.page import open_page
     from nacdrive.drivers.human import HumanControl
-    from nacdrive.rollout.environment import action_names
+    from nacdrive.rollout.drive import Drive
 
     control = HumanControl(needs_person=True) if config.by_hand else None
     who = "a person" if config.by_hand else config.driver or config.expert
-    choices = action_names(config.spec)
+    choices = Drive(config.env, driver=KEYBOARD).load().actions
     title = f"{who} on {config.spec.title}, recorded"
     page = open_page(stack, config.host, config.page_port, title, choices=choices, control=control)
     return [page.publish], control

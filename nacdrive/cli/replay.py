@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,12 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.extras.arena.standings import ARENA
 
 if TYPE_CHECKING:
-    from nacdrive.drivers.base import Driver
     from nacdrive.envs.base import DrivingEnv
+    from nacdrive.envs.registry import EnvSpec
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.extras.what_if.what_if import WhatIf
     from nacdrive.models.policy import Policy
+    from nacdrive.rollout.drive import Drive
     from nacdrive.web.episode_cache import ReplaySource
 
 
@@ -64,7 +66,7 @@ def run(config: ReplayConfig) -> int:
         first = runs[0]
         if not 0 <= config.episode < len(first.labels):
             raise UserError(f"--episode is {config.episode}: this recording has episodes 0 to {len(first.labels) - 1}.")
-        film(first.load(config.episode), config.video, first.name, first.caption(config.episode))
+        film(first.load(config.episode), config.video, first.name, first.caption(config.episode), first.choices)
         print(f"video: {config.video}")
         return 0
     cache = EpisodeCache(runs)
@@ -182,37 +184,43 @@ def load_what_if(folder: Path, model: str) -> WhatIf:
     """Called in the process that answers: the policy, and the world of the recording as far as it is told."""
     from nacdrive.common.paths import find_model
     from nacdrive.datasets.recording import Recording
-    from nacdrive.drivers import load_expert
     from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.drivers.speed_control import at_speed
     from nacdrive.envs.registry import spec_of_source
     from nacdrive.extras.what_if.what_if import JPEG_LEVELS, Simulation, WhatIf
     from nacdrive.models import load_policy
-    from nacdrive.rollout.environment import driver_options
+    from nacdrive.rollout.drive import LoadedDrive
 
     recording = Recording.open(kept_in(folder))
     spec = spec_of_source(str(recording.meta["source"]))
     task = spec.task if spec is not None else str(recording.meta["source"])
-    policy = load_policy(find_model(model, task), expect_task=task)
+    path = find_model(model, task)
+    policy = load_policy(path, expect_task=task)
     if spec is None or spec.realtime:
         return WhatIf(policy)
-    recipe = recording.meta.get("recipe", {})
+    repeat = round(spec.frames_per_second / recording.meta["fps"]) if spec.frames_per_second is not None else None
+    drive = drive_of(recording.meta, spec)
+    # An expert that was recorded had its own pedals, a policy that steers alone has none.
+    drive = replace(drive, model=path, driver=None, speed_mph=drive.speed_mph or spec.speed_mph)
+    loaded = LoadedDrive(drive, driver=PolicyDriver(policy), repeat=repeat)
     places = {info.seed: i for i, info in enumerate(recording.episodes)}
 
     def make_env(seed: int) -> DrivingEnv:
-        options: dict[str, Any] = {"renderer": recipe.get("renderer"), "rule": recipe.get("rule"), "track": None}
-        if spec.frames_per_second is not None:
-            options["repeat"] = round(spec.frames_per_second / recording.meta["fps"])
-        if spec.honours("track"):
-            options["track"] = recording.load(places[seed]).meta.get("track") or spec.track_of(None, seed)
-        return spec.make(options | driver_options(spec, PolicyDriver(policy)))
+        return loaded.make_env(seed, track=recording.load(places[seed]).meta.get("track"))
 
-    def wrap(driver: Driver, env: DrivingEnv) -> Driver:
-        return at_speed(driver, spec.speed_mph)
-
-    expert = str(recording.meta.get("expert") or spec.expert)
-    known = expert in spec.experts
     apart = JPEG_LEVELS if spec.image_format == "jpeg" else 0.0
-    discrete = not policy.config.continuous
-    beside = (lambda: load_expert(expert, discrete_only=discrete)) if known else None
-    return WhatIf(policy, Simulation(make_env, wrap, beside, apart))
+    beside = (lambda: loaded.expert) if drive.expert is not None else None
+    return WhatIf(policy, Simulation(make_env, lambda driver, env: loaded.wrap(env, driver=driver), beside, apart))
+
+
+def drive_of(meta: Mapping[str, Any], spec: EnvSpec) -> Drive:
+    """How the episodes of a recording were driven: as it says, or else as is usual."""
+    from nacdrive.rollout.drive import Drive
+
+    recipe, expert = meta.get("recipe", {}), str(meta.get("expert") or spec.expert)
+    known = expert if expert in spec.experts else None
+    if "drive" in meta:
+        # A file names no code that is run.
+        plain = replace(Drive.from_json(meta["drive"]), env=spec.name, driver=None, around=())
+        return replace(plain, expert=known, steering_noise=0.0, beta=None)
+    options = {name: recipe.get(name) for name in ("renderer", "rule")}
+    return Drive(spec.name, expert=known, options=options, speed_mph=spec.speed_mph, recover=False, safety_stop=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from nacdrive.common.result_folder import FULL, drop_replaced, note_own, open_lo
 
 __all__ = [
     "atomic_path",
+    "file_checksum",
     "open_log",
     "read_json",
     "refuse_existing",
@@ -119,3 +121,8 @@ def write_text(target: Path, text: str) -> None:
 def write_json(target: Path, value: Any) -> None:
     """Write ``value`` as indented JSON to ``target`` atomically; NaN is refused, for JSON has none."""
     write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

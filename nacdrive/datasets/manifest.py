@@ -99,9 +99,18 @@ class EpisodeInfo:
 
 
 def new_manifest(
-    *, source: str, fps: float, expert: str, recipe: Mapping[str, Any], license: str | None = None
+    *,
+    source: str,
+    fps: float,
+    expert: str,
+    recipe: Mapping[str, Any],
+    license: str | None = None,
+    drive: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The manifest of a recording that holds no episode yet; without a licence it says nothing of one."""
+    """The manifest of a recording that holds no episode yet; what is None it does not name.
+
+    ``drive`` says how its episodes are driven: ``Drive.to_json`` of ``rollout/drive.py``.
+    """
     manifest = {
         "kind": KIND,
         "schema_version": SCHEMA_VERSION,
@@ -114,6 +123,7 @@ def new_manifest(
         "dropped": [],
         "episodes": [],
     }
+    manifest |= {} if drive is None else {"drive": dict(drive)}
     return manifest if license is None else {**manifest, "license": check_license(license)}
 
 

@@ -42,6 +42,7 @@ class RecordingWriter:
         expert: str,
         recipe: Mapping[str, Any] | None = None,
         license: str | None = None,
+        drive: Mapping[str, Any] | None = None,
         resume: bool = False,
         overwrite: bool = False,
     ) -> None:
@@ -54,6 +55,7 @@ class RecordingWriter:
             expert: Name of whoever gives the labels.
             recipe: What must be the same when the recording is resumed (plain JSON).
             license: Identifier of the licence that the recording is under; None: the one that it has, if it has one.
+            drive: How it is driven, for those who drive it once more.
             resume: Go on with a recording that exists; start one if the folder is empty or absent.
             overwrite: Delete the recording that exists.
 
@@ -79,7 +81,9 @@ class RecordingWriter:
                 )
             if not exists:
                 raise UserError(f"{self.folder} holds no recording that could be resumed: give another --out.")
-        manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=recipe or {}, license=license)
+        manifest = new_manifest(
+            source=source, fps=fps, expert=expert, recipe=recipe or {}, license=license, drive=drive
+        )
         listed: list[EpisodeInfo] = []
         if exists and resume:
             found, listed = read_manifest(self.folder)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.files import file_checksum
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert, PolicyFailureError
@@ -90,6 +92,18 @@ class NamedDriver(DriverWrapper):
             raise PolicyFailureError(
                 f"the driver '{self.reference}' failed: {type(error).__name__}: {error}"
             ) from error
+
+
+def driver_checksum(driver: str) -> str | None:
+    """SHA-256 of what a driver is made of: the file of a trained one, the module of a user's own.
+
+    None for those that are part of nacdrive, such as pure pursuit.
+    """
+    path = expert_file(driver)
+    if not path.is_file() and ":" in driver:
+        module = sys.modules.get(load_driver(driver).module)
+        path = Path(getattr(module, "__file__", None) or "")
+    return file_checksum(path) if path.is_file() else None
 
 
 def expert_file(path_or_name: str | Path) -> Path:

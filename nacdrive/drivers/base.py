@@ -31,6 +31,8 @@ class Needs:
     """To see the rows of a frame that show instruments."""
     colours: bool = False
     """To see colours."""
+    pedals: bool = True
+    """Whether it has the pedals too; one that steers alone gets those of a speed controller or of the expert."""
     repeat: int | None = None
     """Frames for which its actions are held, as it was trained or is meant to drive; None: any number."""
     any_pace: bool = False
@@ -148,8 +150,12 @@ class DriverWrapper(Driver):
 class FollowExpert(Driver):
     """Does what the expert that rides along would do: for recordings, under wrappers that disturb it."""
 
-    def __init__(self, name: str = "expert") -> None:
-        self.name = name
+    def __init__(self, name: str = "expert", needs: Needs | None = None) -> None:
+        self.name, self._needs = name, needs or Needs()
+
+    @property
+    def needs(self) -> Needs:
+        return self._needs
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The expert's action of this frame.

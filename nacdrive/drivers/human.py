@@ -222,8 +222,8 @@ class HumanOverride(DriverWrapper):
     """
 
     def __init__(self, driver: Driver | None, control: HumanControl) -> None:
-        super().__init__(driver if driver is not None else _Nobody())
-        self.control, self._alone = control, driver is None
+        super().__init__(driver if driver is not None else Nobody())
+        self.control, self._alone = control, isinstance(self.driver, Nobody)
         self._keyboard: Keyboard | None = None
         self._wanted = ControlState()
 
@@ -273,7 +273,7 @@ class HumanOverride(DriverWrapper):
         return replace(state, finished=finished, events=(*self._wanted.events, *state.events))
 
 
-class _Nobody(Driver):
+class Nobody(Driver):
     """In the place of a driver where a person is the only one."""
 
     name = KEYBOARD

@@ -45,7 +45,13 @@ class PolicyDriver(Driver):
     def needs(self) -> Needs:
         """Colours, and instruments unless it does not look at them: so are the recordings that it learnt from."""
         config = self.policy.config
-        return Needs(config.continuous, config.masked_rows is None, colours=True, repeat=self.policy.repeat)
+        return Needs(
+            continuous=config.continuous,
+            instruments=config.masked_rows is None,
+            colours=True,
+            pedals=config.pedal or not config.continuous,
+            repeat=self.policy.repeat,
+        )
 
     def reset(self, env: DrivingEnv) -> None:
         self._held_s = -math.inf

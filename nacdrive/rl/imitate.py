@@ -30,13 +30,7 @@ from nacdrive.common.statistics import summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
-from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.ppo import PpoExpert
-from nacdrive.drivers.steering_noise import SteeringNoise
-from nacdrive.envs.base import DrivingEnv
-from nacdrive.envs.camera_noise import NoisyCamera
-from nacdrive.envs.carracing.env import make_carracing
-from nacdrive.envs.carracing.lazy import FPS
 from nacdrive.envs.seeds import EXPERT_TRAINING, EXPERT_VALIDATION
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import MemoryState
@@ -46,7 +40,7 @@ from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
-from nacdrive.rollout.rollout import rollout
+from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.tasks.driving import HUBER, MOST_STEERING, SHARPNESS
 
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
@@ -110,7 +104,7 @@ def label_of(action: Action) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Drive:
+class LabelledDrive:
     """One labelled drive."""
 
     frames: NDArray[np.uint8]
@@ -145,7 +139,7 @@ class Drives:
         """Decisions."""
         return self.edges[-1]
 
-    def add(self, drive: Drive) -> None:
+    def add(self, drive: LabelledDrive) -> None:
         """One drive more."""
         begin, end = self.count, self.count + len(drive.labels)
         self.frames[begin:end], self.labels[begin:end], self.t[begin:end] = drive.frames, drive.labels, drive.t
@@ -197,7 +191,9 @@ class Imitation:
     def __init__(self, config: ImitateConfig, out: Path, show: Callable[[Progress], None]) -> None:
         self.config, self.out, self.show = config, out, show
         self.view = View(frames=config.frames, height=42, width=48, instruments=config.instruments)
-        self.memory = config.memory_spec(config.repeat / FPS)
+        frames_per_second = Drive().env_spec.frames_per_second
+        assert frames_per_second is not None
+        self.memory = config.memory_spec(config.repeat / frames_per_second)
         self.net = self.network()
         self.average = self.network().eval()
         self.average.load_state_dict(self.net.state_dict())
@@ -214,17 +210,18 @@ class Imitation:
 
     # ------------------------------------------------------------------------------------------------ driving
 
-    def env(self) -> DrivingEnv:
-        """CarRacing as the agent sees it."""
-        env = make_carracing(
-            renderer="fast",
-            repeat=self.config.repeat,
-            max_frames=self.config.max_frames,
-            continuous=True,
-            instruments=self.config.instruments,
-            rule=self.config.rule,
-        )
-        return NoisyCamera(env, self.config.disturbance) if self.config.disturbance.active else env
+    def loaded(self, ask: Callable[[Any], Any], teacher: Driver | None = None, **how: Any) -> LoadedDrive:
+        """How the agent drives; ``how`` are further fields of ``Drive``."""
+        config = self.config
+        options = {
+            "renderer": "fast",
+            "repeat": config.repeat,
+            "max_frames": config.max_frames,
+            "instruments": config.instruments,
+            "rule": config.rule,
+        }
+        drive = Drive(options=options, camera=config.disturbance, safety_stop=False, **how)
+        return LoadedDrive(drive, driver=BatchedExpert(self.average, config.repeat, ask), expert=teacher)
 
     @torch.inference_mode()
     def decide(self, questions: Sequence[Question]) -> list[Answer]:
@@ -244,32 +241,28 @@ class Imitation:
         first = EXPERT_TRAINING.start + self.config.seed % 50 * TRACKS + self.round * self.config.episodes
         return range(first, first + self.config.episodes)
 
-    def label(self, track: int, ask: Callable[[Any], Any]) -> Drive:
+    def label(self, track: int, ask: Callable[[Any], Any]) -> LabelledDrive:
         """The agent drives ``track``, at times the teacher, which labels all of it."""
         config = self.config
         beta = 1.0 if self.round == 0 else config.beta * 0.5 ** (self.round - 1)
         rng = np.random.default_rng([config.seed, self.round, track])
-        env, teacher = self.env(), load_teacher(config.expert)
-        try:
-            driver: Driver = Mixture(BatchedExpert(self.average, config.repeat, ask), beta, rng, pedals=True)
-            if config.steering_noise and track % 2:
-                driver = SteeringNoise(driver, config.steering_noise, env.step_s, rng)
-            frames, labels = [], []
-            times: list[float] = []
-            for tick in supervised(env, driver, teacher, track):
+        noise = config.steering_noise if track % 2 else 0.0
+        loaded = self.loaded(ask, load_teacher(config.expert), beta=beta, steering_noise=noise)
+        frames, labels = [], []
+        times: list[float] = []
+        with loaded.open(track, rng=rng) as opened:
+            for tick in supervised(opened):
                 assert tick.expert is not None
-                taken_s = float(tick.info.get("frame_t_s", tick.t_s))
-                if times and taken_s <= times[-1]:
+                if tick.held:
                     continue  # no newer frame, no decision
-                times.append(taken_s)
+                times.append(float(tick.info.get("frame_t_s", tick.t_s)))
                 frames.append(self.view.small(tick.frame)[0])
                 labels.append(label_of(tick.expert))
-            finished = tick.next_info["laps"] > 0
-            return Drive(np.stack(frames), np.array(labels, np.float32), np.array(times), tick.episode_return, finished)
-        finally:
-            env.close()
+        finished = tick.next_info["laps"] > 0
+        stacked = np.stack(frames), np.array(labels, np.float32), np.array(times)
+        return LabelledDrive(*stacked, tick.episode_return, finished)
 
-    def collect(self) -> list[Drive]:
+    def collect(self) -> list[LabelledDrive]:
         """The round's labelled drives, in the order of their tracks."""
         tracks = self.tracks()
         with closing(drive_batched(self.label, tracks, self.decide, AT_ONCE)) as results:
@@ -280,12 +273,9 @@ class Imitation:
         """Returns of ``count`` tracks that are not learnt from, fast renderer, the wheel not disturbed."""
 
         def drive(track: int, ask: Callable[[Any], Any]) -> tuple[float, bool]:
-            env = self.env()
-            try:
-                *_, last = rollout(env, BatchedExpert(self.average, self.config.repeat, ask), track)
-                return last.episode_return, last.next_info["laps"] > 0
-            finally:
-                env.close()
+            with self.loaded(ask).open(track) as opened:
+                *_, last = opened
+            return last.episode_return, last.next_info["laps"] > 0
 
         with closing(drive_batched(drive, range(first, first + count), self.decide, AT_ONCE)) as results:
             laps = dict(results)
@@ -357,7 +347,7 @@ class Imitation:
             self.keep(self.fit(left), [], evaluated=True)
         return self.out / BEST
 
-    def keep(self, loss: float, drives: list[Drive], *, evaluated: bool) -> None:
+    def keep(self, loss: float, drives: list[LabelledDrive], *, evaluated: bool) -> None:
         """Evaluate if asked to; write log, agent and checkpoint; tell who shows it."""
         config = self.config
         evaluation = self.evaluate(EXPERT_VALIDATION.start, config.eval_episodes) if evaluated else None
@@ -398,7 +388,7 @@ class Imitation:
         """Where a round's drives lie."""
         return self.out / "drives" / f"round-{round_:03d}.pt"
 
-    def write_drives(self, drives: list[Drive]) -> None:
+    def write_drives(self, drives: list[LabelledDrive]) -> None:
         """Keep the present round's drives, so that a resumed run need not drive again."""
         path = self.drives_path(self.round)
         if path.exists():
@@ -411,7 +401,7 @@ class Imitation:
         }
         write_tensor_file(path, DRIVES, DRIVES_VERSION, {"about": json.dumps(about)}, tensors)
 
-    def read_drives(self) -> list[Drive]:
+    def read_drives(self) -> list[LabelledDrive]:
         """The present round's drives, if they were kept."""
         path = self.drives_path(self.round)
         if not path.exists():
@@ -421,7 +411,7 @@ class Imitation:
         drives, at = [], 0
         for count, total, finished in json.loads(content["about"]):
             here = slice(at, at + count)
-            drives.append(Drive(frames[here], labels[here], t[here], total, finished))
+            drives.append(LabelledDrive(frames[here], labels[here], t[here], total, finished))
             at += count
         return drives
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,19 +17,15 @@ from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, PolicyConfig, load_policy
-from nacdrive.rollout.environment import action_repeat, driver_options, make_env, recorded_fps, step_options
-from nacdrive.rollout.record import Start
+from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive, action_repeat
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.rollout import rollout
 from nacdrive.rollout.train_config import SEEDS_PER_ROUND
 
 FIRST_SEED = (POLICY_RECORDING.start + POLICY_RECORDING.stop) // 2
@@ -109,7 +103,7 @@ def collect(
     writer = RecordingWriter(
         out,
         source=round_.env_spec.source,
-        fps=recorded_fps(round_.env_spec, here.repeat),
+        fps=here.loaded(CameraNoise()).fps,
         expert=here.expert.name,
         recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed, **roads, **camera},
         resume=True,
@@ -170,11 +164,31 @@ class MixtureWorker:
     """
 
     def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
-        self.round = round_
-        self.policy = policy or load_policy(round_.policy)
+        self.round, spec = round_, round_.env_spec
+        self.learner = PolicyDriver(policy or load_policy(round_.policy))
         self.expert = load_expert(round_.expert, discrete_only=False)
-        check_kind(round_.env_spec, self.expert, self.policy.config)
-        self.repeat = check_pace(round_.env_spec, self.expert, self.policy.repeat)
+        check_kind(spec, self.expert, self.learner.policy.config)
+        self.repeat = check_pace(spec, self.expert, self.learner.policy.repeat)
+        self.disturbed = spec.steering_noise is not None
+
+    def loaded(self, camera: CameraNoise) -> LoadedDrive:
+        """How the round is driven, seen through ``camera``."""
+        round_ = self.round
+        drive = Drive(
+            round_.env,
+            model=round_.policy,
+            expert=round_.expert,
+            options={"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given},
+            camera=camera,
+            track=round_.track,
+            roads=round_.roads,
+            steering_noise=STEERING_NOISE if self.disturbed else 0.0,
+            beta=round_.beta,
+            recover=False,
+            safety_stop=False,
+            random_start=self.disturbed,
+        )
+        return LoadedDrive(drive, driver=self.learner, expert=self.expert, repeat=self.repeat)
 
     def drive(self, track: int) -> Episode:
         """One episode on ``track``: the policy drives, at times the expert, which labels all of it.
@@ -182,46 +196,31 @@ class MixtureWorker:
         It depends on the round and the track alone. ``choice`` or ``steering`` of the episode is what was driven,
         ``expert_choice`` or ``expert_steering`` the label.
         """
-        round_, spec = self.round, self.round.env_spec
-        options = {"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given}
-        options["track"] = spec.track_of(round_.track, track, round_.roads) or None
-        learner = PolicyDriver(self.policy)
-        options |= {**step_options(spec, self.repeat), **driver_options(spec, learner)}
-        disturbance = round_.disturbance if track % 2 else CameraNoise()
-        env = make_env(spec, options, disturbance)
-        disturbed = spec.steering_noise is not None
-        try:
-            start = Start.of(spec, env, self.expert, track)
-            # Where the wheel is disturbed, one generator draws the start and all that follows.
-            rng = start.rng if disturbed else np.random.default_rng([round_.seed, round_.round, track])
-            first = True if disturbed else None
-            mixture = Mixture(learner, round_.beta, rng, expert_first=first, pedals=self.policy.config.pedal)
-            driver: Driver = SteeringNoise(mixture, STEERING_NOISE, env.step_s, rng) if disturbed else mixture
-            buffer = EpisodeBuffer(expert_action, spec.image_format)
-            newest_s = -math.inf
-            for tick in supervised(env, driver, self.expert, track, start.options):
+        round_ = self.round
+        loaded = self.loaded(round_.disturbance if track % 2 else CameraNoise())
+        rng = None if self.disturbed else np.random.default_rng([round_.seed, round_.round, track])
+        buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
+        with loaded.open(track, rng=rng) as opened:
+            for tick in supervised(opened):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
-                if (taken_s := float(tick.info.get("frame_t_s", tick.t_s))) > newest_s:
-                    buffer(replace(tick, t_s=taken_s))
-                    newest_s = taken_s
-            buffer.ended = tick.events[-1] if tick.done else "time is up"
-            # What these recordings have always said of themselves, so that they stay the same byte for byte.
-            meta = dict(start.meta) if disturbed else {"expert_share": mixture.expert_share}
-            meta |= {name: value for name, value in env.episode_meta().items() if name != "finished_lap"}
-            meta |= {"camera": str(disturbance)} if disturbance.active else {}
-            return buffer.episode(source=spec.source, driver=self.policy.name, meta=meta)
-        finally:
-            env.close()
+                if not tick.held:
+                    buffer(replace(tick, t_s=float(tick.info.get("frame_t_s", tick.t_s))))
+            meta = opened.meta
+            if isinstance(opened.driver, Mixture):
+                meta = {"expert_share": opened.driver.expert_share}
+            meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
+        buffer.ended = tick.events[-1] if tick.done else "time is up"
+        camera = loaded.drive.camera
+        meta |= {"camera": str(camera)} if camera.active else {}
+        return buffer.episode(source=loaded.spec.source, driver=self.learner.name, meta=meta)
 
 
-def supervised(
-    env: DrivingEnv, driver: Driver, expert: Driver, track: int, options: dict[str, Any] | None = None
-) -> Iterator[Tick]:
+def supervised(opened: OpenDrive) -> Iterator[Tick]:
     """A drive whose every decision bears the expert's label; it ends early, after a Tick that is not ``done``, where
     it gets nowhere for ``LOST_AFTER`` decisions.
     """
     furthest, last_gain = 0.0, 0
-    for tick in rollout(env, driver, track, options=options, expert=expert):
+    for tick in opened:
         progress = float(tick.next_info.get("progress", tick.step + 1))
         if progress > furthest:
             furthest, last_gain = progress, tick.step + 1

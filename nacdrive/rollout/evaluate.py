@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 
 from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, read_json, write_json
+from nacdrive.common.files import atomic_path, file_checksum, read_json, write_json
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
@@ -22,28 +22,11 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import DRIVES, MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
-from nacdrive.drivers import load_expert
-from nacdrive.drivers.base import Driver
-from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
-from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.safety_stop import SafetyStop
-from nacdrive.drivers.speed_control import at_speed
+from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.tick import Listener
-from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
-from nacdrive.envs.registry import EnvSpec, env_spec
-from nacdrive.rollout.environment import (
-    action_repeat,
-    check_repeat,
-    checksum,
-    driver_options,
-    file_checksum,
-    make_env,
-    option_if_known,
-    recorded_fps,
-    step_options,
-)
+from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.results import (
     EpisodeCurve,
@@ -54,59 +37,18 @@ from nacdrive.rollout.results import (
     in_file_name,
     row_of,
 )
-from nacdrive.rollout.rollout import Probes, rollout
+from nacdrive.rollout.rollout import Probes
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
 
 if TYPE_CHECKING:
-    from nacdrive.models import Policy
+    pass
 
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
 SUMS = ("laps", "clean_laps", "interventions", "off_road_events", "collisions")
 """Numbers of an environment that are added up over drives; of the others mean and interval are told."""
-
-
-@dataclass(frozen=True)
-class EvalSpec:
-    """What is driven, by whom, and through which camera; plain data, so that it can travel to other processes."""
-
-    env: str
-    """The environment's name."""
-    model: Path | None = None
-    """File of the policy that drives; None where ``driver`` does."""
-    driver: str | None = None
-    """Name of who drives instead of a policy: an expert, or ``module:MyDriver``."""
-    expert: str | None = None
-    """Name or file of the expert that drives the same tracks and rides along; None for none."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environment, such as ``renderer``, ``laps``, ``repeat``."""
-    noise: CameraNoise = field(default_factory=CameraNoise)
-    """What is wrong with the driver's camera; the expert sees the true frames."""
-    speed_mph: float | None = None
-    """Speed that a controller keeps, for policies that steer alone and the expert beside them."""
-    device: str = "cpu"
-    """Where the policy runs."""
-
-    @property
-    def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
-        return env_spec(self.env)
-
-    @property
-    def name(self) -> str:
-        """Of the one who is evaluated."""
-        return self.model.name if self.model is not None else str(self.driver)
-
-    @property
-    def rule(self) -> LapRule | None:
-        """When a lap is finished; None where the environment has no such rule."""
-        return self.options.get("rule") or LAP_RULES[0] if self.env_spec.honours("rule") else None
-
-    def repeat(self, driver: Driver) -> int:
-        """Frames for which an action of ``driver`` is held."""
-        return action_repeat(self.env_spec, driver, self.options.get("repeat"))
 
 
 @dataclass(frozen=True)
@@ -127,64 +69,34 @@ class RolloutWorker:
     ``watchers`` hear of every decision of the policy, with its neurons.
     """
 
-    def __init__(self, spec: EvalSpec, watchers: Iterable[Listener] = ()) -> None:
-        self.spec, self.watchers = spec, tuple(watchers)
+    def __init__(self, drive: Drive, watchers: Iterable[Listener] = ()) -> None:
+        self.loaded, self.watchers = LoadedDrive(drive), tuple(watchers)
 
     @cached_property
-    def policy(self) -> Policy | ExportedPolicy:
-        """The policy."""
-        assert self.spec.model is not None
-        return load_any_policy(self.spec.model, device=self.spec.device, expect_task=self.spec.env_spec.task or None)
-
-    @cached_property
-    def policy_driver(self) -> PolicyDriver:
-        """The policy that drives."""
-        return PolicyDriver(self.policy)
-
-    @cached_property
-    def subject(self) -> Driver:
-        """Who is evaluated."""
-        spec, asked = self.spec, self.spec.options.get("repeat")
-        if spec.driver is None:
-            check_repeat(spec.env_spec, self.policy_driver, asked)
-            return at_speed(self.policy_driver, spec.speed_mph)
-        driver = load_expert(spec.driver, device=spec.device, discrete_only=False)
-        check_repeat(spec.env_spec, driver, asked)
-        return driver
-
-    @cached_property
-    def expert(self) -> Driver | None:
-        """Who drives the same tracks and rides along."""
-        return (
-            load_expert(self.spec.expert, discrete_only=not self.subject.needs.continuous) if self.spec.expert else None
+    def expert(self) -> LoadedDrive:
+        """The expert alone, driving the same tracks with a good camera."""
+        alone = replace(
+            self.loaded.drive, model=None, driver=self.loaded.drive.expert, expert=None, camera=CameraNoise()
         )
+        return LoadedDrive(alone, driver=self.loaded.expert)
 
     def drive(self, job: EvalJob) -> Row:
-        """Drive one episode; the row depends on the spec and the job alone, times aside."""
-        if job.who == "expert":
-            assert self.expert is not None
-            driver, beside, title = at_speed(self.expert, self.spec.speed_mph), None, f"expert {self.expert.name}"
-            repeat = self.spec.repeat(self.expert)
-        else:
-            driver, beside, title = self.subject, self.expert, self.subject.name
-            repeat = self.spec.repeat(driver)
-            if beside is not None and self.spec.repeat(beside) != repeat:
-                beside = None
+        """Drive one episode; the row depends on the drive and the job alone, times aside."""
+        loaded = self.loaded if job.who == "policy" else self.expert
+        title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
+        watchers = self.watchers if job.who == "policy" else ()
+        probes = Probes(loaded.policy.neurons, NEURONS_EVERY) if watchers and loaded.policy is not None else None
+        source = loaded.spec.source
         with ExitStack() as stack:
-            env = self._env(job, repeat, driver)
-            stack.callback(env.close)
-            listeners: list[Listener] = []
-            probes = None
-            if job.who == "policy" and self.watchers:
-                listeners += self.watchers
-                probes = Probes(self.policy_driver.neurons, NEURONS_EVERY) if self.spec.driver is None else None
-            buffer = EpisodeBuffer(expert_action, self.spec.env_spec.image_format)
+            opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes)
+            env = stack.enter_context(opened).env
+            listeners: list[Listener] = [*watchers]
+            buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title
-                listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s)), buffer]
+                listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s, actions=env.actions)), buffer]
             metrics, curve = EpisodeMetrics(), EpisodeCurve(len(env.actions))
-            ticks = rollout(env, SafetyStop(driver), job.seed, episode=job.episode, expert=beside, probes=probes)
-            for tick in ticks:
+            for tick in opened:
                 metrics.add(tick)
                 curve.add(tick)
                 for listener in listeners:
@@ -192,16 +104,8 @@ class RolloutWorker:
             meta = env.episode_meta()
             row = row_of(metrics.result(), curve, env.metrics(), job.track)
         if job.film is not None:
-            _keep(job, buffer.episode(source=self.spec.env_spec.source, driver=title, meta=meta))
+            _keep(job, buffer.episode(source=source, driver=title, meta=meta))
         return row
-
-    def _env(self, job: EvalJob, repeat: int, driver: Driver) -> DrivingEnv:
-        spec, options = self.spec.env_spec, dict(self.spec.options)
-        options |= {**step_options(spec, repeat), "track": job.track or None}
-        # A car that has left the road is put back on it and pays for that, so that every drive is whole.
-        options |= option_if_known(spec, "recover") | driver_options(spec, driver)
-        noise = self.spec.noise if job.who == "policy" else CameraNoise()
-        return make_env(spec, options, noise)
 
 
 def _keep(job: EvalJob, episode: Episode) -> None:
@@ -216,10 +120,10 @@ def _keep(job: EvalJob, episode: Episode) -> None:
 _worker: RolloutWorker
 
 
-def _start_worker(spec: EvalSpec, watchers: tuple[Listener, ...] = ()) -> None:
+def _start_worker(drive: Drive, watchers: tuple[Listener, ...] = ()) -> None:
     """Make this process ready to drive."""
     global _worker
-    _worker = RolloutWorker(spec, watchers)
+    _worker = RolloutWorker(drive, watchers)
 
 
 def _drive_job(job: EvalJob) -> Row:
@@ -227,7 +131,7 @@ def _drive_job(job: EvalJob) -> Row:
 
 
 def drive_jobs(
-    spec: EvalSpec,
+    drive: Drive,
     jobs: Iterable[EvalJob],
     workers: int,
     listeners: Iterable[Listener] = (),
@@ -241,12 +145,12 @@ def drive_jobs(
     Raises:
         UserError: if a worker dies.
     """
-    initargs = (spec, *((tuple(listeners),) if workers == 0 else ()))
+    initargs = (drive, *((tuple(listeners),) if workers == 0 else ()))
     return run_jobs(_drive_job, jobs, workers=workers, initializer=_start_worker, initargs=initargs, ray=ray)
 
 
 def evaluate(
-    spec: EvalSpec,
+    drive: Drive,
     seeds: Sequence[int],
     out: Path,
     *,
@@ -265,7 +169,7 @@ def evaluate(
     only what is missing.
 
     Args:
-        spec: What is driven, by whom.
+        drive: What is driven, by whom.
         seeds: Of the episodes; every track is driven with each of them.
         out: Folder of the result.
         tracks: Of the environment; all of them if not given.
@@ -273,7 +177,7 @@ def evaluate(
         films: Whether the worst, the median and the best episode of each track are filmed.
         listeners: Who watches.
         progress: Called with each job that is done, those of an earlier call first.
-        config: What is noted as the settings of the run; ``spec`` if not given.
+        config: What is noted as the settings of the run; ``drive`` if not given.
         expert_folder: Where the expert's rows are kept, to share them among evaluations; ``out`` if not given.
         ray: Address of a Ray cluster that drives.
 
@@ -283,10 +187,10 @@ def evaluate(
     Raises:
         UserError: if ``out`` holds another evaluation, or a driving process dies.
     """
-    identity = identify(spec)
+    identity = identify(drive)
     claim(out, identity)
-    tracks = spec.env_spec.tracks if tracks is None else tuple(tracks)
-    whos: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if spec.expert else ("policy",)
+    tracks = drive.env_spec.tracks if tracks is None else tuple(tracks)
+    whos: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if drive.expert else ("policy",)
     listeners = tuple(listeners)
     # Whoever watches is told at the end of a drive what the expert scored on that track.
     order = tuple(reversed(whos)) if listeners else whos
@@ -311,7 +215,7 @@ def evaluate(
             missing.append(job)
         else:
             progress(job, row)
-    with closing(drive_jobs(spec, missing, workers, listeners, ray=ray)) as done:
+    with closing(drive_jobs(drive, missing, workers, listeners, ray=ray)) as done:
         for job, row in done:
             files[job.who, job.track].add(row)
             progress(job, row)
@@ -320,18 +224,18 @@ def evaluate(
         pairs = [(k, seed, track) for track in tracks for k, seed in enumerate(seeds)]
         return [{**files[who, track].rows[seed], "episode": k} for k, seed, track in pairs]
 
-    rows, expert_rows = rows_of("policy"), rows_of("expert") if spec.expert else []
-    filmed = film(spec, rows, out, workers, progress, ray=ray) if films else {}
+    rows, expert_rows = rows_of("policy"), rows_of("expert") if drive.expert else []
+    filmed = film(drive, rows, out, workers, progress, ray=ray) if films else {}
     metrics: dict[str, Any] = {
         **numbers(rows, expert_rows),
-        **({"tracks": by_track(rows, spec)} if any(tracks) else {}),
+        **({"tracks": by_track(rows, drive)} if any(tracks) else {}),
         **({"drives": [{k: v for k, v in row.items() if k != "curve"} for row in rows]} if any(tracks) else {}),
-        **({"expert_tracks": by_track(expert_rows, spec)} if any(tracks) and expert_rows else {}),
-        "env": spec.env_spec.title,
-        **({"rule": spec.rule} if spec.rule is not None else {}),
+        **({"expert_tracks": by_track(expert_rows, drive)} if any(tracks) and expert_rows else {}),
+        "env": drive.env_spec.title,
+        **({"rule": drive.rule} if drive.rule is not None else {}),
         "model": identity,
         "films": filmed,
-        "run": run_record(config if config is not None else spec),
+        "run": run_record(config if config is not None else drive),
         "episodes": rows,
         "expert_episodes": expert_rows,
     }
@@ -362,10 +266,10 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def by_track(rows: Sequence[Row], spec: EvalSpec) -> dict[str, Any]:
+def by_track(rows: Sequence[Row], drive: Drive) -> dict[str, Any]:
     """What the drives of each track say together: the environment's own numbers, with 95 % intervals."""
     return {
-        track: track_numbers([row for row in rows if row["track"] == track], spec.options.get("laps", 0))
+        track: track_numbers([row for row in rows if row["track"] == track], drive.options.get("laps", 0))
         for track in dict.fromkeys(row["track"] for row in rows)
     }
 
@@ -387,7 +291,7 @@ def track_numbers(rows: Sequence[Row], laps: float) -> dict[str, Any]:
 
 
 def film(
-    spec: EvalSpec,
+    drive: Drive,
     rows: Sequence[Row],
     out: Path,
     workers: int,
@@ -415,7 +319,7 @@ def film(
     _remove_stale(out, jobs)
     missing = [job for job in jobs if job.film is not None and not job.film.exists()]
     try:
-        with closing(drive_jobs(spec, missing, workers, ray=ray)) as done:
+        with closing(drive_jobs(drive, missing, workers, ray=ray)) as done:
             for job, again in done:
                 progress(job, again)
                 for entry in films.values():
@@ -427,7 +331,7 @@ def film(
         for partial in [*out.iterdir(), *((out / DRIVES).iterdir() if (out / DRIVES).is_dir() else ())]:
             if partial_target(partial) is not None and is_own(partial):
                 partial.unlink(missing_ok=True)
-    list_drives(spec, out / DRIVES)
+    list_drives(drive, out / DRIVES)
     return films
 
 
@@ -443,44 +347,40 @@ def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
             path.unlink()
 
 
-def list_drives(spec: EvalSpec, folder: Path) -> None:
+def list_drives(drive: Drive, folder: Path) -> None:
     """Make a recording of the filmed drives that lie in ``folder``."""
     (folder / MANIFEST).unlink(missing_ok=True)
     if not any(folder.glob("*.parquet")):
         return
-    about = spec.env_spec
-    expert = load_expert(spec.expert, discrete_only=False).name if spec.expert else "none"
-    subject = (
-        PolicyDriver(load_any_policy(spec.model))
-        if spec.model is not None
-        else load_expert(str(spec.driver), discrete_only=False)
-    )
-    fps = recorded_fps(about, spec.repeat(subject), spec.options)
-    rule = {"rule": spec.rule} if spec.rule not in (None, LAP_RULES[0]) else {}
-    write_manifest(folder, new_manifest(source=about.source, fps=fps, expert=expert, recipe=rule), [])
-    RecordingWriter(folder, source=about.source, fps=fps, expert=expert, recipe=rule, resume=True)
+    loaded = LoadedDrive(drive)
+    expert = loaded.expert.name if loaded.expert is not None else "none"
+    source, fps = loaded.spec.source, loaded.fps
+    rule = {"rule": drive.rule} if drive.rule not in (None, LAP_RULES[0]) else {}
+    manifest = new_manifest(source=source, fps=fps, expert=expert, recipe=rule, drive=drive.to_json())
+    write_manifest(folder, manifest, [])
+    RecordingWriter(folder, source=source, fps=fps, expert=expert, recipe=rule, resume=True)
 
 
-def identify(spec: EvalSpec) -> dict[str, Any]:
+def identify(drive: Drive) -> dict[str, Any]:
     """What the rows of an out folder depend on; another file under the same name is another model."""
-    options = {name: value for name, value in sorted(plain(spec.options).items()) if value is not None}
+    options = {name: value for name, value in sorted(plain(drive.options).items()) if value is not None}
     rule = options.pop("rule", LAP_RULES[0])
-    if spec.speed_mph is not None:
-        options["speed_mph"] = spec.speed_mph
+    if drive.speed_mph is not None:
+        options["speed_mph"] = drive.speed_mph
     expert_key = "none"
-    if spec.expert:
-        expert = load_expert(spec.expert, discrete_only=False)
-        key = (expert.name, (checksum(spec.expert) or "formula")[:12], *map(str, options.values()))
+    if drive.expert:
+        expert = load_expert(drive.expert, discrete_only=False)
+        key = (expert.name, (driver_checksum(drive.expert) or "formula")[:12], *map(str, options.values()))
         key = (*key, rule) if rule != LAP_RULES[0] else key
         expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)
     return {
-        "file": spec.name,
-        "sha256": file_checksum(spec.model) if spec.model is not None else checksum(str(spec.driver)),
-        "env": spec.env,
+        "file": drive.name,
+        "sha256": file_checksum(drive.model) if drive.model is not None else driver_checksum(str(drive.driver)),
+        "env": drive.env,
         **options,
-        **({"rule": spec.rule} if spec.rule is not None else {}),
-        "disturbance": plain(spec.noise),
-        "expert": spec.expert,
+        **({"rule": drive.rule} if drive.rule is not None else {}),
+        "disturbance": plain(drive.camera),
+        "expert": drive.expert,
         "expert_key": expert_key,
     }
 

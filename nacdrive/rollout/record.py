@@ -4,45 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nacdrive.common.action import KEYBOARD, Action
+from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.parallel import check_ray, report, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
-from nacdrive.drivers import load_driver, load_expert
-from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
-from nacdrive.drivers.human import HumanControl, HumanOverride
-from nacdrive.drivers.steering_noise import SteeringNoise
+from nacdrive.drivers import driver_checksum, load_driver, load_expert
+from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
-from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.lap_rules import LAP_RULES
-from nacdrive.envs.registry import BOTH, EnvSpec
+from nacdrive.envs.registry import BOTH
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.rollout.environment import (
-    action_repeat,
-    check_repeat,
-    checksum,
-    driver_options,
-    make_env,
-    option_if_known,
-    recorded_fps,
-    step_options,
-)
+from nacdrive.rollout.drive import Drive, LoadedDrive, action_repeat, check_repeat
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action
-from nacdrive.rollout.rollout import rollout
 
 TRIES = 5
 """Tracks driven per episode asked for before --min-return is taken for unreachable."""
-SLOWEST_TOP_SPEED_MPS = 5.0
-"""Of a start with a driver whose top speed is not known."""
 REPORT_EVERY = 20
 """Recorded frames between two reports of progress."""
 
@@ -113,10 +96,11 @@ def record_episodes(
     writer = RecordingWriter(
         config.folder,
         source=config.spec.source,
-        fps=here.fps,
+        fps=here.loaded.fps,
         expert=here.labels_by,
         recipe=here.recipe,
         license=config.license,
+        drive=here.loaded.drive.to_json(),
         resume=config.resume,
         overwrite=config.overwrite,
     )
@@ -217,48 +201,6 @@ def _record_seed(seed: int) -> Episode:
     return _driver.record(seed)
 
 
-class HoldAction(DriverWrapper):
-    """Holds each action of another driver for ``steps`` frames; it sees the first of them alone."""
-
-    def __init__(self, driver: Driver, steps: int) -> None:
-        super().__init__(driver)
-        self._steps, self._count = steps, 0
-
-    def reset(self, env: DrivingEnv) -> None:
-        super().reset(env)
-        self._count = 0
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        """The held action, or a new one."""
-        if self._count % self._steps == 0:
-            self._action = self.driver.act(frame, info)
-        self._count += 1
-        return self._action
-
-
-@dataclass(frozen=True)
-class Start:
-    """How an episode begins. Where recovering is to be learnt: anywhere on the road, with an expert in any hurry."""
-
-    rng: np.random.Generator = field(default_factory=np.random.default_rng)
-    """The random numbers of the episode; drawn from in the order of the decisions."""
-    options: dict[str, Any] | None = None
-    """For the environment's ``reset``."""
-    meta: dict[str, Any] = field(default_factory=dict)
-    """What the episode says of it."""
-
-    @classmethod
-    def of(cls, spec: EnvSpec, env: DrivingEnv, expert: Driver | None, seed: int) -> Start:
-        """The start of the episode of ``seed``."""
-        rng = np.random.default_rng([seed, 7])
-        if spec.steering_noise is None:
-            return cls(rng)
-        # The expert draws before the start is drawn: on that order depends what a seed records.
-        meta = expert.vary(rng) if expert is not None else {}
-        unwrapped: Any = env.unwrapped
-        return cls(rng, unwrapped.random_start(rng, meta.get("top_speed_mps", SLOWEST_TOP_SPEED_MPS)), meta)
-
-
 class EpisodeDriver:
     """Drives episodes as a ``RecordConfig`` wants them, and says what they have in common.
 
@@ -270,37 +212,45 @@ class EpisodeDriver:
         self, config: RecordConfig, listeners: Iterable[Listener] = (), control: HumanControl | None = None
     ) -> None:
         self.config, self.listeners, self.control = config, tuple(listeners), control
-        spec = self.spec = config.spec
-        self.expert: Driver | None = None
-        self.driver: Driver | None = None
-        if not config.by_hand:
-            self.expert = load_expert(config.expert, discrete_only=False) if config.expert is not None else None
-            self.driver = load_driver(config.driver) if config.driver is not None else None
-        repeat = action_repeat(spec, self.expert or self.driver, config.repeat)
-        for who in filter(None, (self.expert, self.driver)):
+        spec = config.spec
+        expert = driver = None
+        if config.expert is not None and not config.by_hand:
+            expert = load_expert(config.expert, discrete_only=False)
+        if config.driver is not None:
+            driver = load_driver(config.driver)
+        for who in filter(None, (expert, driver)):
             check_repeat(spec, who, config.repeat)
-        decides = self.driver or self.expert
-        self.continuous = decides is not None and decides.needs.continuous
-        self.frames_per_decision = repeat if config.every_frame else 1
-        self.repeat = repeat
-        self.env_repeat = 1 if config.every_frame else repeat
+        # What is learnt comes from the expert, so that its pace counts.
+        pace = expert or driver
+        repeat = action_repeat(spec, pace, config.repeat) if pace is not None else config.repeat
+        self.loaded = LoadedDrive(self.described, driver=driver, expert=expert, repeat=repeat)
+
+    @property
+    def described(self) -> Drive:
+        """How the episodes are driven."""
+        config, spec = self.config, self.config.spec
+        options = {"max_frames": config.max_frames, "rule": config.rule, "repeat": config.repeat, **config.road.given}
+        if spec.honours("sides") and not config.by_hand:
+            options["sides"] = config.sides
+        return Drive(
+            config.env,
+            driver=KEYBOARD if config.by_hand else config.driver,
+            expert=None if config.by_hand else config.expert,
+            options=options,
+            camera=config.disturbance,
+            track=config.track,
+            roads=config.roads,
+            steering_noise=self.steering_noise or 0.0,
+            recover=config.by_hand,
+            safety_stop=False,
+            random_start=spec.steering_noise is not None and not config.by_hand,
+            every_frame=config.every_frame,
+        )
 
     @property
     def labels_by(self) -> str:
         """Who says what there is to learn."""
-        source = self.expert or self.driver
-        return source.name if source is not None else KEYBOARD
-
-    @property
-    def driven_by(self) -> str:
-        """Who drives."""
-        driver = self.driver or self.expert
-        return driver.name if driver is not None else KEYBOARD
-
-    @property
-    def fps(self) -> float:
-        """Recorded frames per simulated second."""
-        return recorded_fps(self.spec, self.env_repeat, self._pace)
+        return (self.loaded.expert or self.loaded.driver).name
 
     @property
     def steering_noise(self) -> float | None:
@@ -308,12 +258,12 @@ class EpisodeDriver:
         if self.config.by_hand:
             return None
         given = self.config.steering_noise
-        return self.spec.steering_noise if given is None else given
+        return self.config.spec.steering_noise if given is None else given
 
     @property
     def recipe(self) -> dict[str, Any]:
         """What must be the same on resuming, by its names in ``recording.json``."""
-        config, spec = self.config, self.spec
+        config, spec = self.config, self.config.spec
         recipe: dict[str, Any] = {"first_seed": config.seed}
         if config.by_hand:
             recipe["max_frames"] = config.max_frames
@@ -324,18 +274,18 @@ class EpisodeDriver:
             recipe |= {"min_return": config.min_return} if config.min_return is not None else {}
             recipe |= config.road.given | ({"roads": config.roads} if config.roads is not None else {})
         else:
-            expert = checksum(config.expert) if config.expert is not None else None
+            expert = driver_checksum(config.expert) if config.expert is not None else None
             recipe = {
                 "expert_sha256": expert,
                 **recipe,
-                "repeat": self.repeat,
+                "repeat": self.loaded.repeat,
                 "every_frame": config.every_frame,
                 "max_frames": config.max_frames,
                 "min_return": config.min_return,
                 **({"renderer": "official"} if spec.honours("renderer") else {}),
                 **({"steering_noise": config.steering_noise} if config.steering_noise is not None else {}),
             }
-            recipe |= {"continuous": True} if self.continuous else {}
+            recipe |= {"continuous": True} if self.loaded.driver.needs.continuous else {}
         recipe |= {"repeat": config.repeat} if config.repeat is not None else {}
         recipe |= {"rule": config.rule} if config.rule not in (None, LAP_RULES[0]) else {}
         recipe |= {"driver": config.driver} if config.driver is not None else {}
@@ -347,49 +297,16 @@ class EpisodeDriver:
         Raises:
             UserError: if the driver does not fit the environment.
         """
-        config, spec = self.config, self.spec
-        by_hand = config.by_hand
-        env = make_env(spec, self._env_options(seed), config.disturbance)
-        try:
-            start = Start.of(spec, env, self.expert, seed) if not by_hand else Start()
-            label = executed_action if self.expert is None else expert_action
-            buffer = EpisodeBuffer(label, spec.image_format, batch=REPORT_EVERY, on_frames=report)
-            expert = HoldAction(self.expert, self.frames_per_decision) if self.expert is not None else None
-            ticks = rollout(env, self._driver(env, start), seed, options=start.options, expert=expert, realtime=by_hand)
-            for tick in ticks:
+        config, loaded = self.config, self.loaded
+        label = executed_action if loaded.expert is None else expert_action
+        buffer = EpisodeBuffer(label, loaded.spec.image_format, batch=REPORT_EVERY, on_frames=report)
+        with loaded.open(seed, control=self.control, realtime=config.by_hand) as opened:
+            for tick in opened:
                 buffer(tick)
                 for listener in self.listeners:
                     listener(tick)
-            meta = {**env.episode_meta(), **start.meta}
-            if spec.steering_noise is None or by_hand:
-                meta |= {"max_frames": config.max_frames, "repeat": self.repeat}
-                meta["frames_per_decision"] = self.frames_per_decision
-            return buffer.episode(source=spec.source, driver=self.driven_by, meta=meta)
-        finally:
-            env.close()
-
-    def _driver(self, env: DrivingEnv, start: Start) -> Driver:
-        if self.config.by_hand:
-            assert self.control is not None
-            return HumanOverride(None, self.control)
-        driver = self.driver or FollowExpert(self.driven_by)
-        if self.steering_noise is None:
-            return driver
-        if env.actions:
-            raise UserError(f"--steering-noise turns a wheel, and {env.name} has none: leave it out.")
-        return SteeringNoise(driver, self.steering_noise, env.step_s, start.rng)
-
-    @property
-    def _pace(self) -> dict[str, Any]:
-        """The environment's option for how long an action is held."""
-        return {"repeat": self.config.repeat} | step_options(self.spec, self.env_repeat)
-
-    def _env_options(self, seed: int) -> dict[str, Any]:
-        config, spec = self.config, self.spec
-        options: dict[str, Any] = {"max_frames": config.max_frames, "rule": config.rule, **self._pace}
-        options |= driver_options(spec, self.driver or self.expert)
-        options["track"] = spec.track_of(config.track, seed, config.roads) or None
-        options |= config.road.given
-        if spec.honours("sides") and not config.by_hand:
-            options["sides"] = config.sides
-        return options | (option_if_known(spec, "recover") if config.by_hand else {})
+            meta = {**opened.env.episode_meta(), **opened.meta}
+        if not loaded.drive.random_start:
+            meta |= {"max_frames": config.max_frames, "repeat": loaded.repeat}
+            meta["frames_per_decision"] = loaded.repeat if config.every_frame else 1
+        return buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,7 @@ class EpisodeRecorder:
         label: What there is to learn from a Tick.
         wanted: Which Ticks are kept.
         image: ``png`` or ``jpeg``; frames that came as a JPEG are kept as they came.
+        drive: What the recording says of how it is driven, plain JSON.
 
     Raises:
         UserError: if the folder holds something else.
@@ -192,7 +193,9 @@ class EpisodeRecorder:
         label: Label,
         wanted: Callable[[Tick], bool] = lambda tick: True,
         image: str = "png",
+        drive: Mapping[str, Any] | None = None,
     ) -> None:
+        self.drive = drive
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
         """Episodes written so far."""
@@ -221,7 +224,9 @@ class EpisodeRecorder:
         self._keep()
 
     def _open(self) -> RecordingWriter:
-        return RecordingWriter(self.folder, source=self.source, fps=self._fps, expert=self._teacher, resume=True)
+        return RecordingWriter(
+            self.folder, source=self.source, fps=self._fps, expert=self._teacher, drive=self.drive, resume=True
+        )
 
     def _keep(self) -> None:
         if not len(self._buffer):
@@ -247,9 +252,23 @@ def corrections(folder: Path, *, source: str, fps: float, image: str = "png") ->
 
 
 def drives(
-    folder: Path, *, source: str, fps: float, driver: str, teacher: str | None, image: str = "png"
+    folder: Path,
+    *,
+    source: str,
+    fps: float,
+    driver: str,
+    teacher: str | None,
+    image: str = "png",
+    drive: Mapping[str, Any] | None = None,
 ) -> EpisodeRecorder:
     """Keeps whole drives, labelled by the expert that rides along where there is one."""
     return EpisodeRecorder(
-        folder, source=source, fps=fps, driver=driver, teacher=teacher or "none", label=expert_action, image=image
+        folder,
+        source=source,
+        fps=fps,
+        driver=driver,
+        teacher=teacher or "none",
+        label=expert_action,
+        image=image,
+        drive=drive,
     )

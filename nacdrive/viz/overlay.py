@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import cv2
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.carracing.env import ACTIONS
 
 WIDTH, HEIGHT = 864, 480
 PANEL_X = HEIGHT + 24
 PANEL_W = WIDTH - PANEL_X - 24
+ROW, ROWS_HIGH, MOST_ROWS = 28, 140, 10
+"""Pixels from one action to the next and of all of them, and how many are shown at most."""
 EVENT_S = 1.5
 """An event stays readable for so long, in simulated seconds."""
 
@@ -44,10 +46,16 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 class FrameOverlay:
-    """Paints Ticks; remembers the returns and the last event of the episode it paints."""
+    """Paints Ticks; remembers the returns and the last event of the episode it paints.
 
-    def __init__(self, title: str, caption: str = "") -> None:
-        self.title, self.caption = title, caption
+    Args:
+        title: Over the panel.
+        caption: Who drove, where the decisions shown are those of a policy that only looked on.
+        actions: Names of the environment's discrete actions.
+    """
+
+    def __init__(self, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:
+        self.title, self.caption, self.actions = title, caption, tuple(actions)
         self._returns: list[float] = []
         self._event, self._event_until = "", 0.0
 
@@ -110,13 +118,17 @@ class FrameOverlay:
             draw.text((PANEL_X + PANEL_W, top), f"{share:.0%}", DIM, font(14), anchor="ra")
 
     def _choices(self, draw: ImageDraw.ImageDraw, tick: Tick, y: int) -> None:
-        names = ACTIONS
-        logits = tick.action.logits
+        logits, choice = tick.action.logits, tick.action.choice
+        count = max(len(self.actions), 0 if logits is None else len(logits), (choice or 0) + 1)
+        names = self.actions or tuple(f"action {k}" for k in range(count))
         shares = probabilities(logits) if logits is not None and len(logits) == len(names) else None
-        for k, name in enumerate(names):
-            top = y + 28 * k
-            chosen = tick.action.choice == k
-            draw.text((PANEL_X, top), name, TEXT if chosen else DIM, font(16))
+        shown = list(range(len(names)))
+        if len(shown) > MOST_ROWS:
+            shown = sorted(shown, key=lambda k: (k != choice, 0.0 if shares is None else -shares[k]))[:MOST_ROWS]
+        for row, k in enumerate(shown):
+            top = y + min(ROW, ROWS_HIGH // len(shown)) * row
+            chosen = choice == k
+            draw.text((PANEL_X, top), fitted(draw, names[k], 16, 72), TEXT if chosen else DIM, font(16))
             left, right = PANEL_X + 76, PANEL_X + PANEL_W - 46
             draw.rectangle((left, top + 4, right, top + 16), TRACK)
             share = float(shares[k]) if shares is not None else float(chosen)
@@ -132,8 +144,8 @@ class FrameOverlay:
             draw.text((PANEL_X + 12, y + 144), "the expert's choice", DIM, font(14))
 
     def _curve(self, draw: ImageDraw.ImageDraw, tick: Tick, top: int, bottom: int) -> None:
-        """The return so far; the full width is the 20 seconds that a lap may take."""
-        high = max(900.0, *self._returns)
+        """The return so far, from its lowest to its highest value."""
+        high = max(1.0, *self._returns)
         low = min(0.0, *self._returns)
         draw.line((PANEL_X, bottom, PANEL_X + PANEL_W, bottom), TRACK)
         per_step = PANEL_W / max(250, len(self._returns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,14 +24,15 @@ ENCODING = "-c:v libx264 -pix_fmt yuv420p -crf 20 -preset fast -threads 1 -movfl
 
 
 @contextlib.contextmanager
-def video(target: Path, title: str, fps: float, caption: str = "") -> Iterator[Listener]:
+def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequence[str] = ()) -> Iterator[Listener]:
     """Yield a listener that films Ticks into ``target``; an interrupted drive gives a shorter, whole video.
 
-        Args:
+    Args:
         target: The file.
         title: Over the panel.
         fps: Decisions per simulated second, so that the video runs in real time.
-        caption: Who drove, where the decisions shown are those of a policy that only looked on.
+        caption: See ``FrameOverlay``.
+        actions: Names of the environment's discrete actions.
 
     Raises:
         UserError: if ffmpeg cannot write the file.
@@ -39,7 +40,7 @@ def video(target: Path, title: str, fps: float, caption: str = "") -> Iterator[L
     if target.suffix != ".mp4":
         raise UserError(f"{target}: videos are written as .mp4, give a name such as {target.with_suffix('.mp4')}.")
     with contextlib.ExitStack() as stack:
-        film = VideoWriter(stack, target, title, fps, caption)
+        film = VideoWriter(stack, target, FrameOverlay(title, caption, actions), fps)
         try:
             yield film
         except KeyboardInterrupt:
@@ -52,9 +53,8 @@ def video(target: Path, title: str, fps: float, caption: str = "") -> Iterator[L
 class VideoWriter:
     """Listener that paints each Tick and hands the picture to ffmpeg; the file begins with the first Tick."""
 
-    def __init__(self, stack: contextlib.ExitStack, target: Path, title: str, fps: float, caption: str) -> None:
-        self._stack, self._target, self._fps = stack, target, fps
-        self._overlay = FrameOverlay(title, caption)
+    def __init__(self, stack: contextlib.ExitStack, target: Path, overlay: FrameOverlay, fps: float) -> None:
+        self._stack, self._target, self._overlay, self._fps = stack, target, overlay, fps
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def __call__(self, tick: Tick) -> None:

@@ -76,7 +76,8 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, cards: Se
         seen = ticks(run, episode)
         name = f"{cache.runs[run].name}-track{cache.runs[run].labels[episode].seed}.mp4".replace("/", "-")
         with tempfile.TemporaryDirectory() as folder:
-            film(seen, Path(folder) / "drive.mp4", cache.runs[run].name, cache.runs[run].caption(episode))
+            source = cache.runs[run]
+            film(seen, Path(folder) / "drive.mp4", source.name, source.caption(episode), source.choices)
             # The open file outlives its folder until it is sent.
             return send_file(
                 (Path(folder) / "drive.mp4").open("rb"), "video/mp4", as_attachment=True, download_name=name
@@ -93,9 +94,9 @@ def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
     return {"rows": lane.rows, "events": list(lane.events)}
 
 
-def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "") -> None:
+def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:
     """Write Ticks as an mp4 that runs in real time; ``caption`` says who drove, where that is not who decides."""
     span = ticks[-1].t_s - ticks[0].t_s
-    with video(target, title, (len(ticks) - 1) / span if span > 0 else 12.5, caption) as listener:
+    with video(target, title, (len(ticks) - 1) / span if span > 0 else 12.5, caption, actions) as listener:
         for tick in ticks:
             listener(tick)

@@ -8,13 +8,14 @@ import cv2
 import numpy as np
 import pytest
 
-from nacdrive.cli.drive import DriveConfig, driver_of, make_env
+from nacdrive.cli.drive import DriveConfig, load
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.sim import RoadsConfig, UdacityConfig, run_roads
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.rollout.evaluate import EvalSpec, evaluate
+from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.evaluate import evaluate
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.viz.road_gallery import BRIDGE, TUNNEL, WATER, gallery
@@ -59,14 +60,13 @@ def test_what_makes_no_sense_is_said_in_one_sentence(config: type, options: dict
 @pytest.mark.parametrize(("env", "repeat"), [("carracing", 4), ("udacity-track", 4)])
 def test_a_policy_is_watched_at_the_pace_at_which_it_is_judged(env: str, repeat: int) -> None:
     config = DriveConfig(env=env, headless=True)
-    driver, policy = driver_of(config)
-    assert policy is not None
-    watched = make_env(config, driver, policy, config.first_seed)
+    loaded = load(config)
+    watched = loaded.make_env(config.first_seed)
     try:
         assert watched.step_s == pytest.approx(repeat / 50)
     finally:
         watched.close()
-    assert EvalSpec(env).repeat(policy) == repeat
+    assert LoadedDrive(Drive(env), driver=loaded.driver).repeat == repeat
 
 
 def test_so_many_roads_are_recorded_as_were_asked_and_not_mixed_with_others(tmp_path: Path) -> None:

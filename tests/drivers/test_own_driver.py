@@ -13,7 +13,7 @@ from nacdrive.drivers.base import Needs
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.registry import CARRACING
-from nacdrive.rollout.environment import action_repeat, driver_options
+from nacdrive.rollout.drive import action_repeat, driver_options
 from nacdrive.rollout.rollout import rollout
 
 OWN = """

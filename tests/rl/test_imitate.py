@@ -19,7 +19,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.view import FrameStack, View
-from nacdrive.rl.imitate import BatchedExpert, Drive, Drives, Imitation, Progress, imitate, label_of
+from nacdrive.rl.imitate import BatchedExpert, Drives, Imitation, LabelledDrive, Progress, imitate, label_of
 from nacdrive.rl.imitate_config import ImitateConfig
 from nacdrive.rollout.rollout import rollout
 
@@ -66,8 +66,8 @@ def test_the_instruments_reach_the_network_unspoilt() -> None:
 def test_batches_are_stacked_as_the_driver_stacks_them() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (9, *VIEW.shape[1:]), dtype=np.uint8)
     drives = Drives(20, VIEW)
-    drives.add(Drive(frames[:3], np.zeros((3, 2), np.float32), np.arange(3.0), 0.0, False))
-    drives.add(Drive(frames[3:], np.ones((6, 2), np.float32), np.arange(6.0), 0.0, False))
+    drives.add(LabelledDrive(frames[:3], np.zeros((3, 2), np.float32), np.arange(3.0), 0.0, False))
+    drives.add(LabelledDrive(frames[3:], np.ones((6, 2), np.float32), np.arange(6.0), 0.0, False))
     stacks, labels = drives.batch(np.array([0, 2, 3, 8]))
     for stack, expected in zip(stacks, ([0, 0, 0, 0], [0, 0, 1, 2], [3, 3, 3, 3], [5, 6, 7, 8]), strict=True):
         np.testing.assert_array_equal(stack, frames[expected])
@@ -145,7 +145,7 @@ def test_what_is_trained_is_what_drives(layer: str) -> None:
     times = np.cumsum(rng.integers(1, 4, 12)) * 0.08
     pictures = rng.integers(0, 256, (12, 96, 96, 3), dtype=np.uint8)
     frames = np.stack([view.small(picture)[0] for picture in pictures])
-    training.drives.add(Drive(frames, rng.random((12, 2), dtype=np.float32), times, 0.0, False))
+    training.drives.add(LabelledDrive(frames, rng.random((12, 2), dtype=np.float32), times, 0.0, False))
     piece = training.drives.sequences(np.random.default_rng(1), 40, 4, 4)[0]
     net = training.average
     with torch.no_grad():
@@ -174,7 +174,9 @@ def test_every_decision_is_as_likely_to_be_trained() -> None:
     drives = Drives(40, View(frames=1, height=4, width=4))
     for length in (2, 7, 21):
         frames = np.zeros((length, 4, 4), np.uint8)
-        drives.add(Drive(frames, np.zeros((length, 2), np.float32), np.arange(length) + 100.0 * length, 0.0, True))
+        drives.add(
+            LabelledDrive(frames, np.zeros((length, 2), np.float32), np.arange(length) + 100.0 * length, 0.0, True)
+        )
     pieces, labels = drives.sequences(np.random.default_rng(0), 9000, 5, 3)
     seen, counts = np.unique(pieces.t[pieces.trained].numpy(), return_counts=True)
     assert len(seen) == 30 and len(labels) == counts.sum()

@@ -21,7 +21,7 @@ from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.gym_spec import gym_spec_of
 from nacdrive.envs.registry import CARRACING
 from nacdrive.models import load_policy
-from nacdrive.rollout.environment import driver_options
+from nacdrive.rollout.drive import driver_options
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
@@ -112,7 +112,7 @@ def test_a_pace_that_a_driver_was_not_trained_at_is_refused(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("config", [EvalConfig, DriveConfig, RecordConfig, ExpertEvalConfig])
 def test_a_rule_is_refused_where_there_is_none(config: Any) -> None:
-    with pytest.raises(UserError, match=r"^--rule is for carracing, and nacdrive .*--env udacity-track"):
+    with pytest.raises(UserError, match=r"^--rule is for carracing, and --env udacity-track"):
         config(env="udacity-track", rule="all-tiles-95")
 
 

@@ -26,7 +26,8 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy
-from nacdrive.rollout.evaluate import EvalJob, EvalSpec, RolloutWorker, drive_jobs, evaluate, track_numbers
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, drive_jobs, evaluate, track_numbers
 from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, EpisodeMetrics, ResultsFile, Row
 from nacdrive.viz.report import page
 from tests.helpers.ticks import make_tick
@@ -42,8 +43,8 @@ def seeds(count: int) -> range:
     return range(FIRST, FIRST + count)
 
 
-def carracing(model: Path, **more: Any) -> EvalSpec:
-    return EvalSpec("carracing", model, **{"expert": "geometric", "options": FAST, **more})
+def carracing(model: Path, **more: Any) -> Drive:
+    return Drive("carracing", model, **{"expert": "geometric", "options": FAST, **more})
 
 
 @pytest.fixture
@@ -54,11 +55,11 @@ def udacity_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["carracing", "udacity-track"])
-def spec(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path) -> EvalSpec:
+def spec(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path) -> Drive:
     """A short evaluation in every built-in environment."""
     if request.param == "carracing":
         return carracing(model_file, options={**FAST, "max_frames": 40})
-    return EvalSpec("udacity-track", udacity_file, expert="geometric", options=SHORT, speed_mph=20.0)
+    return Drive("udacity-track", udacity_file, expert="geometric", options=SHORT, speed_mph=20.0)
 
 
 def without_times(rows: list[Row]) -> list[Row]:
@@ -125,7 +126,7 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     assert more["episodes"][:3] == metrics["episodes"]
 
 
-def test_every_environment_gets_a_report_videos_and_drives_for_replay(spec: EvalSpec, tmp_path: Path) -> None:
+def test_every_environment_gets_a_report_videos_and_drives_for_replay(spec: Drive, tmp_path: Path) -> None:
     tracks = spec.env_spec.tracks
     out = tmp_path / "out"
     metrics = evaluate(spec, seeds(1), out, workers=0)
@@ -145,7 +146,7 @@ def test_every_environment_gets_a_report_videos_and_drives_for_replay(spec: Eval
 
 
 @pytest.mark.slow
-def test_processes_give_the_rows_of_one_process(spec: EvalSpec, tmp_path: Path) -> None:
+def test_processes_give_the_rows_of_one_process(spec: Drive, tmp_path: Path) -> None:
     alone = evaluate(spec, seeds(2), tmp_path / "alone", workers=0, films=False)
     both = evaluate(spec, seeds(2), tmp_path / "both", workers=2, films=False)
     assert without_times(alone["episodes"]) == without_times(both["episodes"])
@@ -156,7 +157,7 @@ def test_two_evaluations_are_not_mixed(model_file: Path, tmp_path: Path) -> None
     spec = carracing(model_file, expert=None, options={**FAST, "max_frames": 20})
     evaluate(spec, seeds(1), tmp_path, workers=0, films=False)
     for other, what in (
-        (dataclasses.replace(spec, noise=CameraNoise(noise=0.1)), "another disturbance"),
+        (dataclasses.replace(spec, camera=CameraNoise(noise=0.1)), "another disturbance"),
         (dataclasses.replace(spec, options={"renderer": "official"}), "another renderer"),
     ):
         with pytest.raises(UserError, match=what):
@@ -168,7 +169,7 @@ def test_two_evaluations_are_not_mixed(model_file: Path, tmp_path: Path) -> None
 
 
 def test_an_evaluation_on_tracks_is_resumed_and_does_not_mix_with_another(udacity_file: Path, tmp_path: Path) -> None:
-    spec = EvalSpec("udacity-track", udacity_file, options=SHORT, speed_mph=20.0)
+    spec = Drive("udacity-track", udacity_file, options=SHORT, speed_mph=20.0)
     driven: list[tuple[str, int]] = []
     options: dict[str, Any] = {"workers": 0, "films": False}
     options["progress"] = lambda job, row: driven.append((job.track, job.seed))
@@ -214,8 +215,8 @@ def test_an_expert_or_a_driver_of_ones_own_is_evaluated_like_a_policy(
     monkeypatch.chdir(tmp_path)
     options = {**FAST, "max_frames": 60}
     jobs = [EvalJob("policy", 0, FIRST)]
-    ((_, expert),) = drive_jobs(EvalSpec("carracing", driver="geometric", options=options), jobs, workers=0)
-    own = EvalSpec("carracing", driver="my_driver:Straight", options=options)
+    ((_, expert),) = drive_jobs(Drive("carracing", driver="geometric", options=options), jobs, workers=0)
+    own = Drive("carracing", driver="my_driver:Straight", options=options)
     metrics = evaluate(own, seeds(1), tmp_path / "out", workers=1, films=False)
     assert expert["decisions"] == metrics["episodes"][0]["decisions"] == 15
     assert metrics["episodes"][0]["actions"] == [0, 0, 0, 15, 0]
@@ -224,13 +225,13 @@ def test_an_expert_or_a_driver_of_ones_own_is_evaluated_like_a_policy(
 
 def test_the_camera_is_disturbed_for_the_policy_alone(model_file: Path) -> None:
     black = CameraNoise(blackout=1.0)
-    spec = carracing(model_file, noise=black, options={**FAST, "max_frames": 40})
+    spec = carracing(model_file, camera=black, options={**FAST, "max_frames": 40})
     ticks: list[Tick] = []
     worker = RolloutWorker(spec, [ticks.append])
     worker.drive(EvalJob("policy", 0, FIRST))
     assert not any(tick.frame.any() for tick in ticks)
     with_noise = worker.drive(EvalJob("expert", 0, FIRST))
-    without = RolloutWorker(dataclasses.replace(spec, noise=CameraNoise())).drive(EvalJob("expert", 0, FIRST))
+    without = RolloutWorker(dataclasses.replace(spec, camera=CameraNoise())).drive(EvalJob("expert", 0, FIRST))
     assert without_times([with_noise]) == without_times([without])
 
 

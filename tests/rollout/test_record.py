@@ -25,7 +25,8 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing, to_action
-from nacdrive.rollout.record import EpisodeDriver, HoldAction, Outcome, RecordProgress, record_episodes
+from nacdrive.rollout.drive import Hold
+from nacdrive.rollout.record import EpisodeDriver, Outcome, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from tests.helpers.ticks import make_tick
@@ -412,7 +413,7 @@ def test_an_action_is_held_and_the_frames_between_are_not_looked_at() -> None:
             return to_action(self.seen % 5)
 
     inner = Counting()
-    held = HoldAction(inner, 4)
+    held = Hold(inner, 4)
     for _ in range(2):
         held.reset(None)  # type: ignore[arg-type]
         taken = [held.act(None, {}).choice for _ in range(10)]  # type: ignore[arg-type]

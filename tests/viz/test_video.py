@@ -97,6 +97,21 @@ def test_pictures_bear_what_is_not_a_number() -> None:
     assert {len(painter.paint(item)) for item in ticks} == {HEIGHT * WIDTH * 3}
 
 
+def test_a_film_shows_the_names_of_the_environments_own_actions_and_its_own_returns() -> None:
+    def painted(choice: int, names: tuple[str, ...], total: float = 0.0) -> np.ndarray:
+        painter = FrameOverlay("t", actions=names)
+        for step in (0, 1):
+            action = Action(0.0, 0.0, 0.0, choice)
+            shown = painter.paint(Tick(0, 1, step, 0.1, np.zeros((9, 9, 3), np.uint8), action, episode_return=total))
+        return np.frombuffer(shown, np.uint8).reshape(HEIGHT, WIDTH, 3)
+
+    names = ("coast", "go", "stop", "turn")
+    assert (painted(3, names) != painted(3, ("coast", "go", "stop", "spin"))).any()
+    assert (painted(11, tuple(f"gear {k}" for k in range(12)))[:, HEIGHT:] != painted(3, names)[:, HEIGHT:]).any()
+    rows = np.nonzero((painted(0, names, total=2.0)[380:436, HEIGHT + 24 :] == (92, 200, 255)).all(axis=2))[0]
+    assert rows.min() <= 6, "a return of 2 is high where it is the highest so far"
+
+
 def test_probabilities_are_a_softmax() -> None:
     shares = probabilities(np.array([1000, 1000, -np.inf, np.nan, 0], np.float32))
     assert shares == pytest.approx([0.5, 0.5, 0, 0, 0])

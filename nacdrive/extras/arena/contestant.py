@@ -15,26 +15,13 @@ from typing import Any
 
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
-from nacdrive.drivers.exported import load_any_policy
 from nacdrive.drivers.human import Keyboard
-from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.safety_stop import SafetyStop
-from nacdrive.drivers.speed_control import at_speed
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.envs.registry import EnvSpec, env_spec
-from nacdrive.rollout.environment import (
-    action_repeat,
-    check_repeat,
-    driver_options,
-    option_if_known,
-    recorded_fps,
-    step_options,
-)
-from nacdrive.rollout.rollout import rollout
+from nacdrive.rollout.drive import Drive, LoadedDrive
 
 LARGE = ("clean_frame", "jpeg", "cameras")
 """Of ``Info``: pictures that nobody in the main process looks at."""
@@ -69,32 +56,18 @@ class Contestant:
         """Whether a person drives."""
         return self.model is None and self.driver is None
 
-    def load(self) -> tuple[Driver, int]:
-        """The driver, and the frames for which its actions are held.
-
-        Raises:
-            UserError: if there is no such policy or driver, or it was not trained at the pace that is asked for.
-        """
-        spec, asked = self.env_spec, self.options.get("repeat")
-        if self.model is not None:
-            policy = load_any_policy(self.model, device=self.device, expect_task=spec.task or None)
-            own = PolicyDriver(policy)
-            check_repeat(spec, own, asked)
-            return SafetyStop(at_speed(own, self.speed_mph)), action_repeat(spec, own, asked)
-        if self.driver is not None:
-            driver = load_expert(self.driver, device=self.device, discrete_only=False)
-            check_repeat(spec, driver, asked)
-            # A driver of one's own has its own pedals.
-            known = at_speed(driver, self.speed_mph) if self.driver in spec.experts else driver
-            return SafetyStop(known), action_repeat(spec, driver, asked)
-        return Person(), action_repeat(spec, None, asked)
-
-    def make_env(self, driver: Driver, repeat: int, track: str, noise: CameraNoise) -> NoisyCamera:
-        """Its environment, seen through a camera that can be made worse on the way."""
-        spec = self.env_spec
-        options = {**self.options, **step_options(spec, repeat), "track": track or None}
-        options |= option_if_known(spec, "recover") | driver_options(spec, driver)
-        return NoisyCamera(spec.make(options), noise)
+    def load(self) -> LoadedDrive:
+        """How it drives, with its networks in memory once they are asked for."""
+        drive = Drive(
+            self.env,
+            self.model,
+            KEYBOARD if self.person else self.driver,
+            options=self.options,
+            speed_mph=self.speed_mph,
+            device=self.device,
+            safety_stop=not self.person,
+        )
+        return LoadedDrive(drive, driver=Person() if self.person else None)
 
 
 @dataclass(frozen=True)
@@ -223,9 +196,9 @@ def drive_contestant(pipe: Connection, contestant: Contestant) -> None:
 
 
 def _drive_all(pipe: Connection, contestant: Contestant) -> None:
-    driver, repeat = contestant.load()
-    pipe.send(Ready(1 / recorded_fps(contestant.env_spec, repeat, contestant.options)))
-    gate = Gate(driver, pipe)
+    loaded = contestant.load()
+    _ = loaded.driver
+    pipe.send(Ready(1 / loaded.fps))
     order: Any = None
     while True:
         order = pipe.recv() if order is None else order
@@ -234,16 +207,15 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
         if not isinstance(order, Begin):
             order = None  # a permission that was on its way when the episode ended
             continue
-        env = contestant.make_env(driver, repeat, order.track, order.noise)
         begun, order = order, None
-        try:
-            for tick in rollout(env, gate, begun.seed, episode=begun.episode):
-                pipe.send(light(tick))
-            pipe.send(Ended(env.metrics()))
-        except AbandonedEpisode as abandoned:
-            order = abandoned.args[0]
-        finally:
-            env.close()
+        with loaded.open(begun.seed, episode=begun.episode, track=begun.track, camera=begun.noise) as opened:
+            opened.driver = Gate(opened.driver, pipe)
+            try:
+                for tick in opened:
+                    pipe.send(light(tick))
+                pipe.send(Ended(opened.env.metrics()))
+            except AbandonedEpisode as abandoned:
+                order = abandoned.args[0]
 
 
 def light(tick: Tick) -> Tick:

@@ -271,10 +271,10 @@ class Kept:
 
     def add(self, rows: dict[str, Row]) -> None:
         """Keep what came of a track."""
-        from nacdrive.common.files import write_json
+        from nacdrive.common.files import file_checksum, write_json
         from nacdrive.common.runs import plain, run_record
+        from nacdrive.drivers import driver_checksum
         from nacdrive.extras.arena.standings import ARENA, ranking, totals
-        from nacdrive.rollout.environment import checksum, file_checksum
 
         self.tracks.append(rows)
         for name, row in rows.items():
@@ -283,7 +283,7 @@ class Kept:
             {
                 "name": one.name,
                 "file": one.model.name if one.model is not None else one.driver or PERSON,
-                "sha256": file_checksum(one.model) if one.model is not None else checksum(one.driver or ""),
+                "sha256": file_checksum(one.model) if one.model is not None else driver_checksum(one.driver or ""),
                 "drives": f"drives/{in_path(one.name)}",
             }
             for one in self.contestants

@@ -139,8 +139,7 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
 @pytest.mark.parametrize("renderer", ["official", "fast"])
 def test_a_contestant_sees_the_instruments_that_its_driver_reads(renderer: str) -> None:
     contestant = Contestant("continuous", "carracing", driver="continuous", options={"renderer": renderer})
-    driver, repeat = contestant.load()
-    env = contestant.make_env(driver, repeat, "", CameraNoise())
+    env = contestant.load().make_env(0, camera=CameraNoise())
     try:
         frame, _ = env.reset(seed=0)
         assert env.actions == () and frame[84:].any()

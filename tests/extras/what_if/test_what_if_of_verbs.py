@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from nacdrive.cli import drive, replay
+from nacdrive.cli.eval import EvalConfig, evaluate
 from nacdrive.common.action import Action
 from nacdrive.common.paths import shipped
 from nacdrive.drivers.tick import Tick
+from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.extras.what_if.moments import moment_of
 from nacdrive.extras.what_if.what_if import WhatIf
-from nacdrive.rollout.rollout import rollout
 
 
 def ghost(asked: WhatIf, ticks: Sequence[Tick], driven: Sequence[Action], step: int) -> list[tuple[float, float]]:
@@ -34,12 +35,11 @@ def ghost(asked: WhatIf, ticks: Sequence[Tick], driven: Sequence[Action], step: 
 def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_policy(options: dict[str, str]) -> None:
     torch.set_num_threads(1)
     config = drive.DriveConfig(**options)  # type: ignore[arg-type]
-    driver, policy = drive.driver_of(config)
-    env = drive.make_env(config, driver, policy, config.first_seed)
-    whole = drive.wrapped(config, driver, env, None)
-    ticks = list(itertools.islice(rollout(env, whole, config.first_seed), 40))
-    assert policy is not None
-    source = pickle.loads(pickle.dumps(drive.what_if_of(config, policy, expert=False)))
+    loaded = drive.load(config)
+    assert loaded.policy is not None
+    with loaded.open(config.first_seed) as opened:
+        ticks = list(itertools.islice(opened, 40))
+    source = pickle.loads(pickle.dumps(drive.what_if_of(config, loaded.policy, expert=False)))
     line = ghost(source.load(), ticks, [tick.action for tick in ticks], 15)
     assert len(line) >= 3
     assert line == [(tick.x_m, tick.y_m) for tick in ticks[15 : 15 + len(line)]]
@@ -55,3 +55,19 @@ def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     ticks = run.load(0)
     assert len(ghost(asked, ticks, run.driven(0), 40)) >= 3
     assert len(run.tuning) == 16
+
+
+def test_a_ghost_of_an_evaluated_drive_has_its_speed_and_its_laps(tmp_path: Path) -> None:
+    out = tmp_path / "fast"
+    asked = {"env": "udacity-track", "track": "lake", "episodes": 1, "workers": 1, "out": out}
+    evaluate(EvalConfig(**asked, laps=0.03, speed=30.0, disturbance=CameraNoise(brightness=0.9)))  # type: ignore[arg-type]
+    run, source = replay.open_run(out, replay.ReplayConfig((out,), model="nac_steady.pt"))
+    assert source is not None and run.driven is not None
+    asked_again = source.load()
+    ticks = run.load(0)
+    assert (ticks[-1].speed_mps or 0) > 9.5, "faster than the usual 20 mph, 8.9 m/s"
+    step = len(ticks) - 3
+    line = ghost(asked_again, ticks, run.driven(0), step)
+    assert line == [(tick.x_m, tick.y_m) for tick in ticks[step : step + len(line)]]
+    last = ghost(asked_again, ticks, run.driven(0), len(ticks) - 1)
+    assert len(last) == 1, "the drive ends with its laps"
