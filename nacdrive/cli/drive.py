@@ -301,7 +301,7 @@ def end_card(
         ending=ending,
         time_s=result.simulated_s,
         episode_return=result.episode_return,
-        progress=result.tiles_visited,
+        progress=result.progress,
         expert_agreement=result.expert_agreement,
         expert_return=expert_return,
         following=following,
@@ -528,7 +528,7 @@ def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:
 def sentence(result: EpisodeResult, metrics: dict[str, float]) -> str:
     """One line about an episode."""
     agreed = "" if result.expert_agreement is None else f", as the expert in {result.expert_agreement:.0%} of decisions"
-    what = f"{result.tiles_visited:.1%} of the {'tiles' if 'tiles_visited' in metrics else 'lap'}"
+    what = f"{result.progress:.1%} of the {'tiles' if 'tiles_visited' in metrics else 'lap'}"
     more = f", {metrics['offset_mean_m']:.2f} m from the middle on average" if "offset_mean_m" in metrics else ""
     line = (
         f"track {result.seed}: return {result.episode_return:.1f}, {what} in {result.simulated_s:.1f} s{agreed}{more}, "

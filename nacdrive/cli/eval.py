@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
+COMMON = ("drives", "flawless", "safety_stops")
+"""Of the numbers of a track, those that every environment has."""
 EPISODES = 20
 """If nobody says how many."""
 USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
@@ -273,7 +275,7 @@ class EndCards:
                 ending=row["ending"],
                 time_s=row["simulated_s"],
                 episode_return=row["episode_return"],
-                progress=row["tiles_visited"],
+                progress=row["progress"],
                 expert_agreement=row["expert_agreement"],
                 expert_return=self._experts.get((job.track, job.seed)),
             )
@@ -315,9 +317,17 @@ def on_tracks(metrics: dict[str, Any], laps: float) -> list[str]:
     lines = []
     for track, n in metrics["tracks"].items():
         low, high = n["flawless"]["interval95"]
+        of_laps = "" if math.isnan(laps) else f" of {laps:g} laps"
+        lines.append(
+            f"{track}: {n['flawless']['count']} of {n['drives']} drives{of_laps} never left the road "
+            f"(95 %: {low:.0%} to {high:.0%})"
+        )
+        if "autonomy" not in n:  # an environment of one's own
+            own = [f"{name.replace('_', ' ')} {in_short(value)}" for name, value in n.items() if name not in COMMON]
+            lines += [f"  {', '.join(own)}"] * bool(own)
+            continue
+        lines[-1] += f"; {n['interventions']} interventions in {n['laps']:.1f} laps"
         lines += [
-            f"{track}: {n['flawless']['count']} of {n['drives']} drives of {laps:g} laps never left the road "
-            f"(95 %: {low:.0%} to {high:.0%}); {n['interventions']} interventions in {n['laps']:.1f} laps",
             f"  autonomy {with_interval(n['autonomy'], 1)} %, off the road {with_interval(n['off_road_per_lap'], 2)} "
             f"times a lap, {n['clean_laps']} clean laps",
             f"  from the middle {with_interval(n['offset_mean_m'], 2)} m on average, "
@@ -338,6 +348,11 @@ def described(numbers: dict[str, Any]) -> str:
         return f"{numbers['mean']:.1f}"
     low, high = numbers["interval95"]
     return f"{numbers['mean']:.1f} +- {numbers['std']:.1f} (95 %: {low:.1f} to {high:.1f})"
+
+
+def in_short(value: Any) -> str:
+    """A sum, or a mean and its interval."""
+    return with_interval(value, 2) if isinstance(value, dict) else f"{value:g}"
 
 
 def with_interval(numbers: dict[str, Any], digits: int) -> str:

@@ -33,6 +33,10 @@ class Info(TypedDict, total=False):
     """Share of the four wheels beside the road, 0 .. 1; over a decision of several frames, their mean."""
     off_road: bool
     """Whether the car counts as having left the road."""
+    put_back: bool
+    """Whether the car was put back on the road in this step."""
+    road_half_width_m: float
+    """Metres from the middle of the road to its edge."""
     lane_offset_m: float
     """Metres from the middle of the road, right is positive."""
     x_m: float
@@ -114,7 +118,10 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         return Action(steering, throttle, brake, choice, logits)
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the episode so far, by name with unit; what evaluations report beside the return."""
+        """Numbers of the episode so far, by name with unit; what evaluations report beside the return.
+
+        ``EnvSpec.totals`` says which of them are added up over drives.
+        """
         return {}
 
     def episode_meta(self) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class EnvSpec:
     steering_noise: float | None = None
     """Strength of the disturbances of the wheel in recordings, if nobody says otherwise; episodes then begin anywhere
     on the road (``random_start`` of the environment). None: recordings are of undisturbed drives."""
+    totals: frozenset[str] = frozenset({"laps"})
+    """Names of its ``metrics()`` that are added up over drives; of the others mean and interval are given."""
     image_format: Literal["png", "jpeg"] = "png"
     """Of the frames in recordings."""
     own_pace: bool = False
@@ -316,6 +318,7 @@ UDACITY_TRACK = EnvSpec(
     repeat=4,
     speed_mph=20.0,
     steering_noise=1.0,
+    totals=frozenset({"laps", "clean_laps", "interventions", "off_road_events", "collisions"}),
     image_format="jpeg",
     options=SEEDED
     | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}

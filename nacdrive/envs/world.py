@@ -96,9 +96,9 @@ class EnvOption(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        spec = drivable(self.env) if self.begins_episodes else env_spec(self.env)
-        object.__setattr__(self, "env", spec.name)
-        check_world(spec, self)
+        if self.begins_episodes and self.spec.realtime:
+            object.__setattr__(self, "env", drivable(self.env).name)
+        check_world(self.spec, self)
 
     @property
     def spec(self) -> EnvSpec:

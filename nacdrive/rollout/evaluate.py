@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,12 +29,14 @@ from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.results import (
+    OLD_NAMES,
     EpisodeCurve,
     EpisodeMetrics,
     ResultsFile,
     Row,
     drive_name,
     in_file_name,
+    own_metrics,
     row_of,
 )
 from nacdrive.rollout.rollout import Probes
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
 FILMED = ("worst", "median", "best")
-SUMS = ("laps", "clean_laps", "interventions", "off_road_events", "collisions")
-"""Numbers of an environment that are added up over drives; of the others mean and interval are told."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,7 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
         "safety_stops": sum(row["failure"] is not None for row in rows),
         "late_decisions": sum(row["late_decisions"] for row in rows),
         "decisions": sum(row["decisions"] for row in rows),
-        "tiles_visited": float(np.mean([row["tiles_visited"] for row in rows])),
-        "grass_share": float(np.mean([row["grass_share"] for row in rows])),
+        **{name: float(np.mean([row[name] for row in rows])) for pair in OLD_NAMES.items() for name in pair},
         "mean_speed_mps": float(np.mean([row["mean_speed_mps"] for row in rows])),
         "decision_ms_median": float(np.median([row["decision_ms_median"] for row in rows])),
         "decision_ms_p99": float(np.max([row["decision_ms_p99"] for row in rows])),
@@ -269,24 +268,36 @@ def numbers(rows: Sequence[Row], expert_rows: Sequence[Row]) -> dict[str, Any]:
 def by_track(rows: Sequence[Row], drive: Drive) -> dict[str, Any]:
     """What the drives of each track say together: the environment's own numbers, with 95 % intervals."""
     return {
-        track: track_numbers([row for row in rows if row["track"] == track], drive.options.get("laps", 0))
+        track: track_numbers(
+            [row for row in rows if row["track"] == track], drive.options.get("laps") or 0, drive.env_spec.totals
+        )
         for track in dict.fromkeys(row["track"] for row in rows)
     }
 
 
-def track_numbers(rows: Sequence[Row], laps: float) -> dict[str, Any]:
-    """What the drives of one track say together; ``laps`` is how many were asked for.
+def track_numbers(rows: Sequence[Row], laps: float, totals: Collection[str]) -> dict[str, Any]:
+    """What the drives of one track say together.
 
     A drive is flawless that has all its laps, no wheel off the road, and no intervention.
+
+    Args:
+        rows: The drives.
+        laps: How many were asked for.
+        totals: Names of the environment's own numbers that are added up; of the others mean and interval are given.
     """
-    flawless = sum(row["laps"] >= laps and not row["off_road_events"] and not row["interventions"] for row in rows)
-    own = list(rows[0])[list(rows[0]).index("track") + 1 :]
+    flawless = sum(
+        (row["laps"] if "laps" in row else row["progress"]) >= laps
+        and not row.get("off_road_events")
+        and not row.get("interventions")
+        for row in rows
+    )
+    own = own_metrics(rows[0])
     return {
         "drives": len(rows),
         "flawless": {"count": flawless, "share": flawless / len(rows), "interval95": proportion(flawless, len(rows))},
         "safety_stops": sum(row["failure"] is not None for row in rows),
-        **{name: sum(row[name] for row in rows) for name in own if name in SUMS},
-        **{name: summary([row[name] for row in rows]) for name in own if name not in SUMS},
+        **{name: sum(row[name] for row in rows) for name in own if name in totals},
+        **{name: summary([row[name] for row in rows]) for name in own if name not in totals},
     }
 
 

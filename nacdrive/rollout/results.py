@@ -30,11 +30,11 @@ class EpisodeResult:
     """Decisions taken."""
     simulated_s: float
     """Simulated seconds driven."""
-    tiles_visited: float
-    """Laps driven, as a fraction: of CarRacing the share of the tiles, of the others ``Info.progress``."""
+    progress: float
+    """Laps driven, as a fraction; of CarRacing the share of the tiles."""
     finished_lap: bool
     """Whether a lap was driven to its end."""
-    grass_share: float
+    wheels_off: float
     """Mean share of the four wheels beside the road."""
     mean_speed_mps: float
     """Mean speed over the decisions."""
@@ -61,7 +61,7 @@ class EpisodeMetrics:
         self._last: Tick | None = None
         self._latencies: list[float] = []
         self._speeds: list[float] = []
-        self._grass: list[float] = []
+        self._wheels_off: list[float] = []
         self._agreed: list[bool] = []
         self._late = 0
 
@@ -72,7 +72,7 @@ class EpisodeMetrics:
         self._last = tick
         self._latencies.append(tick.decision_ms)
         self._speeds.append(tick.speed_mps or 0.0)
-        self._grass.append(float(tick.next_info.get("wheels_off", 0.0)))
+        self._wheels_off.append(float(tick.next_info.get("wheels_off", 0.0)))
         self._late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
         if tick.expert is not None and tick.expert.choice is not None and tick.action.choice is not None:
             self._agreed.append(tick.expert.choice == tick.action.choice)
@@ -92,9 +92,9 @@ class EpisodeMetrics:
             episode_return=round(tick.episode_return, 6),
             decisions=len(self._latencies),
             simulated_s=float(info["t_s"]),
-            tiles_visited=float(info.get("progress", 0.0)),
+            progress=float(info.get("progress", 0.0)),
             finished_lap=info.get("laps", 0) >= 1,
-            grass_share=float(np.mean(self._grass)),
+            wheels_off=float(np.mean(self._wheels_off)),
             mean_speed_mps=float(np.mean(self._speeds)),
             decision_ms_median=float(np.median(self._latencies)),
             decision_ms_p99=float(np.percentile(self._latencies, 99)),
@@ -105,6 +105,8 @@ class EpisodeMetrics:
 
 
 Row = dict[str, Any]
+OLD_NAMES = {"progress": "tiles_visited", "wheels_off": "grass_share"}
+"""What results of version 0.1 call them; written beside the present names for readers of those."""
 CURVE_EVERY = 5
 """Decisions between two points of a row's curve of returns, ..."""
 MOST_POINTS = 400
@@ -158,7 +160,19 @@ def row_of(result: EpisodeResult, curve: EpisodeCurve, metrics: Mapping[str, flo
     """One episode as plain JSON: its result, the environment's own ``metrics`` where they say more, its curve."""
     numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
     row = {**numbers, "ending": curve.ending, "actions": curve.actions, "curve": curve.points}
-    return {**row, **({"track": track} if track else {}), **{k: v for k, v in metrics.items() if k not in row}}
+    row |= {old: row[name] for name, old in OLD_NAMES.items()} | ({"track": track} if track else {})
+    return {**row, **{k: v for k, v in metrics.items() if k not in row}}
+
+
+def own_metrics(row: Row) -> list[str]:
+    """Names of the environment's own numbers in a row of ``row_of``."""
+    common = {field.name for field in dataclasses.fields(EpisodeResult)} | {*OLD_NAMES.values()}
+    return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
+
+
+def in_present_names(row: Row) -> Row:
+    """A row of version 0.1, which has the old names alone, with the present ones too."""
+    return {name: row[old] for name, old in OLD_NAMES.items() if old in row} | row
 
 
 class ResultsFile:
@@ -173,7 +187,7 @@ class ResultsFile:
                 try:
                     row = json.loads(line)
                     if is_whole_row(row):
-                        self.rows[row["seed"]] = row
+                        self.rows[row["seed"]] = in_present_names(row)
                 except (json.JSONDecodeError, KeyError, TypeError):
                     continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())

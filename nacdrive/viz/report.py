@@ -166,7 +166,7 @@ def tiles(metrics: dict[str, Any]) -> str:
     slowest = f"slowest 1 % of an episode: {metrics['decision_ms_p99']:.1f} ms"
     cells += [
         (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished", ""),
-        (f"{metrics['tiles_visited']:.1%}", "of the road driven, on average", ""),
+        (f"{metrics['progress']:.1%}", "of the road driven, on average", ""),
         (f"{metrics['decision_ms_median']:.1f} ms", "median decision", slowest),
     ]
     if metrics["expert_agreement"] is not None:
@@ -283,8 +283,8 @@ def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]])
     for row in rows:
         cells = [escape(name_of(row)), f"{row['episode_return']:.1f}"]
         cells += [f"{experts[track_of(row)]:.1f}"] if experts else []
-        cells += [f"{row['tiles_visited']:.1%}", f"{row['simulated_s']:.1f}", f"{row['mean_speed_mps']:.1f}"]
-        cells += [f"{row['grass_share']:.1%}", f"{row['decision_ms_median']:.1f}"]
+        cells += [f"{row['progress']:.1%}", f"{row['simulated_s']:.1f}", f"{row['mean_speed_mps']:.1f}"]
+        cells += [f"{row['wheels_off']:.1%}", f"{row['decision_ms_median']:.1f}"]
         made = "".join(f"<td>{cell}</td>" for cell in cells)
         body += f'<tr>{made}<td class="word">{escape(row["ending"])}</td></tr>\n'
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'

@@ -61,7 +61,7 @@ def row(episode_return: float) -> dict[str, Any]:
         "episode_return": episode_return,
         "ending": "lap finished",
         "simulated_s": 18.0,
-        "tiles_visited": 1.0,
+        "progress": 1.0,
         "expert_agreement": 0.9,
     }
 

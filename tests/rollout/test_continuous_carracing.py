@@ -86,7 +86,7 @@ def test_the_shipped_continuous_expert_sees_its_instruments_whoever_draws() -> N
     """Without its instruments, which the quick pictures have for it alone, it would take the car for a standing one."""
     given: dict[str, Any] = {"driver": "continuous", "headless": True, "max_frames": 120, "seed": 1_000_002}
     fast, official = (drive(DriveConfig(**given, renderer=renderer))[0] for renderer in ("fast", "official"))
-    assert fast.decisions == official.decisions == 60 and fast.grass_share == 0
+    assert fast.decisions == official.decisions == 60 and fast.wheels_off == 0
     assert fast.mean_speed_mps == pytest.approx(official.mean_speed_mps, rel=0.01) and fast.mean_speed_mps > 25
 
 

@@ -274,7 +274,7 @@ def test_an_episode_counts_from_its_last_start_and_a_long_curve_is_thinned() -> 
         curve.add(tick)
     result = metrics.result()
     assert (result.decisions, sum(curve.actions)) == (steps, steps)
-    assert result.grass_share == 0.25 and not result.finished_lap
+    assert result.wheels_off == 0.25 and not result.finished_lap
     assert MOST_POINTS / 2 < len(curve.points) <= MOST_POINTS
     assert curve.points[0] == [0.0, 1.0] and curve.ending == "time is up"
 
@@ -295,12 +295,19 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
         "autonomy": 100.0, "offset_mean_m": 0.1,
     }  # fmt: skip
     rows = [row, {**row, "off_road_events": 1}, {**row, "laps": 2.5}, {**row, "interventions": 1}]
-    numbers = track_numbers(rows, 3)
+    numbers = track_numbers(rows, 3, {"laps", "interventions"})
     assert numbers["flawless"]["count"] == 1
     assert (numbers["laps"], numbers["interventions"], numbers["autonomy"]["mean"]) == (11.5, 1, 100.0)
     low, high = proportion(10, 10)
     assert (low, high) == (pytest.approx(0.722, abs=1e-3), pytest.approx(1.0))
     assert proportion(0, 10)[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_rows_of_version_0_1_are_read_with_the_present_names(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_text(json.dumps({"seed": 1, "episode_return": 2.0, "tiles_visited": 0.5, "grass_share": 0.25}) + "\n")
+    row = ResultsFile(path).rows[1]
+    assert (row["progress"], row["wheels_off"]) == (row["tiles_visited"], row["grass_share"]) == (0.5, 0.25)
 
 
 def test_the_verb_drives_films_and_compares_with_a_log(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,41 @@ def test_an_own_environment_is_recorded_learnt_driven_for_dagger_and_evaluated(
     assert dispatch([*evaluate, "--out", "ev"]) == 0
     assert "of the expert's return" in capsys.readouterr().out
     assert len(list((here / "ev").glob("*.mp4"))) == 2 and len(Recording.open(here / "ev" / "drives")) == 2
+
+
+TOWN = """
+from my_lane_env import Lane
+from nacdrive.envs.gym_env import GymEnv
+from nacdrive.envs.registry import SEEDED, EnvSpec
+
+
+class Town(GymEnv):
+    def __init__(self, track="north", repeat=None, max_frames=None):
+        super().__init__(Lane(), "town", actions=("go", "pull left", "pull right"))
+        self.crossings = 0
+
+    def metrics(self):
+        return {"crossings": 3, "comfort": 0.5}
+
+
+SPEC = EnvSpec(
+    "town", "My town", Town, source="town", task="imitation", tracks=("north", "south"),
+    totals=frozenset({"crossings"}), options=SEEDED | {"track"},
+)
+"""
+
+
+def test_an_own_environment_with_tracks_is_evaluated_to_the_end(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "my_town.py").write_text(TOWN)
+    asked = "eval --env my_town:SPEC --driver my_lane_driver:Centre --expert none --episodes 2 --workers 1 --out town"
+    assert dispatch(asked.split()) == 0
+    metrics = json.loads((here / "town" / "metrics.json").read_text())
+    assert metrics["tracks"].keys() == {"north", "south"}
+    north = metrics["tracks"]["north"]
+    assert (north["drives"], north["crossings"], north["comfort"]["mean"]) == (2, 6, 0.5)
+    printed = capsys.readouterr().out
+    assert "north: 2 of 2 drives never left the road" in printed and "crossings 6, comfort 0.50" in printed
+    assert len(Recording.open(here / "town" / "drives").episodes) >= 2
 
 
 def test_what_is_missing_for_an_own_environment_is_said_before_the_work(here: Path) -> None:
