@@ -82,26 +82,22 @@ IDLE_S = 60.0
 """A websocket that says nothing for so long, though it is asked every 25 s, has gone."""
 
 
+Call = Callable[[], None]
+
+
 class Engine(Protocol):
     """Serves an application and runs what has to be done beside it."""
 
     async_mode: str
     """Name for python-socketio."""
 
-    def start(
-        self,
-        listener: socket.socket,
-        app: Any,
-        watch: Callable[[], None],
-        goodbye: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
+    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
         """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end.
 
         ``say`` is called with a line when a thread has ended and is started again.
         """
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Call) -> None:
         """Run ``function``, which sends something, from whichever thread; it may run after this has returned."""
 
     def stop(self) -> None:
@@ -116,14 +112,7 @@ class Threads:
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
-    def start(
-        self,
-        listener: socket.socket,
-        app: Any,
-        watch: Callable[[], None],
-        goodbye: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
+    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
         """Serve in the background."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
@@ -139,11 +128,11 @@ class Threads:
         # werkzeug's own would close the port, however it ends.
         BaseServer.serve_forever(self._server, 0.1)
 
-    def _watch(self, watch: Callable[[], None]) -> None:
+    def _watch(self, watch: Call) -> None:
         while not self._stopping.wait(LOOK_S):
             watch()
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Call) -> None:
         """Run it here: what it sends goes into a queue of the connection's."""
         function()
 
@@ -214,24 +203,17 @@ class Eventlet:
         self._green: Any = None
         # Green threads belong to their own operating-system thread: what others want done there is put into a list,
         # and a byte through a pair of sockets wakes it up.
-        self._wanted: deque[Callable[[], None]] = deque()
+        self._wanted: deque[Call] = deque()
         self._bell, self._bell_pull = socket.socketpair()
         self._bell_pull.setblocking(False)
 
-    def start(
-        self,
-        listener: socket.socket,
-        app: Any,
-        watch: Callable[[], None],
-        goodbye: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
+    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
         """Serve in the background."""
         tune(listener)
         self._listener, self._app = listener, app
         self._serving = lasting_thread("nacdrive-udacity", lambda: self._serve(watch, goodbye), say)
 
-    def _serve(self, watch: Callable[[], None], goodbye: Callable[[], None]) -> None:
+    def _serve(self, watch: Call, goodbye: Call) -> None:
         eventlet = self._eventlet
         if self._green is None:
             self._green = self._spawn()
@@ -282,7 +264,7 @@ class Eventlet:
             while True:
                 self._wanted.popleft()()
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Call) -> None:
         """Run it in the thread of the green threads."""
         if threading.current_thread() is self._serving:
             function()
