@@ -14,18 +14,19 @@ from contextlib import redirect_stderr
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacdrive import __version__
-from nacdrive.cli.words import rewrite
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
-from nacdrive.common.options import Options, check_options
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.plugins import REFERENCE, trust
 from nacdrive.common.result_folder import release_folders
 
-T = TypeVar("T", bound=Options)
+if TYPE_CHECKING:
+    from nacdrive.common.options import Options
+
+T = TypeVar("T", bound="Options")
 
 # Verb -> what it does. The verb's file is imported only when it is called, so that --help answers at once.
 VERBS = {
@@ -150,6 +151,9 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
         print_help(config_class, program)
         raise SystemExit(0)
     import tyro
+
+    from nacdrive.cli.words import rewrite
+    from nacdrive.common.options import check_options
 
     arguments = rewrite(config_class, arguments)
     said = io.StringIO()
