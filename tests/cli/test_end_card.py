@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacdrive.cli.drive import DriveConfig, driver_of, expert_name, known_score
+from nacdrive.cli.drive import DriveConfig, known_score, load
 from nacdrive.cli.eval import EndCards
 from nacdrive.common.paths import shipped
 from nacdrive.rollout.evaluate import EvalJob
@@ -32,7 +32,7 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
     options: dict[str, Any], known: bool
 ) -> None:
     config = DriveConfig(**{"seed": LAP["seed"], **options})
-    name = expert_name(config, None)
+    name = load(config).drive.expert
     assert known_score(config, name, config.first_seed) == (LAP["total"] if known else None)
     assert known_score(config, None, config.first_seed) is None, "no expert rides along"
 
@@ -48,7 +48,7 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
 )
 def test_the_score_is_that_of_the_expert_who_rides_along(model: str, options: dict[str, Any], name: str | None) -> None:
     config = DriveConfig(model=model, seed=LAP["seed"], **options)
-    found = expert_name(config, driver_of(config)[1])
+    found = load(config).drive.expert
     assert found == name
     if name == "continuous":
         laps = json.loads((shipped("agents") / "carracing" / name / "eval.json").read_text())["laps"]
