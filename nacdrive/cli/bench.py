@@ -107,9 +107,9 @@ def robustness(config: RobustnessConfig) -> int:
     """Test what is trained, with a line per model, and print the tables."""
     from rich.console import Console
 
-    from nacdrive.bench.robustness import Job, compute, plan
-    from nacdrive.bench.robustness_table import text_of, write
     from nacdrive.common.runs import run_record
+    from nacdrive.extras.robustness.robustness import Job, compute, plan
+    from nacdrive.extras.robustness.tables import text_of, write
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     jobs, done, left_out = plan(config)

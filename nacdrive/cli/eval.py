@@ -202,7 +202,7 @@ def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> d
 
     if isinstance(policy, ExportedPolicy):
         raise UserError("--data is for a .pt policy: compare the one that was exported, it steers the same.")
-    from nacdrive.rollout.log_verdict import judge_logs
+    from nacdrive.extras.verdict.log_verdict import judge_logs
 
     return judge_logs(policy, folders)
 
@@ -210,7 +210,7 @@ def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> d
 def verdict_text(offline: dict[str, Any]) -> str:
     """The verdict for people."""
     # Imported here, for it brings torch, without which exported policies drive.
-    from nacdrive.rollout.log_verdict import in_words as verdict_in_words
+    from nacdrive.extras.verdict.log_verdict import in_words as verdict_in_words
 
     return "\n".join(verdict_in_words(offline))
 

@@ -11,8 +11,8 @@ from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.udacity_log import is_log
+from nacdrive.extras.verdict.log_verdict import Drive, in_words, judge_logs, verdict
 from nacdrive.models import save_policy
-from nacdrive.rollout.log_verdict import Drive, in_words, judge_logs, verdict
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from nacdrive.bench.cell import Cell, run_cell
-from nacdrive.bench.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
 from nacdrive.bench.config import RobustnessConfig
-from nacdrive.bench.robustness import Job, is_of
-from nacdrive.bench.robustness_table import change_text, tables, verdict
 from nacdrive.cli.bench import robustness
 from nacdrive.common.errors import UserError
+from nacdrive.extras.robustness.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
+from nacdrive.extras.robustness.robustness import Job, is_of
+from nacdrive.extras.robustness.tables import change_text, tables, verdict
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
 from nacdrive.tasks.sample import Sample

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from nacdrive.bench.cell import REFERENCES, Result
-from nacdrive.bench.conditions import changed, conditions_for
 from nacdrive.bench.config import RobustnessConfig
 from nacdrive.bench.grid import RESULTS
 from nacdrive.bench.machine import machine_state
@@ -29,6 +28,7 @@ from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.runs import check_resumable, run_record
+from nacdrive.extras.robustness.conditions import changed, conditions_for
 from nacdrive.models.series_files import load_series
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size

@@ -1,0 +1,1 @@
+"""``nacdrive bench robustness``: trained layers tested with steps dropped, clocks changed and times hidden."""
