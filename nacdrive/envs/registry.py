@@ -17,7 +17,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
-from nacdrive.envs.udacity_track.options import RANDOM, is_random, road_seed
+from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, is_random, road_seed
 
 if TYPE_CHECKING:
     from nacdrive.common.action import Action
@@ -231,13 +231,7 @@ def _make_udacity_track(
     max_frames: int | None = None,
     sides: bool = False,
     recover: bool = False,
-    road_difficulty: float | None = None,
-    scene_variety: float | None = None,
-    missing_marks: float | None = None,
-    patches: int | None = None,
-    parked_cars: int | None = None,
-    slow_cars: int | None = None,
-    camera_mount: str | None = None,
+    **road: Any,
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
@@ -250,13 +244,7 @@ def _make_udacity_track(
         cameras=cameras,
         recover=recover,
         max_seconds=max_seconds,
-        road_difficulty=road_difficulty,
-        scene_variety=scene_variety,
-        missing_marks=missing_marks,
-        patches=patches,
-        parked_cars=parked_cars,
-        slow_cars=slow_cars,
-        camera_mount=camera_mount,
+        **road,
     )
 
 
@@ -320,9 +308,9 @@ UDACITY_TRACK = EnvSpec(
     steering_noise=1.0,
     totals=frozenset({"laps", "clean_laps", "interventions", "off_road_events", "collisions"}),
     image_format="jpeg",
-    options=SEEDED
-    | {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}
-    | {"road_difficulty", "scene_variety", "missing_marks", "patches", "parked_cars", "slow_cars", "camera_mount"},
+    options=SEEDED.union(
+        {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}, ROAD_OPTIONS
+    ),
     recording_folder=Path("recordings/udacity-geometric"),
 )
 UDACITY = EnvSpec(

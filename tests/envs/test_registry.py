@@ -13,6 +13,7 @@ import nacdrive.envs
 from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec, spec_of_source
+from nacdrive.envs.udacity_track.options import ROAD_OPTIONS
 
 OURS = ("carracing", "udacity-track", "udacity")
 OWN = """
@@ -74,6 +75,20 @@ def test_a_misspelt_name_or_option_is_told_with_the_nearest() -> None:
         env_spec("carracin")
     with pytest.raises(UserError, match="unknown option of carracing 'render': did you mean 'renderer'"):
         env_spec("carracing").make({"render": "fast"})
+    with pytest.raises(UserError, match="unknown option of udacity-track 'patchs': did you mean 'patches'"):
+        env_spec("udacity-track").make({"patchs": 3})
+
+
+def test_each_road_option_is_honoured_recorded_and_refused_elsewhere() -> None:
+    given = {"missing_marks": 0.3, "patches": 2, "parked_cars": 1, "slow_cars": 1, "camera_mount": "straight"}
+    given |= {"road_difficulty": 0.1, "scene_variety": 0.2}
+    env = env_spec("udacity-track").make({"track": "random:7", **given})
+    assert {name: env.episode_meta()[name] for name in ROAD_OPTIONS} == given
+    env.close()
+    for name in ROAD_OPTIONS:
+        assert env_spec("udacity-track").honours(name)
+        with pytest.raises(UserError, match="is for udacity-track, and --env carracing does not know it"):
+            env_spec("carracing").refuse({name: given[name]})
 
 
 def test_an_option_that_would_be_ignored_is_refused() -> None:

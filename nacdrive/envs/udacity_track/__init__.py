@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
@@ -18,7 +18,7 @@ def make_udacity_track(
     max_seconds: float = 600.0,
     recover: bool = False,
     render_mode: str | None = None,
-    **road: float | str | None,
+    **road: Any,
 ) -> UdacityTrackEnv:
     """A car on a built-in track (see ``UdacityTrackEnv``), software-rendered, without a display.
 
@@ -32,8 +32,7 @@ def make_udacity_track(
         max_seconds: Simulated seconds after which it is truncated.
         recover: Put a car that is lost back on the road instead of ending the episode.
         render_mode: None, ``rgb_array``, or ``human`` (a window; needs a display).
-        **road: ``road_difficulty``, ``scene_variety``, ``missing_marks``, ``patches``, ``parked_cars``,
-            ``slow_cars``, ``camera_mount``: see ``RoadOptions``.
+        **road: The fields of ``RoadOptions``, such as ``road_difficulty``.
     """
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
@@ -46,5 +45,5 @@ def make_udacity_track(
         max_seconds=max_seconds,
         recover=recover,
         render_mode=render_mode,
-        **road,  # type: ignore[arg-type]
+        **road,
     )

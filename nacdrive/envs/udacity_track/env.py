@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -16,7 +16,7 @@ from nacdrive.envs.udacity_track.appearance import random_appearance, standard_a
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
-from nacdrive.envs.udacity_track.options import RANDOM, RoadOptions, check_track, is_random, road_seed
+from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, RoadOptions, check_track, is_random, road_seed
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
 from nacdrive.envs.udacity_track.track import TRACKS, Track, TrackPosition, load_track
@@ -117,19 +117,14 @@ class UdacityTrackEnv(DrivingEnv):
         max_seconds: float = 600.0,
         recover: bool = False,
         render_mode: str | None = None,
-        road_difficulty: float | None = None,
-        scene_variety: float | None = None,
-        missing_marks: float | None = None,
-        patches: int | None = None,
-        parked_cars: int | None = None,
-        slow_cars: int | None = None,
-        camera_mount: Literal["scene", "straight"] | None = None,
+        **road: Any,
     ) -> None:
         """See ``make_udacity_track``."""
         check_track(track, TRACKS)
-        self.road = RoadOptions(
-            road_difficulty, scene_variety, missing_marks, patches, parked_cars, slow_cars, camera_mount
-        )
+        for name in road.keys() - {*ROAD_OPTIONS}:
+            known = ("track", *(UdacityTrackEnv.__init__.__kwdefaults__ or ()), *ROAD_OPTIONS)
+            raise unknown_name(f"option of {self.name}", name, known)
+        self.road = RoadOptions(**road)
         self.road.check(track)
         self._own_road_each = track == RANDOM
         self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
@@ -150,7 +145,7 @@ class UdacityTrackEnv(DrivingEnv):
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.car = Car(self.track)
         self.track_position = TrackPosition(self.track)
-        self.mount = camera_mount or SCENE
+        self.mount = self.road.camera_mount or SCENE
         self.cameras = Cameras(cameras, self.mount)
         self.window: Any = None
         self.frames: dict[str, Frame] = {}

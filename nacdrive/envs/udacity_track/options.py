@@ -40,11 +40,10 @@ class RoadOptions(Options):
     @property
     def given(self) -> dict[str, Any]:
         """Those that are not None, by name."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name in ROAD_OPTIONS if (value := getattr(self, name)) is not None}
 
     def check(self, track: str | None) -> None:
-        """Refuse knobs of random roads where ``track`` is none of them.
+        """Refuse options of random roads where ``track`` is none of them.
 
         Raises:
             UserError: one sentence that says so.
@@ -52,6 +51,9 @@ class RoadOptions(Options):
         for name in ("road_difficulty", "scene_variety"):
             if getattr(self, name) is not None and not is_random(track):
                 raise UserError(f"{flag(name)} is for random roads: add --track {RANDOM}, or leave it out.")
+
+
+ROAD_OPTIONS = tuple(field.name for field in fields(RoadOptions))
 
 
 def is_random(track: str | None) -> bool:

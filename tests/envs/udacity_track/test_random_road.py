@@ -240,7 +240,7 @@ def test_wrong_seeds_and_knobs_are_named() -> None:
             make_udacity_track(wrong)
     with pytest.raises(UserError, match="did you mean 'random'"):
         make_udacity_track("randon")
-    with pytest.raises(UserError, match=r"--road-difficulty is 1\.5: give a number from 0 to 1"):
+    with pytest.raises(UserError, match=r"--road-difficulty is 1\.5: give 0 to 1"):
         make_udacity_track("random", road_difficulty=1.5)
     with pytest.raises(UserError, match="--scene-variety is nan"):
         make_udacity_track("random", scene_variety=math.nan)
