@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flask import Flask
 
 from nacdrive.common.paths import PACKAGE
 from nacdrive.drivers.tick import Tick
 
-if TYPE_CHECKING:
-    from nacdrive.web.server import LiveServer
-
 Command = Callable[[Any], Callable[[], None] | None]
 """What a person with control sends -> what to do then; None if it is no such command, which ends the connection."""
+
+
+class LivePage(Protocol):
+    """What a card may do with the live page that it is a part of, which ``LiveServer`` is."""
+
+    def begin(self, **about: Any) -> None:
+        """A drive begins: every lane is empty, and ``about`` is what the page is told of it."""
+
+    def publish(self, tick: Tick, lane: int = 0) -> None:
+        """Show a decision in a lane."""
+
+    def set(self, **about: Any) -> None:
+        """Change what the page is told of the drive."""
 
 
 class Card:
@@ -41,7 +51,7 @@ class Card:
         """What its JavaScript is to know of a run (a replay may show several), as plain JSON."""
         return {}
 
-    def attach(self, page: LiveServer) -> None:
+    def attach(self, page: LivePage) -> None:
         """Become a part of a live page."""
 
     def add_routes(self, app: Flask) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.web.card import Card
-from nacdrive.web.server import LiveServer
+from nacdrive.web.card import Card, LivePage
 
 CAMERA: dict[str, tuple[type, float, float]] = {
     "brightness": (float, 0.1, 3.0),
@@ -37,7 +36,7 @@ class ArenaCard(Card):
         self._camera, self._lock, self._set_camera = CameraNoise(), Lock(), set_camera
         self.commands = {"camera": self._command}
 
-    def attach(self, page: LiveServer) -> None:
+    def attach(self, page: LivePage) -> None:
         """Show on ``page``."""
         self.page = page
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nacdrive.extras.arena.contestant import Contestant
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.results import Row
+    from nacdrive.web import LiveServer
 
 PERSON = "person"
 FIRST_VIEWER_S = 10.0
@@ -150,18 +151,18 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
         track = Arena(contestants, control, config.disturbance)
         out = result_folder(config.folder, overwrite=config.overwrite)
         stack.enter_context(track)
-        card = open_page(stack, config, contestants, track, control)
+        card, page = open_page(stack, config, contestants, track, control)
         kept = Kept(config, contestants, track, out, stack)
         try:
             rows = drive_tracks(config, track, card, kept)
         except KeyboardInterrupt:
-            if card is None:
+            if page is None:
                 raise
             print()
             rows = kept.tracks
         else:
-            if card is not None and card.page.stays_up(config.hold):
-                card.page.stay()
+            if page is not None and page.stays_up(config.hold):
+                page.stay()
     if kept.tracks:
         print(f"drives: nacdrive replay {out}", flush=True)
     return rows
@@ -173,10 +174,10 @@ def open_page(
     contestants: list[Contestant],
     track: Arena,
     control: HumanControl | None,
-) -> ArenaCard | None:
-    """The page's card, when somebody looks at it or nobody came in time; None where there is none."""
+) -> tuple[ArenaCard, LiveServer] | tuple[None, None]:
+    """The page and its card, when somebody looks at it or nobody came in time; None where there is none."""
     if config.headless:
-        return None
+        return None, None
     from nacdrive.extras.arena.card import ArenaCard
     from nacdrive.web import LiveServer
 
@@ -194,7 +195,7 @@ def open_page(
     stack.callback(page.stop)
     if config.wait and not config.fast:
         page.wait_for_viewer(FIRST_VIEWER_S)
-    return card
+    return card, page
 
 
 def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept: Kept) -> list[dict[str, Row]]:
