@@ -12,8 +12,6 @@ from nacdrive.bench.config import PlanConfig, ReportConfig, RobustnessConfig, Ru
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from nacdrive.bench.cell import Cell, Result
 
 
@@ -32,30 +30,22 @@ def run(config: RunConfig) -> int:
 
 def one_table(config: TableConfig, hours: float = math.inf) -> int:
     """Compute the grid, with a line per cell under way and one per cell that is done."""
-    from rich.console import Console
-
     from nacdrive.bench.data_dirs import describe
     from nacdrive.bench.grid import compute, left_out, plan
     from nacdrive.bench.tables import markdown, write_tables
+    from nacdrive.common.progress import progress_console, resumable
     from nacdrive.common.runs import run_record
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = progress_console()
     with console.status("reading the data"):
         grid = plan(config)
     console.print(f"{len(grid.cells)} cells, protocol {config.protocol}, budget {config.budget}")
     for line in [*describe(grid.data_dirs), *left_out(config).values(), *fewer_folds(grid.cells, config.folds)]:
         console.print(f"  {line}")
-    try:
-        with Board(console, len(grid.cells)) as board:
-            until = time.monotonic() + 3600 * hours
-            results = compute(grid, config, board.under_way, board.done, until=until)
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; finished cells are kept in {grid.folder}, those under way in their checkpoints: "
-            "the same command with --resume goes on.",
-            file=sys.stderr,
-        )
-        return 130
+    kept = f"finished cells are kept in {grid.folder}, those under way in their checkpoints"
+    with resumable(lambda: kept), Board(len(grid.cells)) as board:
+        until = time.monotonic() + 3600 * hours
+        results = compute(grid, config, board.under_way, board.done, until=until)
     command = run_record(config)["command"]
     found = write_tables(grid.folder, list(results.values()), config, command)
     print(markdown(found, config, command))
@@ -105,13 +95,12 @@ def report(config: ReportConfig) -> None:
 
 def robustness(config: RobustnessConfig) -> int:
     """Test what is trained, with a line per model, and print the tables."""
-    from rich.console import Console
-
+    from nacdrive.common.progress import progress_console, resumable
     from nacdrive.common.runs import run_record
     from nacdrive.extras.robustness.robustness import Job, compute, plan
     from nacdrive.extras.robustness.tables import text_of, write
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = progress_console()
     jobs, done, left_out = plan(config)
     console.print(f"{len(jobs)} trained models, {len(done)} of them tested already")
     for sentence in left_out:
@@ -121,13 +110,8 @@ def robustness(config: RobustnessConfig) -> int:
         first = {key: next(iter(scores.values())) for key, scores in result["conditions"].items()}
         console.print(f"{result['key']}: " + ", ".join(f"{key} {value:.4g}" for key, value in first.items()))
 
-    try:
+    with resumable(lambda: f"what is tested is kept in {config.out}", "the same command goes on"):
         results = compute(config, jobs, done, on_result)
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; what is tested is kept in {config.out}: the same command goes on.", file=sys.stderr
-        )
-        return 130
     command = run_record(config)["command"]
     print(text_of(write(results, config.out, command), command))
     print(f"{config.out}/robustness.md, robustness.csv, robustness.jsonl")
@@ -137,14 +121,10 @@ def robustness(config: RobustnessConfig) -> int:
 class Board:
     """What the person sees: a bar per cell under way, one for the whole, and a line for each result."""
 
-    def __init__(self, console: Console, cells: int) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    def __init__(self, cells: int) -> None:
+        from nacdrive.common.progress import progress_bar
 
-        self.console = console
-        columns = (TextColumn("{task.description:<34}"), BarColumn(), TextColumn("{task.fields[state]}"))
-        self.progress = Progress(
-            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal
-        )
+        self.progress = progress_bar()
         self.whole = self.progress.add_task("all cells", total=cells, state="")
         self.rows: dict[str, Any] = {}
 
@@ -169,7 +149,7 @@ class Board:
         """A cell has its result."""
         if (row := self.rows.pop(cell.key, None)) is not None:
             self.progress.remove_task(row)
-            self.console.print(f"{cell.key}: {line(result)}")
+            self.progress.console.print(f"{cell.key}: {line(result)}")
         self.progress.advance(self.whole)
 
 
@@ -189,13 +169,12 @@ def line(result: Result) -> str:
 
 def runtime(config: RuntimeConfig) -> int:
     """Measure, with a line per layer."""
-    from rich.console import Console
-
     from nacdrive.bench.runtime import Row, measure_all, write
     from nacdrive.common.files import refuse_existing
+    from nacdrive.common.progress import progress_console
 
     refuse_existing(config.out / "runtime.json", config.out / "runtime.md", overwrite=config.overwrite)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = progress_console()
 
     def on_row(row: Row) -> None:
         done = row["status"] == "done"

@@ -63,20 +63,18 @@ def list_(config: ListConfig) -> int:
 
 def fetch(config: FetchConfig) -> int:
     """Fetch one data set after another."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn
 
     from nacdrive.common.paths import data_folder
+    from nacdrive.common.progress import progress_bar
     from nacdrive.datasets import downloads
 
     if not config.names:
         raise UserError(f"name the data sets to fetch: known are {', '.join(downloads.DATA_SETS)}.")
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     data_sets = [downloads.find_data_set(name) for name in config.names]
     for data_set in data_sets:
         folder = (config.folder or data_folder()) / data_set.name
-        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        with progress_bar(DownloadColumn()) as progress:
             paths = downloads.fetch(data_set, folder, bar=partial(FileBar, progress))
         print(f"{folder}: {len(paths)} file{'s' * (len(paths) != 1)} of {data_set.name}, as published")
     return 0

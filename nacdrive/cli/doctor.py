@@ -63,17 +63,18 @@ def run(config: DoctorConfig) -> int:
     from rich.markup import escape
     from rich.table import Table
 
+    from nacdrive.common.progress import progress_console
+
     table = Table("", "what", "found", box=None, pad_edge=False)
     broken = []
-    console = Console()
-    with console.status("looking ..."):
+    with progress_console().status("looking ..."):
         for check in run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port):
             colour = "green" if check.works else "red" if check.essential else "yellow"
             word = "OK" if check.works else "BAD" if check.essential else "note"
             table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.found))
             if not check.works and check.essential:
                 broken.append(check.name)
-    console.print(table)
+    Console().print(table)
     if broken:
         print(UserError(f"does not work: {', '.join(broken)}. Each line above says how to mend it."))
         return 1

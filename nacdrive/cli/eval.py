@@ -219,17 +219,11 @@ class Show:
     """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far."""
 
     def __init__(self, episodes: int, with_expert: bool) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from nacdrive.common.progress import progress_bar
 
-        self._progress = Progress(
-            TextColumn("{task.description:<8}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[mean]}"),
-        )
+        self._progress = progress_bar()
         names = ("policy", "expert") if with_expert else ("policy",)
-        self._tasks = {name: self._progress.add_task(name, total=episodes, mean="") for name in names}
+        self._tasks = {name: self._progress.add_task(name, total=episodes, state="") for name in names}
         self._returns: dict[str, list[float]] = {name: [] for name in names}
 
     def __enter__(self) -> Show:
@@ -248,8 +242,8 @@ class Show:
             return
         returns = self._returns[job.who]
         returns.append(row["episode_return"])
-        mean = f"mean return {sum(returns) / len(returns):.0f}, last {returns[-1]:.0f}"
-        self._progress.update(self._tasks[job.who], advance=1, mean=mean)
+        state = f"{len(returns)} driven, mean return {sum(returns) / len(returns):.0f}, last {returns[-1]:.0f}"
+        self._progress.update(self._tasks[job.who], advance=1, state=state)
 
 
 class EndCards:

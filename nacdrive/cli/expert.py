@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +18,7 @@ from nacdrive.rl.config import ExpertTrainConfig
 from nacdrive.rl.imitate_config import ExpertImitateConfig
 
 if TYPE_CHECKING:
+    from nacdrive.rl.imitate import Progress as RoundProgress
     from nacdrive.rl.train import Progress
     from nacdrive.rollout.results import Row
 
@@ -77,30 +77,20 @@ def checked_device(name: str) -> str:
 
 def run_train(config: ExpertTrainConfig) -> int:
     """Train, with a line of progress."""
-    from rich.progress import BarColumn, Progress, TextColumn
-
+    from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rl.train import train
 
     checked_device(config.device)
     settings, out = config.settings, config.folder
-    columns = (BarColumn(), TextColumn("{task.percentage:.0f} %"), TextColumn("{task.description}"))
-    try:
-        with Progress(*columns) as bar:
-            task = bar.add_task("starting the worker processes", total=settings.timesteps)
+    with resumable(lambda: f"what was learnt until the last checkpoint is kept in {out}"), progress_bar() as bar:
+        task = bar.add_task("training", total=settings.timesteps, state="starting the worker processes")
 
-            def show(progress: Progress_) -> None:
-                bar.update(task, completed=progress.decisions, description=progress_text(progress))
-                if progress.evaluation is not None:
-                    bar.console.print(evaluation_text(progress))
+        def show(progress: Progress) -> None:
+            bar.update(task, completed=progress.decisions, state=progress_text(progress))
+            if progress.evaluation is not None:
+                bar.console.print(evaluation_text(progress))
 
-            best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; what was learnt until the last checkpoint is kept in {out}: "
-            "the same command with --resume goes on.",
-            file=sys.stderr,
-        )
-        return 130
+        best = train(settings, out, resume=config.resume, overwrite=config.overwrite, ray=config.ray, show=show)
     print(f"best policy: {best}\nSB3 model:   {best.with_suffix('.zip')}")
     print(f"next: nacdrive expert eval --expert {best} --episodes 100")
     return 0
@@ -108,27 +98,18 @@ def run_train(config: ExpertTrainConfig) -> int:
 
 def run_imitate(config: ExpertImitateConfig) -> int:
     """Teach, with a line for each round."""
+    from nacdrive.common.progress import progress_console, resumable
     from nacdrive.rl.imitate import imitate
 
-    def show(progress: RoundProgress) -> None:
-        print(round_text(progress), flush=True)
+    console = progress_console()
 
-    try:
+    def show(progress: RoundProgress) -> None:
+        console.print(round_text(progress))
+
+    with resumable(lambda: f"whole rounds are kept in {config.folder}"):
         best = imitate(config.settings, config.folder, resume=config.resume, overwrite=config.overwrite, show=show)
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; whole rounds are kept in {config.folder}: the same command with --resume goes on.",
-            file=sys.stderr,
-        )
-        return 130
     print(f"best agent: {best}\nnext: nacdrive expert eval --expert {best} --episodes 100")
     return 0
-
-
-if TYPE_CHECKING:
-    from nacdrive.rl.imitate import Progress as RoundProgress
-
-    Progress_ = Progress
 
 
 def round_text(progress: RoundProgress) -> str:
@@ -166,10 +147,9 @@ def evaluation_text(progress: Progress) -> str:
 
 def run_eval(config: EvalConfig) -> None:
     """Drive, print the numbers, write them, a report and videos where asked to."""
-    from rich.progress import track
-
     from nacdrive.common.files import result_folder
     from nacdrive.common.parallel import check_ray
+    from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import usable_cores
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import EvalJob, drive_jobs, evaluate
@@ -190,20 +170,21 @@ def run_eval(config: EvalConfig) -> None:
     about = "".join(f", {value} renderer" for value in renderer.values())
     about += f", rule {drive.rule}" if drive.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
-    bar = iter(track(jobs, description="driving"))
-    next(bar)
     workers = 0 if config.workers == 1 else config.workers or usable_cores()
+    with progress_bar() as bar:
+        task = bar.add_task("driving", total=len(jobs), state="")
 
-    def show(job: EvalJob, row: Row) -> None:
-        next(bar, None)
+        def show(job: EvalJob, row: Row) -> None:
+            bar.advance(task)
 
-    if out is None:
-        rows = []
-        for job, row in drive_jobs(drive, jobs, workers, ray=config.ray):
-            rows.append(row)
-            show(job, row)
-    else:
-        rows = evaluate(drive, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)["episodes"]
+        if out is None:
+            rows = []
+            for job, row in drive_jobs(drive, jobs, workers, ray=config.ray):
+                rows.append(row)
+                show(job, row)
+        else:
+            metrics = evaluate(drive, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)
+            rows = metrics["episodes"]
     print(lines_of(rows))
     if out is not None:
         print(f"report: {out / 'report.html'}")

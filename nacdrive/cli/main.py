@@ -21,6 +21,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.plugins import REFERENCE, trust
+from nacdrive.common.progress import set_quiet
 from nacdrive.common.result_folder import release_folders
 
 if TYPE_CHECKING:
@@ -67,13 +68,16 @@ def usage() -> str:
         f"nacdrive {__version__}: small continuous-time attention networks that drive\n\n"
         f"usage: nacdrive VERB [options]\n\n{rows}\n\n"
         "nacdrive help VERB lists the options of a verb; --print-completion bash or zsh completes them.\n"
-        "Every verb takes --trust MODULE: "
-        "somebody's own code that files may name.\n"
+        "Every verb takes -q, --quiet: no progress, only results and errors; and\n"
+        "--trust MODULE: somebody's own code that files may name.\n"
     )
 
 
 def dispatch(arguments: list[str]) -> int:
     """Run one command line (without the program's name) and return its exit code."""
+    quiet = {"-q", "--quiet"} & set(arguments)
+    set_quiet(quiet=bool(quiet))
+    arguments = [word for word in arguments if word not in quiet]
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -261,8 +265,8 @@ def main() -> None:
     except UserError as error:
         say(f"nacdrive: {error}")
         code = 2
-    except KeyboardInterrupt:
-        say("\nnacdrive: stopped; what was complete is kept.")
+    except KeyboardInterrupt as stop:
+        say(f"\nnacdrive: stopped; {str(stop) or 'what was complete is kept.'}")
         code = 130
     except BrokenPipeError:
         # The reader of our output (such as `head`) has gone: nothing is wrong.

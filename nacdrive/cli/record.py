@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -21,56 +20,42 @@ CONFIG = RecordConfig
 
 def run(config: RecordConfig) -> int:
     """Record, with a bar that shows episodes, frames per second and returns."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+    from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
 
     if config.log is not None and not config.overwrite and config.log.exists() and any(config.log.iterdir()):
         # Found out now, not after all the drives.
         raise UserError(f"{config.log} already holds something: give --overwrite, or another --log.")
-    console = Console(stderr=True, highlight=False)
-    columns = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("episodes  {task.fields[state]}"),
-        TimeElapsedColumn(),
-    ]
     began = time.perf_counter()
     returns: list[float] = []
     kept = 0
-    try:
-        with ExitStack() as stack, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
+    with (
+        resumable(lambda: f"{kept} of {config.episodes} episodes are complete and kept in {config.folder}"),
+        ExitStack() as stack,
+        progress_bar() as bar,
+    ):
+        task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
 
-            def show_episode(outcome: Outcome) -> None:
-                what = f"seed {outcome.seed}: return {outcome.episode_return:.1f}, {outcome.steps} frames"
-                if outcome.path is None:
-                    console.print(f"{what}: dropped, below --min-return {config.min_return:g}")
-                    return
-                returns.append(outcome.episode_return)
-                console.print(f"{what} -> {outcome.path.name}")
+        def show_episode(outcome: Outcome) -> None:
+            what = f"seed {outcome.seed}: return {outcome.episode_return:.1f}, {outcome.steps} frames"
+            if outcome.path is None:
+                bar.console.print(f"{what}: dropped, below --min-return {config.min_return:g}")
+                return
+            returns.append(outcome.episode_return)
+            bar.console.print(f"{what} -> {outcome.path.name}")
 
-            def show_progress(progress: RecordProgress) -> None:
-                nonlocal kept
-                kept = progress.kept
-                speed = progress.frames / (time.perf_counter() - began)
-                mean = f", return {sum(returns) / len(returns):.0f} on average" if returns else ""
-                dropped = f", {progress.dropped} dropped" if progress.dropped else ""
-                bar.update(task, completed=kept, state=f"{progress.frames} frames, {speed:.0f}/s{mean}{dropped}")
+        def show_progress(progress: RecordProgress) -> None:
+            nonlocal kept
+            kept = progress.kept
+            speed = progress.frames / (time.perf_counter() - began)
+            mean = f", return {sum(returns) / len(returns):.0f} on average" if returns else ""
+            dropped = f", {progress.dropped} dropped" if progress.dropped else ""
+            state = f"{kept}/{config.episodes} episodes, {progress.frames} frames, {speed:.0f}/s{mean}{dropped}"
+            bar.update(task, completed=kept, state=state)
 
-            listeners, control = watched(config, stack)
-            result = record_episodes(config, show_episode, show_progress, listeners, control)
-            bar.update(task, completed=len(result.episodes))
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; {kept} of {config.episodes} episodes are complete and kept in {config.folder}: "
-            "the same command with --resume goes on.",
-            file=sys.stderr,
-        )
-        return 130
+        listeners, control = watched(config, stack)
+        result = record_episodes(config, show_episode, show_progress, listeners, control)
+        bar.update(task, completed=len(result.episodes))
     seconds = time.perf_counter() - began
     all_returns = [info.episode_return for info in result.episodes]
     print(

@@ -208,10 +208,9 @@ def card(config: CardConfig) -> int:
 @contextmanager
 def counter(what: str) -> Iterator[Callable[[int], None]]:
     """A line on the terminal that counts frames."""
-    from rich.console import Console
+    from nacdrive.common.progress import progress_console
 
-    console = Console(stderr=True, highlight=False)
-    with console.status(what) as status:
+    with progress_console().status(what) as status:
         yield lambda frames: status.update(f"{what}: {frames} frames")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING
 
 from nacdrive.rollout.train_config import TrainConfig
@@ -17,69 +16,51 @@ CONFIG = TrainConfig
 
 def run(config: TrainConfig) -> int:
     """Train, with a bar that shows round, epoch and losses."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+    from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.models import load_policy
     from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
     from nacdrive.tasks import load_task
 
     measure = load_task(config.task).measure_name
-    console = Console(stderr=True, highlight=False)
-    columns = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    ]
-    try:
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            shown = bar.add_task(f"training {config.model}", total=None, state="reading the recordings")
-            returns: list[float] = []
+    with resumable(lambda: f"the last checkpoint is kept in {config.folder}"), progress_bar() as bar:
+        shown = bar.add_task(f"training {config.model}", total=None, state="reading the recordings")
+        returns: list[float] = []
 
-            def on_step(update: FitUpdate) -> None:
-                p = update.progress
-                best = f", best {p.best_loss:.3f}" if math.isfinite(p.best_loss) else ""
-                bar.update(
-                    shown,
-                    description=f"round {p.round}" if config.dagger else f"training {config.model}",
-                    total=update.steps * update.epochs,
-                    completed=update.steps * p.epoch + p.step,
-                    state=f"epoch {p.epoch + 1} of {update.epochs}, loss {update.train_loss:.3f}{best}",
-                )
+        def on_step(update: FitUpdate) -> None:
+            p = update.progress
+            best = f", best {p.best_loss:.3f}" if math.isfinite(p.best_loss) else ""
+            bar.update(
+                shown,
+                description=f"round {p.round}" if config.dagger else f"training {config.model}",
+                total=update.steps * update.epochs,
+                completed=update.steps * p.epoch + p.step,
+                state=f"epoch {p.epoch + 1} of {update.epochs}, loss {update.train_loss:.3f}{best}",
+            )
 
-            def on_round(round_: int, result: FitResult) -> None:
-                p = result.progress
-                validated = "without validation"
-                if math.isfinite(p.best_loss):
-                    validated = f"validation loss {p.best_loss:.3f}, {in_words(measure, p.best_measure)}"
-                console.print(
-                    f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, {validated}"
-                )
-                returns.clear()
+        def on_round(round_: int, result: FitResult) -> None:
+            p = result.progress
+            validated = "without validation"
+            if math.isfinite(p.best_loss):
+                validated = f"validation loss {p.best_loss:.3f}, {in_words(measure, p.best_measure)}"
+            bar.console.print(
+                f"round {round_}: {result.train_steps} frames, {p.epoch} epochs in {p.seconds:.0f} s, {validated}"
+            )
+            returns.clear()
 
-            def on_episode(round_: int, episode: Episode) -> None:
-                returns.append(episode.episode_return)
-                mean = sum(returns) / len(returns)
-                bar.update(
-                    shown,
-                    description=f"round {round_}: driving",
-                    total=config.dagger_episodes,
-                    completed=len(returns),
-                    state=f"return {mean:.0f} on average",
-                )
-                if len(returns) == config.dagger_episodes:
-                    console.print(f"round {round_}: drove {len(returns)} tracks, return {mean:.0f} on average")
+        def on_episode(round_: int, episode: Episode) -> None:
+            returns.append(episode.episode_return)
+            mean = sum(returns) / len(returns)
+            bar.update(
+                shown,
+                description=f"round {round_}: driving",
+                total=config.dagger_episodes,
+                completed=len(returns),
+                state=f"return {mean:.0f} on average",
+            )
+            if len(returns) == config.dagger_episodes:
+                bar.console.print(f"round {round_}: drove {len(returns)} tracks, return {mean:.0f} on average")
 
-            path = train_policy(config, TrainCallbacks(on_step, on_round, on_episode))
-    except KeyboardInterrupt:
-        print(
-            f"\nnacdrive: stopped; the last checkpoint is kept in {config.folder}: "
-            "the same command with --resume goes on.",
-            file=sys.stderr,
-        )
-        return 130
+        path = train_policy(config, TrainCallbacks(on_step, on_round, on_episode))
     meta = load_policy(path).meta
     validated = "no frames kept aside"
     if meta["valid_loss"] is not None:

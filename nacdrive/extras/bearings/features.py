@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.progress import progress_bar
 from nacdrive.extras.bearings.bearing import Bearing
 from nacdrive.extras.bearings.feature_cache import Kept
 
@@ -202,16 +203,13 @@ def check_options(bearing: Bearing, options: FeatureOptions) -> None:
 
 def compute(bearing: Bearing, options: FeatureOptions, device: torch.device, progress: bool) -> NDArray[np.float32]:
     """Features of all snapshots, [N, W, 14]."""
-    from rich.console import Console
-    from rich.progress import track
-
     extractor = WindowFeatures(options, bearing.rate_hz, device)
-    console = Console(stderr=True)
-    hidden = not (progress and console.is_terminal)
-    rows = [
-        extractor.snapshot(bearing.read(i))
-        for i in track(range(len(bearing)), f"features of {bearing.name}", console=console, disable=hidden)
-    ]
+    with progress_bar() as bar:
+        task = bar.add_task(f"features of {bearing.name}", total=len(bearing), state="", visible=progress)
+        rows = []
+        for i in range(len(bearing)):
+            rows.append(extractor.snapshot(bearing.read(i)))
+            bar.advance(task)
     return np.stack(rows)
 
 
