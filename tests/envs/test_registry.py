@@ -3,17 +3,20 @@ from __future__ import annotations
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from annotated_types import Interval
 from gymnasium.utils.env_checker import check_env
 
 import nacdrive.envs
 from nacdrive.common.errors import UserError
+from nacdrive.common.options import choices_of, limits, type_hints
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec, spec_of_source
-from nacdrive.envs.udacity_track.options import ROAD_OPTIONS
+from nacdrive.envs.udacity_track.options import ROAD_OPTIONS, RoadOptions
 
 OURS = ("carracing", "udacity-track", "udacity")
 OWN = """
@@ -80,8 +83,11 @@ def test_a_misspelt_name_or_option_is_told_with_the_nearest() -> None:
 
 
 def test_each_road_option_is_honoured_recorded_and_refused_elsewhere() -> None:
-    given = {"missing_marks": 0.3, "patches": 2, "parked_cars": 1, "slow_cars": 1, "camera_mount": "straight"}
-    given |= {"road_difficulty": 0.1, "scene_variety": 0.2}
+    given: dict[str, Any] = {
+        name: next(filter(None, choices_of(kind)), (limits(kind) or Interval(ge=1)).ge)
+        for name, kind in type_hints(RoadOptions).items()
+        if name in ROAD_OPTIONS
+    }
     env = env_spec("udacity-track").make({"track": "random:7", **given})
     assert {name: env.episode_meta()[name] for name in ROAD_OPTIONS} == given
     env.close()
