@@ -144,6 +144,12 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
     return replace(day, **changes)
 
 
+def at_elevation(day: Appearance, degrees: float) -> Appearance:
+    """``day`` with its sun so many degrees above the horizon, in the same direction."""
+    east, north, up = unit_vector(np.deg2rad(degrees), np.arctan2(day.sun[1], day.sun[0])).tolist()
+    return replace(day, sun=(east, north, up))
+
+
 def unit_vector(height: float, direction: float) -> NDArray[np.float64]:
     """Towards a place in the sky, both in radians."""
     return np.array((np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height)))

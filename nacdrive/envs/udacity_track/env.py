@@ -12,7 +12,7 @@ from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
-from nacdrive.envs.udacity_track.appearance import random_appearance, standard_appearance, varied_day
+from nacdrive.envs.udacity_track.appearance import at_elevation, random_appearance, standard_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
@@ -364,6 +364,8 @@ class UdacityTrackEnv(DrivingEnv):
         else:
             variety = self.road.scene_variety
             appearance = varied_day(self.np_random, USUAL_VARIETY if variety is None else variety)
+        if road.sun_elevation is not None:
+            appearance = at_elevation(appearance, road.sun_elevation)
         extras = NO_EXTRAS
         if wrong:
             extras = draw_extras(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -119,12 +120,31 @@ def test_without_parked_cars_nothing_is_said_of_collisions() -> None:
     env.close()
 
 
+def test_a_low_sun_dims_the_road_and_leaves_the_rest_of_the_day_as_it_is() -> None:
+    frames = {}
+    for degrees in (None, standard_elevation(), 5.0, 90.0):
+        env = make_udacity_track("lake", randomize=False, sun_elevation=degrees)
+        env.reset(seed=1)
+        frames[degrees] = env.place(60.0)[0].astype(int)
+        assert env.episode_meta().get("sun_elevation") == degrees
+        env.close()
+    np.testing.assert_allclose(frames[None], frames[standard_elevation()], atol=1)
+    road = {degrees: frame[110:130, 100:220].mean() for degrees, frame in frames.items()}
+    assert road[5.0] < 0.95 * road[None] < road[90.0]
+
+
+def standard_elevation() -> float:
+    east, north, up = standard_appearance().sun
+    return math.degrees(math.atan2(up, math.hypot(east, north)))
+
+
 def test_faults_that_make_no_sense_are_named() -> None:
     for wrong, sentence in (
         ({"missing_marks": 1.2}, "--missing-marks is 1.2"),
         ({"patches": -1}, "--patches is -1"),
         ({"parked_cars": 1000}, "--parked-cars is 1000"),
         ({"slow_cars": 31}, "--slow-cars is 31"),
+        ({"sun_elevation": 3.0}, "--sun-elevation is 3: give 5 to 90"),
     ):
         with pytest.raises(UserError, match=sentence):
             make_udacity_track("lake", **wrong)
