@@ -69,12 +69,7 @@ def alone(todo: list[Case]) -> Iterator[str]:
         yield from pool.imap(digest, todo, chunksize=1)
 
 
-# Of 200 pictures about one has other last bits, in two pixels of the car's hood, once the process has drawn others:
-# the same vertices and matrices, and the reason is not known yet.
-HOOD = pytest.mark.xfail(reason="two pixels of the hood depend on what was drawn before", strict=False)
-
-
-@pytest.mark.parametrize("count", [6, pytest.param(50, marks=[pytest.mark.soak, HOOD])])
+@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_drive_is_the_same_first_last_and_in_between(count: int) -> None:
     todo = cases(count)
     first = dict(zip(todo, alone(todo), strict=True))
@@ -88,6 +83,13 @@ def test_a_drive_is_the_same_first_last_and_in_between(count: int) -> None:
         assert digest(case, kept.get(kind)) == first[case], case
     for env in kept.values():
         env.close()
+
+
+def test_the_hood_does_not_depend_on_the_first_picture_of_the_process() -> None:
+    # After road 27, the hood's matrix on road 36 is within Panda's tolerance of one that its transform cache still has.
+    earlier, drive = (("udacity-track", seed, TRACKS[seed % len(TRACKS)]) for seed in (27, 36))
+    with get_context("forkserver").Pool(1, maxtasksperchild=1) as pool:
+        assert list(alone([drive])) == pool.map(digest, [earlier, drive], chunksize=2)[1:]
 
 
 def test_the_land_is_the_same_with_any_number_of_threads() -> None:

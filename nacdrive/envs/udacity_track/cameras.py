@@ -33,9 +33,9 @@ CAMERAS = {"center": (0.0, 1.0, 1.2), "left": (-0.806, 0.984, 1.2), "right": (0.
 @lru_cache(maxsize=1)
 def offscreen_pipe() -> GraphicsPipe:
     """The software renderer's pipe without a display; the same one for all environments of the process."""
-    load_prc_file_data(
-        "nacdrive", "load-display p3tinydisplay\naudio-library-name null\nsync-video 0\nnotify-level-x11display fatal"
-    )
+    # The transform cache replaces a matrix with a nearly equal one that lives: pictures would depend on earlier ones.
+    settings = "load-display p3tinydisplay\naudio-library-name null\nsync-video 0\nnotify-level-x11display fatal"
+    load_prc_file_data("nacdrive", settings + "\ntransform-cache 0")
     selection = GraphicsPipeSelection.get_global_ptr()
     selection.load_aux_modules()
     pipe = selection.make_pipe("TinyOffscreenGraphicsPipe")
