@@ -91,7 +91,7 @@ def check_name(name: str) -> None:
     Raises:
         UserError: the sentence suggests the nearest name.
     """
-    if name in ABLATIONS:
+    if name in ABLATIONS or (":" not in name and name not in LAYERS):
         raise unknown_name("model", name, names())
     LAYERS.load(name)
 
