@@ -13,23 +13,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacdrive.bench.cell import Cell, Result
+    from nacdrive.bench.cost import Cost
 
 
-def table(config: TableConfig) -> int:
+def table(config: TableConfig) -> tuple[int, list[dict[str, Any]]]:
     """The table that was asked for; of a smoke run also that of the tasks which only the other protocol has."""
     from nacdrive.bench.grid import rest_of_smoke
 
     rest = rest_of_smoke(config)
-    return one_table(config) or (one_table(rest) if rest is not None else 0)
+    code, tables = one_table(config)
+    if code or rest is None:
+        return code, tables
+    code, more = one_table(rest)
+    return code, tables + more
 
 
-def run(config: RunConfig) -> int:
+def run(config: RunConfig) -> tuple[int, list[dict[str, Any]]]:
     """As much of a table as the hours allow."""
     return one_table(config, config.hours)
 
 
-def one_table(config: TableConfig, hours: float = math.inf) -> int:
-    """Compute the grid, with a line per cell under way and one per cell that is done."""
+def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[dict[str, Any]]]:
+    """Compute the grid, with a line per cell under way and one per cell that is done; exit code, folder and cells."""
     from nacdrive.bench.data_dirs import describe
     from nacdrive.bench.grid import compute, left_out, plan
     from nacdrive.bench.tables import markdown, write_tables
@@ -52,10 +57,10 @@ def one_table(config: TableConfig, hours: float = math.inf) -> int:
     print(f"{grid.folder}/table.md, table.csv, table.tex; every cell in results.jsonl")
     if len(results) < len(grid.cells):
         print(f"{len(results)} of {len(grid.cells)} cells have a result: the same command goes on.")
-    if results and all(result["status"] == "failed" for result in results.values()):
+    failed = bool(results) and all(result["status"] == "failed" for result in results.values())
+    if failed:
         print("nacdrive: every cell has failed; the reasons are above.", file=sys.stderr)
-        return 1
-    return 0
+    return int(failed), [{"folder": grid.folder, "cells": list(results.values())}]
 
 
 def fewer_folds(cells: Sequence[Cell], wanted: int) -> list[str]:
@@ -68,7 +73,7 @@ def fewer_folds(cells: Sequence[Cell], wanted: int) -> list[str]:
     ]
 
 
-def plan(config: PlanConfig) -> None:
+def plan(config: PlanConfig) -> list[Cost]:
     """Print what the table would cost."""
     from nacdrive.bench.cost import costs, text
     from nacdrive.bench.grid import RESULTS, complete, finished, preview
@@ -78,7 +83,9 @@ def plan(config: PlanConfig) -> None:
     have = finished(grid.folder)
     done = [cell.key for cell in grid.cells if complete(cell, have.get(cell.key))]
     places = [*config.costs, *([grid.folder] if (grid.folder / RESULTS).is_file() else [])]
-    print(text(costs(grid.cells, done, read_results(places) if places else []), config.parallel))
+    expected = costs(grid.cells, done, read_results(places) if places else [])
+    print(text(expected, config.parallel))
+    return expected
 
 
 def report(config: ReportConfig) -> None:

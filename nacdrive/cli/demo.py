@@ -81,12 +81,10 @@ def run(config: DemoConfig) -> int:
     result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
 
     heading(1, f"the expert drives {config.episodes} tracks and is recorded")
-    if code := record.run(recording):
-        return code
+    record.run(recording)
 
     heading(2, f"{config.model} learns from it, and drives while the expert labels in {config.dagger} rounds")
-    if code := train.run(training):
-        return code
+    train.run(training)
 
     heading(3, f"it drives track {config.seed}, which it has never seen")
     result = drive.drive(driving)[0]

@@ -57,7 +57,7 @@ class DoctorConfig(Page, Output):
 CONFIG = DoctorConfig
 
 
-def run(config: DoctorConfig) -> int:
+def run(config: DoctorConfig) -> tuple[int, list[Check]]:
     """Print one line per check; 1 if something essential does not work."""
     from rich.console import Console
     from rich.markup import escape
@@ -66,20 +66,20 @@ def run(config: DoctorConfig) -> int:
     from nacdrive.common.progress import progress_console
 
     table = Table("", "what", "found", box=None, pad_edge=False)
-    broken = []
+    checks = []
     with progress_console().status("looking ..."):
         for check in run_checks(config.out or Path(), config.host, config.page_port, config.simulator_port):
             colour = "green" if check.works else "red" if check.essential else "yellow"
             word = "OK" if check.works else "BAD" if check.essential else "note"
             table.add_row(f"[{colour}]{word}[/]", check.name, escape(check.found))
-            if not check.works and check.essential:
-                broken.append(check.name)
+            checks.append(check)
     Console().print(table)
+    broken = [check.name for check in checks if check.essential and not check.works]
     if broken:
         print(UserError(f"does not work: {', '.join(broken)}. Each line above says how to mend it."))
-        return 1
+        return 1, checks
     print("Ready: nacdrive demo")
-    return 0
+    return 0, checks
 
 
 @dataclass(frozen=True)

@@ -121,11 +121,6 @@ class EvalConfig(
 CONFIG = EvalConfig
 
 
-def run(config: EvalConfig) -> None:
-    """Evaluate and say how it went."""
-    evaluate(config)
-
-
 def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.cli.page import open_page
@@ -190,6 +185,9 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         print(verdict_text(offline))
     print(f"report: {out / 'report.html'}")
     return metrics
+
+
+run = evaluate
 
 
 def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:

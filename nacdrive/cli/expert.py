@@ -145,12 +145,13 @@ def evaluation_text(progress: Progress) -> str:
     )
 
 
-def run_eval(config: EvalConfig) -> None:
+def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Drive, print the numbers, write them, a report and videos where asked to."""
     from nacdrive.common.files import result_folder
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import usable_cores
+    from nacdrive.common.statistics import summary
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import EvalJob, drive_jobs, evaluate
 
@@ -185,25 +186,24 @@ def run_eval(config: EvalConfig) -> None:
         else:
             metrics = evaluate(drive, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)
             rows = metrics["episodes"]
-    print(lines_of(rows))
+    returns = summary([row["episode_return"] for row in sorted(rows, key=lambda row: row["seed"])])
+    print(lines_of(rows, returns))
     if out is not None:
         print(f"report: {out / 'report.html'}")
+    return {"return": returns, "episodes": rows}
 
 
-def lines_of(rows: list[Row]) -> str:
+def lines_of(rows: list[Row], returns: dict[str, Any]) -> str:
     """The result of an evaluation, for people."""
-    from nacdrive.common.statistics import summary
-
-    found = summary([row["episode_return"] for row in sorted(rows, key=lambda row: row["seed"])])
     spread = ""
-    if found["std"] is not None:
-        low, high = found["interval95"]
-        spread = f" ± {found['std']:.1f}, 95 % interval of the mean {low:.1f} to {high:.1f}"
+    if returns["std"] is not None:
+        low, high = returns["interval95"]
+        spread = f" ± {returns['std']:.1f}, 95 % interval of the mean {low:.1f} to {high:.1f}"
     ranked = sorted(rows, key=lambda row: row["episode_return"])
     worst = ", ".join(f"{row['seed']}: {row['episode_return']:.1f}" for row in ranked[:5])
     return (
-        f"return {found['mean']:.1f}{spread}\n"
-        f"median {found['median']:.1f}, min {found['min']:.1f}, max {found['max']:.1f} over {len(rows)} tracks, "
+        f"return {returns['mean']:.1f}{spread}\n"
+        f"median {returns['median']:.1f}, min {returns['min']:.1f}, max {returns['max']:.1f} over {len(rows)} tracks, "
         f"{sum(row['finished_lap'] for row in rows)} laps finished\n"
         f"worst: {worst}"
     )

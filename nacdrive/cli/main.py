@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +53,11 @@ VERBS = {
 
 # Verbs of ``nacdrive/extras``: verb -> its file there.
 EXTRAS = {"arena": "arena.verb", "explain": "explain.verb", "export": "export.verb", "share": "export.share_verb"}
+# Verbs whose result --json prints: what they return, or what comes after the exit code.
+RESULTS = (
+    *("record", "train", "eval", "predict", "doctor", "expert eval", "recordings info", "recordings check"),
+    *("bench table", "bench plan", "bench run"),
+)
 # Old spelling of a verb -> the new one.
 RENAMED = {"classify": ("predict", "--task", "emnist")}
 
@@ -68,16 +74,17 @@ def usage() -> str:
         f"nacdrive {__version__}: small continuous-time attention networks that drive\n\n"
         f"usage: nacdrive VERB [options]\n\n{rows}\n\n"
         "nacdrive help VERB lists the options of a verb; --print-completion bash or zsh completes them.\n"
-        "Every verb takes -q, --quiet: no progress, only results and errors; and\n"
+        "Every verb takes -q, --quiet: no progress, only results and errors;\n"
+        "--json, where there is a result: that alone on stdout, as JSON; and\n"
         "--trust MODULE: somebody's own code that files may name.\n"
     )
 
 
 def dispatch(arguments: list[str]) -> int:
     """Run one command line (without the program's name) and return its exit code."""
-    quiet = {"-q", "--quiet"} & set(arguments)
-    set_quiet(quiet=bool(quiet))
-    arguments = [word for word in arguments if word not in quiet]
+    flags = {"-q", "--quiet", "--json"} & set(arguments)
+    set_quiet(quiet=bool(flags - {"--json"}))
+    arguments = [word for word in arguments if word not in flags]
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -99,7 +106,44 @@ def dispatch(arguments: list[str]) -> int:
     config_class, run, program = module_entry(module, verb, rest)
     if rest and hasattr(module, "VERBS"):
         rest = rest[1:]
-    return run(parse(config_class, program, rest)) or 0
+    config: Any = parse(config_class, program, rest)
+    if "--json" not in flags:
+        return exit_code_of(run(config))[0]
+    if program.removeprefix("nacdrive ") not in RESULTS:
+        raise UserError(f"--json prints results, and '{program}' has none to print: leave it out.")
+    with stdout_to_stderr():
+        code, result = exit_code_of(run(config))
+    print_json(result)
+    return code
+
+
+def exit_code_of(outcome: Any) -> tuple[int, Any]:
+    """Exit code and result of what a verb returns: nothing, a code, a result, or a code and a result."""
+    if isinstance(outcome, tuple):
+        return outcome
+    return (outcome or 0, None) if outcome is None or isinstance(outcome, int) else (0, outcome)
+
+
+def print_json(result: Any) -> None:
+    """Print a verb's result as one JSON document; null stands for numbers that JSON has not."""
+    from nacdrive.common.runs import plain
+
+    known = json.loads(json.dumps(plain(result)), parse_constant=lambda name: None)
+    print(json.dumps(known, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """What is printed within goes to stderr, that of libraries and worker processes too."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def completion(shell: str) -> str:
@@ -195,9 +239,9 @@ def first_mistake(box: str) -> str:
     return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
-def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callable[[Any], int | None], str]:
+def module_entry(module: Any, verb: str, rest: list[str]) -> tuple[type, Callable[[Any], Any], str]:
     """Config class, function and program name of a verb, or of the sub-verb that ``rest`` begins with."""
-    sub_verbs: dict[str, tuple[type, Callable[[Any], int | None]]] | None = getattr(module, "VERBS", None)
+    sub_verbs: dict[str, tuple[type, Callable[[Any], Any]]] | None = getattr(module, "VERBS", None)
     if sub_verbs is None:
         return module.CONFIG, module.run, f"nacdrive {verb}"
     if not rest or rest[0] in ("-h", "--help"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -18,6 +18,8 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.tasks.registry import MostOption, TaskOption
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nacdrive.extras.bearings.life import BearingLife
     from nacdrive.extras.predict.predictions import Prediction
     from nacdrive.training.predict import TrainedSeries
@@ -59,7 +61,7 @@ class PredictConfig(
 CONFIG = PredictConfig
 
 
-def run(config: PredictConfig) -> None:
+def run(config: PredictConfig) -> dict[str, Any]:
     """Predict, print, write."""
     from nacdrive.common.files import refuse_existing
     from nacdrive.training.predict import TrainedSeries
@@ -69,11 +71,12 @@ def run(config: PredictConfig) -> None:
     names = ("wear.csv", "wear.png") if config.task == "pronostia" else ("classes.csv",)
     refuse_existing(*(out / name for name in names), overwrite=config.overwrite)
     model = TrainedSeries.load(config.model or MODELS[config.task], config.task, config.device)
-    (predict_wear if config.task == "pronostia" else predict_classes)(config, model, out)
+    predictions = (predict_wear if config.task == "pronostia" else predict_classes)(config, model, out)
     print(f"{out}/{', '.join(names)}")
+    return {"files": [out / name for name in names], "predictions": predictions}
 
 
-def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> None:
+def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> object:
     """Bearings: a table and a sentence for each, wear.csv, wear.png."""
     from rich.console import Console
 
@@ -89,9 +92,13 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> None
     write_text(out / "wear.csv", csv_text(WEAR_COLUMNS, rows_of(bearings)))
     curves = {name: bearing.curve for name, bearing in bearings.items()}
     plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
+    return {
+        name: dict(zip(WEAR_COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True))
+        for name, bearing in bearings.items()
+    }
 
 
-def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> None:
+def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> object:
     """Digits or activities: a table, how many are right where that is known, classes.csv."""
     from rich.console import Console
 
@@ -117,6 +124,7 @@ def predict_classes(config: PredictConfig, model: TrainedSeries, out: Path) -> N
     known = [a.right for a in answers if a.right is not None]
     if known:
         print(f"right: {100 * sum(known) / len(known):.1f} % on average over {len(known)}")
+    return answers
 
 
 def class_table(answers: list[Prediction], task: str) -> object:
@@ -170,10 +178,14 @@ def span(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def columns_of(bearing: BearingLife) -> tuple[NDArray[Any], ...]:
+    """Of every snapshot what ``WEAR_COLUMNS`` name after the bearing."""
+    curve, life = bearing.curve, bearing.life
+    return curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn
+
+
 def rows_of(bearings: dict[str, BearingLife]) -> Iterator[tuple[str, ...]]:
     """A row per snapshot."""
     for name, bearing in bearings.items():
-        curve, life = bearing.curve, bearing.life
-        columns = (curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn)
-        for t, wear, *remaining, worn in zip(*columns, strict=True):
+        for t, wear, *remaining, worn in zip(*columns_of(bearing), strict=True):
             yield (name, f"{t:.2f}", f"{wear:.4f}", *(f"{seconds:.0f}" for seconds in remaining), str(int(worn)))

@@ -13,12 +13,12 @@ from nacdrive.rollout.record_config import RecordConfig
 if TYPE_CHECKING:
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Listener
-    from nacdrive.rollout.record import Outcome, RecordProgress
+    from nacdrive.rollout.record import Outcome, RecordProgress, RecordResult
 
 CONFIG = RecordConfig
 
 
-def run(config: RecordConfig) -> int:
+def run(config: RecordConfig) -> RecordResult:
     """Record, with a bar that shows episodes, frames per second and returns."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
@@ -73,7 +73,7 @@ def run(config: RecordConfig) -> int:
     if result.dropped:
         worst = ", ".join(f"{seed} ({value:.0f})" for seed, value in sorted(result.dropped.items()))
         print(f"dropped {len(result.dropped)} tracks below --min-return {config.min_return:g}: {worst}")
-    return 0
+    return result
 
 
 def watched(config: RecordConfig, stack: ExitStack) -> tuple[list[Listener] | None, HumanControl | None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from annotated_types import Interval
@@ -14,6 +14,10 @@ from annotated_types import Interval
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Overwrite, Target
 from nacdrive.datasets.options import LicenseOption, RecordingOption, RecordingsOption
+
+if TYPE_CHECKING:
+    from nacdrive.datasets.check import CheckResult
+    from nacdrive.datasets.recording import Recording
 
 Format = Literal["lerobot", "minari", "udacity"]
 MARKS = {"udacity": "driving_log.csv", "lerobot": "meta/info.json", "minari": "data/metadata.json"}
@@ -65,7 +69,7 @@ class CardConfig(RecordingOption, LicenseOption, Overwrite):
     """Write README.md, a card of the recording for people and for the Hugging Face Hub."""
 
 
-def info(config: InfoConfig) -> int:
+def info(config: InfoConfig) -> Recording:
     """Print a table of the episodes."""
     from rich.console import Console
     from rich.table import Table
@@ -100,10 +104,10 @@ def info(config: InfoConfig) -> int:
         console.print(f"licence {recording.meta['license']}")
     for row in recording.meta["dropped"]:
         console.print(f"dropped when recording: seed {row['seed']} (return {row['episode_return']:.1f})")
-    return 0
+    return recording
 
 
-def check(config: CheckConfig) -> int:
+def check(config: CheckConfig) -> tuple[int, CheckResult]:
     """Print one line per file that is not what was recorded; 0 if there is none, 1 if there is one."""
     from nacdrive.datasets.check import check_recording, keep_sound
 
@@ -113,7 +117,7 @@ def check(config: CheckConfig) -> int:
     frames = sum(item.steps for item in result.sound)
     if not result.problems:
         print(f"{config.data}: all {len(result.sound)} episodes ({frames} frames) are as they were recorded")
-        return 0
+        return 0, result
     if config.set_aside:
         moved = keep_sound(config.data, result)
         print(f"{len(moved)} files moved to {config.data / 'damaged'}; {len(result.sound)} episodes remain")
@@ -122,7 +126,7 @@ def check(config: CheckConfig) -> int:
             f"the other {len(result.sound)} episodes ({frames} frames) are as they were recorded and usable: "
             f"'nacdrive recordings check {config.data} --set-aside' moves the files named above away"
         )
-    return 1
+    return 1, result
 
 
 def merge(config: MergeConfig) -> int:
@@ -187,8 +191,14 @@ def export(config: ExportConfig) -> int:
             result = export_minari(config.data, config.out, gym=gym, overwrite=config.overwrite, progress=count)
             what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
         else:
-            from nacdrive.datasets.udacity_log_convert import export_log
+            from nacdrive.datasets.recording import Recording
+            from nacdrive.datasets.udacity_log_convert import SOURCE, export_log
 
+            if (source := Recording.open(config.data).meta["source"]) != SOURCE:
+                raise UserError(
+                    f"{config.data} was recorded in '{source}', and --to udacity is for recordings of the simulator: "
+                    "give --to lerobot or --to minari."
+                )
             result = export_log(config.data, config.out, overwrite=config.overwrite, progress=count)
             what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"
     print(f"{config.out}: {what}")

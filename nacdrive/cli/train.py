@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nacdrive.rollout.train_config import TrainConfig
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CONFIG = TrainConfig
 
 
-def run(config: TrainConfig) -> int:
+def run(config: TrainConfig) -> dict[str, Any]:
     """Train, with a bar that shows round, epoch and losses."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.models import load_policy
@@ -66,7 +66,8 @@ def run(config: TrainConfig) -> int:
     if meta["valid_loss"] is not None:
         validated = f"{in_words(measure, meta[f'valid_{measure}'])} ({meta['valid_frames']} frames kept aside)"
     print(f"{path}: {meta['train_frames']} frames of {meta['episodes']} episodes, {validated}")
-    return 0
+    numbers = ("episodes", "train_frames", "valid_frames", "valid_loss", f"valid_{measure}")
+    return {"model": path, **{name: meta[name] for name in numbers if name in meta}}
 
 
 def in_words(measure: str, value: float) -> str:

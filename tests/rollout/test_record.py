@@ -276,7 +276,7 @@ def test_a_recording_is_resumed_and_written_in_the_simulators_layout_too(
     asked = RecordConfig(
         env="udacity", episodes=1, max_frames=40, workers=1, out=tmp_path / "r", log=tmp_path / "log", track="lake"
     )
-    assert run(asked) == 0
+    assert run(asked).folder == tmp_path / "r"
     first = (tmp_path / "r" / "episode-3000000.parquet").read_bytes()
     record_episodes(dataclasses.replace(asked, episodes=2, resume=True, log=None))
     recording = Recording.open(tmp_path / "r", source="udacity")

@@ -1,5 +1,6 @@
 """``nacdrive predict`` and ``bench`` as a person calls them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -76,6 +77,19 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
     assert dispatch(arguments) == 0
     assert "right:" in capsys.readouterr().out
     assert len((out / "classes.csv").read_text().splitlines()) == 1 + 6 * 11 * 40
+    assert dispatch([*arguments, "--overwrite", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["files"] == [str(out / "classes.csv")]
+    assert {"name", "label", "share", "truth", "right"} <= set(result["predictions"][0])
+
+
+def test_wear_is_a_json_document(shelf, tmp_path, capsys):
+    bearing = shelf / "pronostia/Full_Test_Set/Bearing2_7"
+    model = str(shelf / "pronostia.pt")
+    assert dispatch(["predict", str(bearing), "--model", model, "--out", str(tmp_path), "--json"]) == 0
+    columns = json.loads(capsys.readouterr().out)["predictions"]["Bearing2_7"]
+    assert {len(column) for column in columns.values()} == {30}
+    assert all(isinstance(value, float) for value in columns["wear"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""``--json``: a verb's result, and nothing else, on stdout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.cli import main as cli
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
+
+SAMPLE = shipped("recordings") / "carracing-sample"
+CASES = {
+    "record": "--expert geometric --episodes 1 --max-frames 12 --workers 2 --out {out}",
+    "train": "--data {sample} --model gru --epochs 1 --out {out}",
+    "eval": "--driver geometric --expert none --episodes 2 --max-frames 12 --workers 2 --no-videos --out {out}",
+    "expert eval": "--expert geometric --episodes 1 --renderer fast",
+    "recordings info": "{sample}",
+    "recordings check": "{sample}",
+    "bench plan": "--tasks synthetic-decay --models gru --budget smoke",
+    "bench table": "--tasks synthetic-decay --models gru --budget smoke --epochs 1 --workers 1 --out {out}",
+    "doctor": "--page-port 0",
+}
+FIELDS = {
+    "record": {"folder", "episodes", "dropped", "frames"},
+    "train": {"model", "episodes", "train_frames", "valid_frames", "valid_loss", "valid_accuracy"},
+    "eval": {"episodes", "return", "env"},
+    "expert eval": {"episodes", "return"},
+    "recordings info": {"folder", "meta", "episodes", "damaged"},
+    "recordings check": {"sound", "problems"},
+    "bench plan": {"task", "model", "cells", "done", "seconds"},
+    "bench table": {"folder", "cells"},
+    "doctor": {"name", "works", "found", "essential"},
+}
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_stdout_is_one_json_document(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = CASES[verb].format(out=tmp_path / "out", sample=SAMPLE)
+    code = cli.dispatch([*verb.split(), *line.split(), "--json", "-q"])
+    out, err = capfd.readouterr()
+    result: Any = json.loads(out)
+    assert FIELDS[verb] <= set(result[0] if isinstance(result, list) else result)
+    assert code == 0 or verb == "doctor"
+    assert err, "what is said to people is on the other stream"
+
+
+def test_a_damaged_recording_is_a_document_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for path in SAMPLE.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: -1 if path.suffix == ".parquet" else None])
+    assert cli.dispatch(["recordings", "check", str(tmp_path), "--json"]) == 1
+    result = json.loads(capfd.readouterr().out)
+    assert result["problems"] and result["sound"] == []
+
+
+def test_numbers_that_json_has_not_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.print_json({"a": float("nan"), "b": (float("inf"), 1), "c": Path("ä")})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None, 1], "c": "ä"}
+
+
+@pytest.mark.parametrize("verb", ["demo", "drive", "share", "recordings merge", "data list", "bench report"])
+def test_a_verb_without_a_result_refuses(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    more = {"share": [str(SAMPLE)], "recordings merge": ["a", "b", "--out", "c"], "bench report": ["x", "--out", "y"]}
+    with pytest.raises(UserError, match=f"^--json prints results, and 'nacdrive {verb}' has none"):
+        cli.dispatch([*verb.split(), *more.get(verb, []), "--json"])
+    assert capsys.readouterr().out == ""
+
+
+def test_a_mistake_leaves_stdout_empty(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError):
+        cli.dispatch(["recordings", "info", "nowhere", "--json"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_verb_with_a_result_is_a_verb() -> None:
+    for name in cli.RESULTS:
+        verb, _, sub = name.partition(" ")
+        assert verb in cli.VERBS and (not sub or sub in cli.load_verb(verb).VERBS)
+
+
+def test_export_of_another_recording_than_the_simulators_names_what_takes_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'carracing'.*give --to lerobot or --to minari\.$"):
+        cli.dispatch(["recordings", "export", str(SAMPLE), "--out", str(tmp_path / "x")])
+    assert not (tmp_path / "x").exists()
