@@ -27,7 +27,6 @@ __all__ = [
 
 SHIPPED = {"ppo": "carracing/ppo/ppo.pt", "continuous": "carracing/continuous/continuous.pt"}
 """Trained experts of CarRacing by name: one that chooses among five actions, and one with steering and pedal."""
-NAMES = (*SHIPPED, "geometric", "racing-line")
 DRIVERS: Registry[Any] = Registry(
     "driver",
     "nacdrive.drivers",
@@ -125,19 +124,16 @@ def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discre
         UserError: for an unknown name, or a file that is missing, damaged or of another environment.
     """
     name, path = str(path_or_name), expert_file(path_or_name)
-    if name == "geometric":
-        from nacdrive.drivers.pure_pursuit import PurePursuit
-
-        return PurePursuit()
     if name not in SHIPPED and not path.is_file():
         if ":" in name or name in DRIVERS:
             driver = load_driver(name)
             if discrete_only and driver.needs.continuous:
                 raise UserError(_STEERS.format(name))
-            return driver
+            return driver.driver if DRIVERS.is_builtin(name) else driver
         if path.suffix or len(path.parts) > 1:
-            raise UserError(f"there is no expert at {path}: check the path, or name one of {', '.join(NAMES)}.")
-        raise unknown_name("expert", name, [*NAMES, *DRIVERS.names()])
+            names = ", ".join((*SHIPPED, *DRIVERS.names()))
+            raise UserError(f"there is no expert at {path}: check the path, or name one of {names}.")
+        raise unknown_name("expert", name, (*SHIPPED, *DRIVERS.names()))
     from nacdrive.drivers.ppo import PpoExpert
 
     expert = PpoExpert.load(path, device)

@@ -10,6 +10,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Device, Options, Share
+from nacdrive.drivers import DRIVERS
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 
@@ -104,7 +105,8 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
 
 
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
-    """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and plug-ins pass.
+    """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and drivers that no environment
+    calls its own pass.
 
     Raises:
         UserError: for such a name, given to the option ``name``.
@@ -115,5 +117,5 @@ def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), 
     if expert in known:
         others = " or ".join((*spec.experts, *also, "my_module:MyExpert"))
         raise UserError(f"{name} {expert} does not know {spec.name}: give {others}.")
-    if not Path(expert).suffix and len(Path(expert).parts) == 1:
+    if expert not in DRIVERS and not Path(expert).suffix and len(Path(expert).parts) == 1:
         raise unknown_name("expert", expert, (*spec.experts, *also))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.drivers import load_driver
+from nacdrive.drivers import DRIVERS, load_driver, load_expert
 from nacdrive.drivers.base import Needs
+from nacdrive.drivers.options import check_expert
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.envs.carracing.env import make_carracing
-from nacdrive.envs.registry import CARRACING
+from nacdrive.envs.registry import CARRACING, env_spec
 from nacdrive.rollout.drive import action_repeat, driver_options
 from nacdrive.rollout.rollout import rollout
 
@@ -43,6 +44,17 @@ class Says(Driver):
 class Needy(Gas):
     def __init__(self, file): pass
 """
+
+
+def test_a_driver_that_no_environment_calls_its_own_drives_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DRIVERS._registered, "gas", "own_driver:Gas")
+    for env in ("carracing", "udacity-track"):
+        check_expert(env_spec(env), "gas", name="--driver")
+    assert load_expert("gas").name == "gas"
+    with pytest.raises(UserError, match="unknown expert 'gaz'"):
+        check_expert(env_spec("carracing"), "gaz")
+    with pytest.raises(UserError, match="--driver racing-line does not know udacity-track: give geometric"):
+        check_expert(env_spec("udacity-track"), "racing-line", name="--driver")
 
 
 @pytest.fixture(autouse=True)
