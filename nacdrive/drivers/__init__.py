@@ -31,6 +31,7 @@ DRIVERS: Registry[Any] = Registry(
     "driver",
     "nacdrive.drivers",
     {
+        "constant": "nacdrive.drivers.constant:Constant",
         "geometric": "nacdrive.drivers.pure_pursuit:PurePursuit",
         "racing-line": "nacdrive.drivers.racing_line:RacingLine",
     },
