@@ -40,7 +40,7 @@ def test_python_m_nacdrive() -> None:
     ("line", "said"),
     [
         ("eval --episodes x", "error parsing --episodes"),
-        ("eval --epsodes 3", "unrecognized options: --epsodes, 3 (did you mean --episodes?)"),
+        ("eval --epsodes 3", "unrecognized options: --epsodes (did you mean --episodes?)"),
         ("eval --renderer foo", "invalid choice 'foo' for argument '--renderer'"),
         ("expert train --seed", "missing value for argument '--seed'"),
         ("eval --seed 1" + "0" * 5000, "error parsing --seed"),

@@ -149,9 +149,11 @@ def test_names_that_are_no_code(folder: Path) -> None:
     check_trusted("x", "a:B", "a.b:C")
     with pytest.raises(UserError, match="--trust ab"):
         check_trusted("x", "ab:C")
-    for wrong in ("", "--model", "a b"):
+    for wrong in ("--model", "a b"):
         with pytest.raises(UserError, match="--trust takes the name of a module"):
             take_trust(["eval", f"--trust={wrong}"])
+    with pytest.raises(UserError, match="an argument is empty"):
+        take_trust(["eval", "--trust="])
 
 
 def test_workers_trust_what_their_parent_trusts() -> None:
