@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
@@ -181,15 +180,17 @@ class _Continuous:
     """Pure pursuit on a built-in track, with bends taken slowly; from any pose, without memory."""
 
     def __init__(self, env: UdacityTrackEnv, parameters: ContinuousPursuit) -> None:
-        self.env, self.parameters = env, parameters
-        self.limits = self._speed_limits()
+        from nacdrive.envs.udacity_track.drivable import speed_limits
+
+        self.env, self.parameters, p = env, parameters, parameters
+        self.limits = speed_limits(env.track.curvature, env.track.spacing, p.top_speed, p.grip, p.braking)
 
     def action(self) -> Action:
         """Steering -1 .. 1 (right is positive), throttle and brake 0 .. 1."""
         p, car = self.parameters, self.env.car
         # The limit a moment ahead: the car answers late.
         ahead = round(0.2 * car.speed / self.env.track.spacing)
-        over = car.speed - float(self.limits[(self.env.track_position.index + ahead) % len(self.limits)])
+        over = car.speed - self.limits[(self.env.track_position.index + ahead) % len(self.limits)]
         throttle = min(1.0, max(0.0, -p.throttle_gain * over))
         # Below 5 mph the simulator's brake pedal is its reverse gear.
         brake = min(1.0, p.brake_gain * over) if over > 0.5 and car.speed > 3.0 else 0.0
@@ -226,13 +227,3 @@ class _Continuous:
         near = float(np.clip((PASS_M + PASS_RAMP_M - apart.min()) / PASS_RAMP_M, 0.0, 1.0))
         room = max(0.0, self.env.track.half_width - PASS_EDGE_M)
         return near * min(room, max(0.0, PASS_BESIDE_M - cars.offset))
-
-    def _speed_limits(self) -> NDArray[np.float64]:
-        """The speed at every point from which all bends ahead can still be reached at theirs, m/s."""
-        p, track = self.parameters, self.env.track
-        limits: NDArray[np.float64] = np.sqrt(p.grip / np.maximum(np.abs(track.curvature), p.grip / p.top_speed**2))
-        for _ in range(2):
-            for index in range(len(limits) - 1, -1, -1):
-                following = limits[(index + 1) % len(limits)]
-                limits[index] = min(limits[index], math.sqrt(following**2 + 2 * p.braking * track.spacing))
-        return limits

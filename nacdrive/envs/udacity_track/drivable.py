@@ -44,10 +44,20 @@ def keeps_clear(line: NDArray[np.float64], spacing: float, clearance: float = CL
     return bool((distance2 >= turned * turned - 1e-6).all())
 
 
-def speed_limits(curvature: NDArray[np.float64], spacing: float, top_speed: float = TOP_SPEED) -> list[float]:
-    """Speed at every point from which all bends ahead can be reached at theirs, m/s."""
-    limits: list[float] = np.sqrt(LATERAL / np.maximum(np.abs(curvature), LATERAL / top_speed**2)).tolist()
-    slowing = 2 * BRAKING * spacing
+def speed_limits(
+    curvature: NDArray[np.float64], spacing: float, top_speed: float, lateral: float, braking: float
+) -> list[float]:
+    """Speed at every point from which all bends ahead can be reached at theirs, m/s.
+
+    Args:
+        curvature: Of a closed road, at points ``spacing`` metres apart, 1/m.
+        spacing: Metres.
+        top_speed: Never faster, m/s.
+        lateral: Sideways acceleration that bends are taken with, m/s².
+        braking: Deceleration before them, m/s².
+    """
+    limits: list[float] = np.sqrt(lateral / np.maximum(np.abs(curvature), lateral / top_speed**2)).tolist()
+    slowing = 2 * braking * spacing
     following = limits[0]
     for _ in range(2):
         for index in range(len(limits) - 1, -1, -1):
@@ -62,7 +72,7 @@ def farthest_off(track: Track, top_speed: float = TOP_SPEED) -> float:
     Infinite where it would need more than the car's lock.
     """
     east, north = track.line[:, 0].tolist(), track.line[:, 1].tolist()
-    limits = speed_limits(track.curvature, track.spacing, top_speed)
+    limits = speed_limits(track.curvature, track.spacing, top_speed, LATERAL, BRAKING)
     count, spacing = len(east), track.spacing
     lock = LOCK_SHARE * math.radians(FULL_LOCK)
     heading = float(track.heading[0])
