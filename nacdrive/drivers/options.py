@@ -42,7 +42,7 @@ class DriverOption(Options):
 
     driver: str | None = None
     """Who drives instead of a policy, or in recordings of the expert: ppo or continuous (shipped, CarRacing),
-    geometric, racing-line, the path of an exported PPO policy, or module:MyDriver."""
+    geometric, racing-line, constant (straight on), the path of an exported PPO policy, or module:MyDriver."""
 
 
 @dataclass(frozen=True, kw_only=True)
