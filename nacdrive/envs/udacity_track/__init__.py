@@ -8,19 +8,10 @@ if TYPE_CHECKING:
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
 
-def make_udacity_track(
-    track: str = "lake",
-    *,
-    repeat: int = 5,
-    cameras: tuple[str, ...] = ("center",),
-    randomize: bool = True,
-    laps: float = 3,
-    max_seconds: float = 600.0,
-    recover: bool = False,
-    render_mode: str | None = None,
-    **road: Any,
-) -> UdacityTrackEnv:
+def make_udacity_track(track: str = "lake", **options: Any) -> UdacityTrackEnv:
     """A car on a built-in track (see ``UdacityTrackEnv``), software-rendered, without a display.
+
+    Options are these, and the fields of ``RoadOptions``, such as ``road_difficulty``:
 
     Args:
         track: ``lake`` (an easy loop), ``mountain`` (narrow, hilly, sharp bends), ``random`` (each episode's seed draws
@@ -32,18 +23,7 @@ def make_udacity_track(
         max_seconds: Simulated seconds after which it is truncated.
         recover: Put a car that is lost back on the road instead of ending the episode.
         render_mode: None, ``rgb_array``, or ``human`` (a window; needs a display).
-        **road: The fields of ``RoadOptions``, such as ``road_difficulty``.
     """
     from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 
-    return UdacityTrackEnv(
-        track,
-        repeat=repeat,
-        cameras=cameras,
-        randomize=randomize,
-        laps=laps,
-        max_seconds=max_seconds,
-        recover=recover,
-        render_mode=render_mode,
-        **road,
-    )
+    return UdacityTrackEnv(track, **options)
