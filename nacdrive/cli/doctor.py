@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Output, Page
+from nacdrive.common.options import OutOption, Page
 from nacdrive.common.paths import shipped
 from nacdrive.common.runs import package_versions
 
@@ -44,7 +44,7 @@ LINK_S = 1.0
 
 
 @dataclass(frozen=True)
-class DoctorConfig(Page, Output):
+class DoctorConfig(Page, OutOption):
     """Say what works on this machine, and how to mend what does not.
 
     --out is where results will be written to: is it writable, is there room?

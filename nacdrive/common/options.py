@@ -185,12 +185,17 @@ class Overwrite(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output(Overwrite):
+class OutOption(Options):
     """Where the result goes."""
 
     out: Path | None = None
     """Folder of the result; if not given, one under runs/ or recordings/ that is named after what is made, or no result
     is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Overwrite, OutOption):
+    """Where the result goes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,10 +74,10 @@ class PpoConfig(
     """Seconds between two checkpoints; the first update writes one in any case."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         spec = self.spec
         if spec.realtime:
             raise UserError(f"nobody can train on {spec.name}, whose episodes begin when it wants: give another --env.")
+        super().__post_init__()
         object.__setattr__(self, "repeat", self.repeat if self.repeat is not None else spec.repeat)
         if spec.frames_per_second is None and self.repeat != spec.repeat:
             raise UserError(f"--repeat is not for {spec.name}, which has no frames of its own: leave it out.")

@@ -15,11 +15,11 @@ from nacdrive.rl.memory_config import NO_MEMORY
 
 
 def test_ppo_settings_have_their_names_and_all_that_was_fixed() -> None:
-    then = compat.ppo_settings({"clip": 0.1, "epochs": 3, "gamma": 0.9})
-    assert then["clip_range"] == 0.1 and then["n_epochs"] == 3 and then["gamma"] == 0.9 and "clip" not in then
-    assert then["memory"] == NO_MEMORY and then["reward_scale"] == 1.0
+    then = compat.ppo_settings({"clip": 0.1, "n_epochs": 3, "gamma": 0.9})
+    assert then["clip_range"] == 0.1 and then["epochs"] == 3 and then["gamma"] == 0.9 and "clip" not in then
+    assert then["model"] == NO_MEMORY and then["reward_scale"] == 1.0
     assert set(then) <= set(PpoConfig.__dataclass_fields__)
-    assert compat.ppo_settings({"memory": "lstm"})["memory"] == "lstm"
+    assert compat.ppo_settings({"memory": "lstm"})["model"] == "lstm"
 
 
 def test_the_best_accuracy_of_a_training_is_its_best_measure() -> None:

@@ -141,7 +141,7 @@ def test_what_is_trained_is_what_drives(layer: str) -> None:
     """
     rng = np.random.default_rng(0)
     view = View(frames=1, height=42, width=48)
-    training = Imitation(replace(FORGETFUL, memory=layer), Path(), lambda progress: None)
+    training = Imitation(replace(FORGETFUL, model=layer), Path(), lambda progress: None)
     times = np.cumsum(rng.integers(1, 4, 12)) * 0.08
     pictures = rng.integers(0, 256, (12, 96, 96, 3), dtype=np.uint8)
     frames = np.stack([view.small(picture)[0] for picture in pictures])

@@ -139,7 +139,7 @@ def test_a_checkpoint_from_before_there_were_memories_is_one_without() -> None:
     for name in ("sequence_length", "reward_scale", "minutes"):
         del old[name]
     refuse_other_settings(plain_settings(tiny()), old, Path("run"))
-    with pytest.raises(UserError, match=r"memory none \(now gru\)"):
+    with pytest.raises(UserError, match=r"model none \(now gru\)"):
         refuse_other_settings(plain_settings(tiny(model="gru")), old, Path("run"))
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.runs import usable_cores
 from nacdrive.rl import train as ppo_train
 from nacdrive.rl.checkpoint import read_checkpoint
 from nacdrive.rl.config import PpoConfig
@@ -130,10 +131,14 @@ def test_unknown_environment_suggests_the_nearest() -> None:
         PpoConfig(env="car-racing")
 
 
-@pytest.mark.parametrize("name", ["timesteps", "n_envs", "workers"])
+@pytest.mark.parametrize("name", ["timesteps", "n_envs"])
 def test_numbers_below_one_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match="at least 1"):
+    with pytest.raises(UserError, match=" is 0: give 1 to"):
         PpoConfig(**{name: 0})
+
+
+def test_no_number_of_workers_is_one_for_each_core() -> None:
+    assert PpoConfig(workers=0).processes(1000) == usable_cores()
 
 
 def test_schedules_are_linear_and_the_late_shaping_begins_where_it_should() -> None:

@@ -61,7 +61,7 @@ def test_a_ghost_of_an_evaluated_drive_has_its_speed_and_its_laps(tmp_path: Path
     out = tmp_path / "fast"
     asked = {"env": "udacity-track", "track": "lake", "episodes": 1, "workers": 1, "out": out}
     evaluate(EvalConfig(**asked, laps=0.03, speed=30.0, disturbance=CameraNoise(brightness=0.9)))  # type: ignore[arg-type]
-    run, source = replay.open_run(out, replay.ReplayConfig((out,), model="nac_steady.pt"))
+    run, source = replay.open_run(out, replay.ReplayConfig(data=(out,), model="nac_steady.pt"))
     assert source is not None and run.driven is not None
     asked_again = source.load()
     ticks = run.load(0)

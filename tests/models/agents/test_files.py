@@ -48,8 +48,8 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
     [
         ({"about": json.dumps(ABOUT | {"env": "LunarLander-v3"})}, "trained on LunarLander-v3"),
         ({"version": 99}, "has version 99"),
-        ({"about": "[]"}, "about is no JSON object"),
-        ({"about": None}, "about is no JSON object"),
+        ({"about": "[]"}, "is no JSON object"),
+        ({"about": None}, "is no JSON object"),
         ({"about": json.dumps(ABOUT | {"actions": "continuous"})}, "does not fit"),
     ],
 )
