@@ -23,14 +23,14 @@ def parse(text: Any) -> Any:
         ValueError: if it is no JSON, nested too deep, or holds a number that is infinite or none.
     """
     try:
-        found = json.loads(text, parse_float=finite, parse_constant=finite)
+        value = json.loads(text, parse_float=finite, parse_constant=finite)
     except (RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
-    level: list[Any] = [found]
+    level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [part for value in level for part in parts_of(value)]
+        level = [part for branch in level for part in parts_of(branch)]
         if not level:
-            return found
+            return value
     raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
@@ -59,10 +59,10 @@ def parse_object(text: Any) -> dict[str, Any]:
     Raises:
         ValueError: if it is none; see ``parse``.
     """
-    found = parse(text)
-    if not isinstance(found, dict):
+    value = parse(text)
+    if not isinstance(value, dict):
         raise ValueError(f"{str(text)[:40]!r} is no JSON object")
-    return found
+    return value
 
 
 def read_json(path: Path) -> Any:
@@ -88,10 +88,10 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         UserError: see ``read_json``; and if it holds something else.
     """
-    found = read_json(path)
-    if not isinstance(found, dict):
+    value = read_json(path)
+    if not isinstance(value, dict):
         raise UserError(f"{path} holds no JSON object: it is damaged or another kind of file.")
-    return found
+    return value
 
 
 def read_lines(path: Path) -> list[Any]:

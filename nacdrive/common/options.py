@@ -79,9 +79,9 @@ def type_hints(owner: Any) -> dict[str, Any]:
 def limits(kind: Any) -> Interval | None:
     """The limits that stand beside a type, also where it may be None or there are several values."""
     if get_origin(kind) is Annotated:
-        found = next((one for one in kind.__metadata__ if isinstance(one, Interval)), None)
-        if found is not None:
-            return found
+        bounds = next((one for one in kind.__metadata__ if isinstance(one, Interval)), None)
+        if bounds is not None:
+            return bounds
     return next(filter(None, map(limits, get_args(kind))), None)
 
 

@@ -156,10 +156,10 @@ class Registry(Generic[T]):
             except UserError as error:
                 raise UserError(f"{self.kind} '{name}' of the package {owners[0]} does not load: {error}") from error
         if ":" in name:
-            found = cast(T, load_object(name))
+            part = cast(T, load_object(name))
             # Files that this process reads may name it too.
             trust(name)
-            return found
+            return part
         raise unknown_name(self.kind, name, self.names())
 
     def register(self, name: str, part: str | T) -> None:

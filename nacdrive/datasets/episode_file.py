@@ -151,10 +151,10 @@ def from_parquet(data: bytes) -> Episode:
 
 def read_images(table: pa.Table, name: str) -> list[bytes]:
     """The encoded images of a column."""
-    found: list[bytes] = table.column(name).combine_chunks().field("bytes").to_pylist()
-    if not all(isinstance(data, bytes) for data in found):
+    images: list[bytes] = table.column(name).combine_chunks().field("bytes").to_pylist()
+    if not all(isinstance(data, bytes) for data in images):
         raise NotAnEpisodeError(f"holds a {name} that is no picture")
-    return found
+    return images
 
 
 def read_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:

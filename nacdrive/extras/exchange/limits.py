@@ -105,13 +105,15 @@ class ActionColumns:
     @classmethod
     def of(cls, names: Sequence[str]) -> ActionColumns | None:
         """The columns of an action whose numbers have these names; None if none of them steers or one is unknown."""
-        found: dict[str, int] = {}
+        columns: dict[str, int] = {}
         for index, name in enumerate(names):
             ours = next((ours for ours, known in ACTION_NAMES.items() if name.lower() in known), None)
-            if ours is None or ours in found:
+            if ours is None or ours in columns:
                 return None
-            found[ours] = index
-        return cls(found["steering"], found.get("throttle"), found.get("brake")) if "steering" in found else None
+            columns[ours] = index
+        if "steering" not in columns:
+            return None
+        return cls(columns["steering"], columns.get("throttle"), columns.get("brake"))
 
     def split(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Steering, throttle and brake [frames] of [frames, width] (or [frames]) actions; 0 where there is none.

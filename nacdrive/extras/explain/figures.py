@@ -57,12 +57,12 @@ def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
 
 def decision(tick: Tick) -> str:
     """What was decided, how sure the policy was, and what the expert would have done where that is something else."""
-    said = action_name(tick.action)
+    text = action_name(tick.action)
     if tick.action.logits is not None and tick.action.choice is not None:
-        said += f" {probabilities(tick.action.logits)[tick.action.choice]:.0%}"
+        text += f" {probabilities(tick.action.logits)[tick.action.choice]:.0%}"
     if tick.expert is not None and action_name(tick.expert) != action_name(tick.action):
-        said += f"\nexpert: {action_name(tick.expert)}"
-    return said
+        text += f"\nexpert: {action_name(tick.expert)}"
+    return text
 
 
 def action_name(action: Action) -> str:

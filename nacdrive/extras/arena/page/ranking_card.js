@@ -38,13 +38,13 @@ export class RankingCard {
   totals(entries, names) {
     const first = entries[0].name;
     return table(["", "best on", "laps finished", "mean return", { text: `difference to ${first}, 95 %` }], entries.map((one) => [
-      { name: one.name, index: names.indexOf(one.name) }, fixed(one.wins, 0), fixed(one.finished, 0), fixed(one.return.mean, 1), { text: said(one.difference) },
+      { name: one.name, index: names.indexOf(one.name) }, fixed(one.wins, 0), fixed(one.finished, 0), fixed(one.return.mean, 1), { text: differenceText(one.difference) },
     ]));
   }
 }
 
 // A difference in words: one whose interval spans zero is not shown.
-function said(difference) {
+function differenceText(difference) {
   if (!difference) return "the others are compared with it";
   const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(1)}`;
   const { value, interval95: interval } = difference;

@@ -156,11 +156,11 @@ class Player {
     $("key-plain").hidden = !edits;
     this.bars.forEach((bar, k) => this.showBar(bar, k, now, edits ? plain : null, driven));
     $("effect").setAttribute("aria-live", this.playing ? "off" : "polite");
-    const said = edits ? effect(this.edits.list, plain, now, this.network.labels ?? []) : "";
-    put($("effect"), said);
+    const sentence = edits ? effect(this.edits.list, plain, now, this.network.labels ?? []) : "";
+    put($("effect"), sentence);
     // On a phone the sentence stands above the player too: the bars are out of sight while something is edited.
-    put($("said"), said);
-    $("said").hidden = !said;
+    put($("said"), sentence);
+    $("said").hidden = !sentence;
   }
 
   showBar(bar, k, now, plain, driven) {
@@ -262,8 +262,8 @@ class Player {
     for (const kind of ["dim", "blur", "shift"]) {
       const value = this.edits.value(kind);
       input(kind).value = String(value);
-      const said = { dim: percent(value), blur: value ? `${value} px` : "none", shift: `${Math.round(1000 * value)} ms` }[kind];
-      put($(kind).nextElementSibling, said);
+      const text = { dim: percent(value), blur: value ? `${value} px` : "none", shift: `${Math.round(1000 * value)} ms` }[kind];
+      put($(kind).nextElementSibling, text);
     }
     const rows = this.edits.list.map((edit, k) => {
       const row = document.createElement("li");
