@@ -77,17 +77,17 @@ def own_name(name: str, known: dict[str, Any]) -> str:
 
 def options(config_class: Any) -> dict[str, Any]:
     """Options of a config and their types, those of groups within it too."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     kinds = type_hints(config_class)
     for field in dataclasses.fields(config_class):
         kind = kinds[field.name]
         plain = plain_type(kind)
         if dataclasses.is_dataclass(plain):
-            found |= options(plain) if is_shown(kind) else {}
+            result |= options(plain) if is_shown(kind) else {}
         else:
-            found[flag(field.name)] = kind
-            found |= {"--no-" + flag(field.name)[2:]: kind} if plain is bool else {}
-    return found
+            result[flag(field.name)] = kind
+            result |= {"--no-" + flag(field.name)[2:]: kind} if plain is bool else {}
+    return result
 
 
 def is_shown(kind: Any) -> bool:
