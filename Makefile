@@ -8,13 +8,17 @@ INSTALLED := $(VENV)/.installed
 # Small networks on few cores: more threads than one make every step slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint docs bench mutants test-matrix clean
+.PHONY: demo test nightly lint docs bench mutants test-matrix clean
 
 demo: $(INSTALLED)
 	$(BIN)/nacdrive demo
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# All of the tests above, and those that cost too much for every change.
+nightly: $(INSTALLED)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not soak"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

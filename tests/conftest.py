@@ -29,6 +29,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 # import is imported there once, and not by each of some hundred workers.
 multiprocessing.set_forkserver_preload([*PRELOADED, "gymnasium.envs.box2d.car_racing"])
 
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if "not nightly" in config.option.markexpr:
+        terminalreporter.write_line("Left out: tests marked nightly (make nightly) and soak (pytest -m soak).")
+
+
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
