@@ -1,10 +1,10 @@
 """The bridge's speed: commands a second, and the age of a picture when its command is carried out.
 
-An emulated simulator (the wire of nacdrive.envs.udacity.client, in a process of its own) reports a number with every
-picture; the answer's steering carries it back, so each command is matched with its picture. At 50 frames a second and
-as fast as it goes; an instantaneous policy and NAC-Steady with a window of 1 and of 16; both engines; beside the usual
-drive.py (python-socketio 4.6.0, python-engineio 3.13.2, eventlet, everything answered) in its own environment, which
-this script makes in a temporary folder.
+An emulated simulator (the wire of nacdrive.extras.simulator.client, in a process of its own) reports a number with
+every picture; the answer's steering carries it back, so each command is matched with its picture. At 50 frames a second
+and as fast as it goes; an instantaneous policy and NAC-Steady with a window of 1 and of 16; both engines; beside the
+usual drive.py (python-socketio 4.6.0, python-engineio 3.13.2, eventlet, everything answered) in its own environment,
+which this script makes in a temporary folder.
 
     python benchmarks/bridge.py [--seconds 20] [--out FILE] [--classic PYTHON]
 """
@@ -34,7 +34,7 @@ from PIL import Image
 
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv
-from nacdrive.envs.udacity.client import Telemetry, UdacityClient
+from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 from nacdrive.models import PolicyConfig
 from nacdrive.models.policy import Policy
 

@@ -33,7 +33,7 @@ from PIL import Image
 from simple_websocket import Client
 from simple_websocket.errors import SimpleWebsocketError
 
-from nacdrive.envs.udacity.client import Telemetry, UdacityClient
+from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 
 A_SECOND = 15
 """Decisions of the shipped policy."""

@@ -303,7 +303,7 @@ def check_simulator_link() -> str:
     from PIL import Image
 
     from nacdrive.envs.udacity import UdacityEnv
-    from nacdrive.envs.udacity.client import Telemetry, UdacityClient
+    from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 
     picture = BytesIO()
     Image.fromarray(np.full((160, 320, 3), 128, np.uint8)).save(picture, "JPEG")

@@ -52,7 +52,13 @@ VERBS = {
 }
 
 # Verbs of ``nacdrive/extras``: verb -> its file there.
-EXTRAS = {"arena": "arena.verb", "explain": "explain.verb", "export": "export.verb", "share": "export.share_verb"}
+EXTRAS = {
+    "arena": "arena.verb",
+    "explain": "explain.verb",
+    "export": "export.verb",
+    "share": "export.share_verb",
+    "sim": "simulator.verb",
+}
 # Verbs whose result --json prints: what they return, or what comes after the exit code.
 RESULTS = (
     *("record", "train", "eval", "predict", "doctor", "expert eval", "recordings info", "recordings check"),

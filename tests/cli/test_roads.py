@@ -10,15 +10,15 @@ import pytest
 
 from nacdrive.cli.drive import DriveConfig, load
 from nacdrive.cli.eval import EvalConfig
-from nacdrive.cli.sim import RoadsConfig, UdacityConfig, run_roads
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.udacity_track.options import RoadOptions
+from nacdrive.extras.simulator.road_gallery import BRIDGE, TUNNEL, WATER, gallery
+from nacdrive.extras.simulator.verb import RoadsConfig, UdacityConfig, run_roads
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.evaluate import evaluate
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
-from nacdrive.viz.road_gallery import BRIDGE, TUNNEL, WATER, gallery
 
 
 def test_a_sheet_shows_each_road_from_above_and_from_its_car(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from nacdrive.common.action import Action
 from nacdrive.common.units import MPH_PER_MPS
-from nacdrive.envs.udacity.client import Telemetry, UdacityClient
+from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 
 FRAME_S = 0.01
 

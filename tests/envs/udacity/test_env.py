@@ -16,7 +16,7 @@ from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
 from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv, connections
-from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
 from tests.helpers.udacity_loop import FunctionDriver, Loop, drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
 from tests.helpers.udacity_ways import end_thread

@@ -67,10 +67,10 @@ from tests.helpers.udacity_loop import drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, until
 from nacdrive.common.action import Action
 from nacdrive.envs.udacity import UdacityEnv
-from nacdrive.envs.udacity.client import PATH
+from nacdrive.extras.simulator.client import PATH
 from nacdrive.envs.udacity import engines
 from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, STRANGERS_MESSAGE
-from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
+from nacdrive.extras.simulator.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 
 lines = []
 env = UdacityEnv(port=0, engine="eventlet", on_event=lines.append)

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nacdrive.envs.udacity import UdacityEnv
-from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
-from nacdrive.envs.udacity.websocket_sharp import WebSocketSharp
+from nacdrive.extras.simulator.client import PATH
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
+from nacdrive.extras.simulator.websocket_sharp import WebSocketSharp
 from tests.helpers.udacity_loop import drive
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, steer_by_speed, until
 

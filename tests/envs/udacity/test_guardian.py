@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from nacdrive.envs.udacity.guardian import newest_speed
-from nacdrive.envs.udacity.websocket_sharp import FRAGMENT, masked
+from nacdrive.extras.simulator.websocket_sharp import FRAGMENT, masked
 
 
 def frames(text: str, fragment: int = FRAGMENT) -> bytes:

@@ -20,10 +20,10 @@ import socketio
 from PIL import Image
 
 from nacdrive.common.action import Action
-from nacdrive.envs.udacity.client import PATH
 from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, MOST_UNSENT, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, picture
-from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
+from nacdrive.extras.simulator.client import PATH
+from nacdrive.extras.simulator.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 from tests.helpers.udacity_simulators import PICTURE, Simulator, jpeg, until
 
 HANDSHAKE = (

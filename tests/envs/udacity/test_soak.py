@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import socketio
 
-from nacdrive.envs.udacity.client import PATH
-from nacdrive.envs.udacity.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
+from nacdrive.extras.simulator.client import PATH
+from nacdrive.extras.simulator.websocket_sharp import CONTINUATION, TEXT, WebSocketSharp
 from tests.helpers.udacity_simulators import Simulator, steer_by_speed, until
 
 

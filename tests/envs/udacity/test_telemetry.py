@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from nacdrive.envs.udacity.number_format import NUMBER_FORMATS
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, ForeignTelemetryError, answer, number, picture, read
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
 from tests.helpers.udacity_simulators import PICTURE, jpeg
 
 cultures = st.sampled_from(list(NUMBER_FORMATS.values()))

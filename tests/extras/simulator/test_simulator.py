@@ -19,8 +19,8 @@ from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
-from nacdrive.envs.udacity_track.simulator import Keys, UdacitySimulator
 from nacdrive.envs.udacity_track.window import Window
+from nacdrive.extras.simulator.simulator import Keys, UdacitySimulator
 from tests.helpers import udacity_loop as loop
 
 

@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 
 from nacdrive.common.units import MPH_PER_MPS
-from nacdrive.envs.udacity.client import Telemetry, UdacityClient
 from nacdrive.envs.udacity_track.car import FULL_LOCK, STEP_S
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
+from nacdrive.extras.simulator.client import Telemetry, UdacityClient
 
 if TYPE_CHECKING:
     from nacdrive.envs.udacity_track.window import Window

@@ -18,8 +18,8 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, Self
 
-from nacdrive.envs.udacity.number_format import number_format_of
-from nacdrive.envs.udacity.websocket_sharp import TEXT, WebSocketSharp
+from nacdrive.extras.simulator.number_format import number_format_of
+from nacdrive.extras.simulator.websocket_sharp import TEXT, WebSocketSharp
 
 PATH = "/socket.io/?EIO=4&transport=websocket"
 PING_INTERVAL_S = 25.0

@@ -46,7 +46,7 @@ class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lak
 def run_udacity(config: UdacityConfig) -> int:
     """Drive in real time until the time is up, the window is closed, or Ctrl-C."""
     from nacdrive.envs.udacity_track import make_udacity_track
-    from nacdrive.envs.udacity_track.simulator import UdacitySimulator
+    from nacdrive.extras.simulator.simulator import UdacitySimulator
 
     check_host(config.host)
     window = None
@@ -92,7 +92,7 @@ class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.j
 def run_roads(config: RoadsConfig) -> int:
     """Draw the roads, photograph them, write the sheet."""
     from nacdrive.common.files import refuse_existing
-    from nacdrive.viz.road_gallery import gallery, write_gallery
+    from nacdrive.extras.simulator.road_gallery import gallery, write_gallery
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
     sheet = gallery(range(config.seed, config.seed + config.count), config.columns, **config.road.given)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.envs.udacity.client import Telemetry, UdacityClient
-from nacdrive.envs.udacity.number_format import NUMBER_FORMATS, number_format_of
-from nacdrive.envs.udacity.websocket_sharp import GUID
+from nacdrive.extras.simulator.client import Telemetry, UdacityClient
+from nacdrive.extras.simulator.number_format import NUMBER_FORMATS, number_format_of
+from nacdrive.extras.simulator.websocket_sharp import GUID
 
 JPEG = bytes(range(256)) * 40
 
