@@ -59,7 +59,6 @@ class TableConfig(
 
     @property
     def folder(self) -> Path:
-        """Folder of the result."""
         return self.out or Path("runs") / f"bench-{self.protocol}-{self.budget}"
 
     @property
@@ -69,7 +68,6 @@ class TableConfig(
 
     @property
     def parallel(self) -> int:
-        """Cells at a time."""
         return self.workers or (1 if self.device.startswith("cuda") else usable_cores())
 
 
@@ -133,7 +131,6 @@ class RobustnessConfig(
 
     @property
     def parallel(self) -> int:
-        """Models at a time."""
         return self.workers or usable_cores()
 
 

@@ -52,7 +52,6 @@ class Section:
 
     @property
     def title(self) -> str:
-        """Names it for people."""
         limits = ", ".join(f"{name} {value}" for name, value in self.size if value)
         return f"{self.task}, protocol {self.protocol}" + (f" ({limits})" if limits else "")
 

@@ -143,7 +143,6 @@ class Board:
         self.progress.stop()
 
     def under_way(self, cell: Cell, news: dict[str, Any]) -> None:
-        """A cell has begun, or gone on."""
         row = self.rows.get(cell.key)
         if row is None:
             row = self.rows[cell.key] = self.progress.add_task(cell.key, total=None, state="")
@@ -153,7 +152,6 @@ class Board:
             self.progress.update(row, state=news["state"])
 
     def done(self, cell: Cell, result: Result) -> None:
-        """A cell has its result."""
         if (row := self.rows.pop(cell.key, None)) is not None:
             self.progress.remove_task(row)
             self.progress.console.print(f"{cell.key}: {line(result)}")

@@ -98,11 +98,9 @@ class FileBar:
         self.progress.update(self.task, total=size or None)
 
     def update(self, size: int) -> None:
-        """So many bytes more have come."""
         self.progress.update(self.task, advance=size)
 
     def reset(self) -> None:
-        """Begin again at nothing."""
         self.progress.update(self.task, completed=0)
 
     def close(self) -> None:

@@ -351,7 +351,6 @@ class StraightOn:
         """Nothing to forget."""
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """A little throttle."""
         from nacdrive.common.action import Action
 
         return Action(0.0, 0.1, 0.0)

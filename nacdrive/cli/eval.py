@@ -78,7 +78,6 @@ class EvalConfig(
 
     @property
     def folder(self) -> Path:
-        """Folder of the result."""
         if self.out is not None:
             return self.out
         d = self.disturbance
@@ -225,12 +224,10 @@ class Show:
         self._returns: dict[str, list[float]] = {name: [] for name in names}
 
     def __enter__(self) -> Show:
-        """Begin to show."""
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last state on the screen."""
         self._progress.stop()
 
     def __call__(self, job: EvalJob, row: Row) -> None:
@@ -252,7 +249,6 @@ class EndCards:
         self._experts: dict[tuple[str, int], float] = {}
 
     def __call__(self, job: EvalJob, row: Row) -> None:
-        """One more episode is driven."""
         from nacdrive.web.stream import DriveResult
 
         self._next(job, row)

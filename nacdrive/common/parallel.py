@@ -148,7 +148,6 @@ class Worker:
     """Jobs so far."""
 
     def end(self) -> None:
-        """End it at once."""
         self.pipe.close()
         self.process.terminate()
 

@@ -87,7 +87,6 @@ class UdacityLogWriter:
             raise UserError(f"{self.folder / LOG} cannot be written ({error.strerror}): free some space.") from error
 
     def close(self) -> None:
-        """Close the file."""
         self._log.close()
 
     def __enter__(self) -> UdacityLogWriter:

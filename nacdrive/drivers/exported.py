@@ -59,7 +59,6 @@ class ExportedPolicy:
         return self.config.repeat
 
     def reset(self) -> None:
-        """Forget the episode before."""
         self._runtime.reset()
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:

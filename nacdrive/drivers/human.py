@@ -90,7 +90,6 @@ class HumanControl:
                 self._paused, self._paused_at = True, self._clock()
 
     def resume(self) -> None:
-        """Go on."""
         with self._change():
             self._resume()
 

@@ -42,14 +42,12 @@ class Mixture(DriverWrapper):
         self.decisions = self.by_expert = 0
 
     def reset(self, env: DrivingEnv) -> None:
-        """Draw who drives first."""
         super().reset(env)
         self.decisions = self.by_expert = 0
         drawn = self._expert_first is None
         self._expert_drives = bool(self.rng.random() < self.beta) if drawn else bool(self._expert_first)
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The learner's action or the expert's."""
         own, expert = self.driver.act(frame, info), info["expert_action"]
         if self.rng.random() < SWITCH:
             self._expert_drives = bool(self.rng.random() < self.beta)

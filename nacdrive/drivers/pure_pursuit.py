@@ -154,7 +154,6 @@ class _Discrete:
         self.at = 0
 
     def action(self) -> Action:
-        """One of the five actions."""
         p, hull = self.parameters, self.world.car.hull
         x, y = hull.position
         speed = float(hull.linearVelocity.length)

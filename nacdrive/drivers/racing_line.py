@@ -134,7 +134,6 @@ class RacingLine(Driver):
         return float(self.along[at] + beyond)
 
     def _at_s(self, values: NDArray[np.float64], s: float) -> float:
-        """The value at distance ``s`` along the line, between those of its points."""
         s %= float(self.along[-1])
         after = int(np.searchsorted(self.along, s, side="right"))
         share = (s - self.along[after - 1]) / (self.along[after] - self.along[after - 1])

@@ -62,7 +62,6 @@ class SafetyStop(DriverWrapper):
         super().reset(env)
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The driver's action, or what the stop does."""
         t_s = float(info["t_s"])
         events: tuple[str, ...] = ()
         if self._stop.reason is None or self._env.realtime:

@@ -35,7 +35,6 @@ class SpeedController:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was driven before."""
         self._integral = 0.0
         self._t_s: float | None = None
 
@@ -85,7 +84,6 @@ class SpeedControl(DriverWrapper):
         self._last_s = 0.0
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The driver's steering with the controller's pedals."""
         action = self.driver.act(frame, info)
         t_s = float(info["t_s"])
         speed_mps, limit_mps = info.get("speed_mps") or 0.0, self._speed_limit(t_s)

@@ -102,7 +102,6 @@ class EnvOption(Options):
 
     @property
     def spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
         return env_spec(self.env)
 
 

@@ -108,7 +108,6 @@ class ExpertTrainConfig(PpoConfig, Result):
 
     @property
     def folder(self) -> Path:
-        """Folder of the run."""
         return self.out or Path("runs") / f"expert-seed{self.seed}"
 
     @property

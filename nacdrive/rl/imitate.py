@@ -136,11 +136,9 @@ class Drives:
 
     @property
     def count(self) -> int:
-        """Decisions."""
         return self.edges[-1]
 
     def add(self, drive: LabelledDrive) -> None:
-        """One drive more."""
         begin, end = self.count, self.count + len(drive.labels)
         self.frames[begin:end], self.labels[begin:end], self.t[begin:end] = drive.frames, drive.labels, drive.t
         self.starts[begin:end] = begin
@@ -204,7 +202,6 @@ class Imitation:
         self.began, self.earlier_s, self.best = time.monotonic(), 0.0, -math.inf
 
     def network(self) -> CockpitNet:
-        """The agent's network, not trained."""
         net = CockpitNet(self.view, channels=self.config.channels, memory=self.memory)
         return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -385,7 +382,6 @@ class Imitation:
         }  # fmt: skip
 
     def drives_path(self, round_: int) -> Path:
-        """Where a round's drives lie."""
         return self.out / "drives" / f"round-{round_:03d}.pt"
 
     def write_drives(self, drives: list[LabelledDrive]) -> None:

@@ -97,7 +97,6 @@ class ExpertImitateConfig(ImitateConfig, Result):
 
     @property
     def folder(self) -> Path:
-        """Folder of the run."""
         return self.out or Path("runs") / f"imitate-seed{self.seed}"
 
     @property

@@ -153,5 +153,4 @@ class RecurrentPPO(PPO):
         deterministic: bool = False,
         t: NDArray[np.float64] | None = None,
     ) -> tuple[NDArray[Any], Any]:
-        """See ``RecurrentActorCriticPolicy.predict``."""
         return self.policy.predict(observation, state, episode_start, deterministic, t)

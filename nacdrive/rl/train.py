@@ -165,7 +165,6 @@ class Agent:
 
     @property
     def outputs(self) -> int:
-        """Numbers that it gives."""
         return (
             int(self.actions.n) if isinstance(self.actions, spaces.Discrete) else int((self.actions.shape or (1,))[0])
         )
@@ -293,7 +292,6 @@ class TrainingCallback(BaseCallback):
         self.best = max((line["eval"]["mean"] for line in kept if "eval" in line), default=-math.inf)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log so far."""
         path = self.out / LOG
         rows = []
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
@@ -311,7 +309,6 @@ class TrainingCallback(BaseCallback):
 
     @property
     def ppo(self) -> PPO:
-        """The model, as what it is."""
         assert isinstance(self.model, PPO)
         return self.model
 

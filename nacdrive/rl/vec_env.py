@@ -142,7 +142,6 @@ class ParallelVecEnv(VecEnv):
         self.actors.close()
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No lap is wrapped in anything."""
         return [False] * self.num_envs
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:

@@ -45,17 +45,14 @@ class BackgroundListener:
         self._queue: Queue[Tick | None] = Queue(BACKLOG)
 
     def __enter__(self) -> Self:
-        """Begin to tell."""
         self._thread = lasting_thread("nacdrive-listeners", self._run, self._say)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Tell what is still to be told."""
         self._queue.put(None)
         self._thread.join()
 
     def __call__(self, tick: Tick) -> None:
-        """Have the listeners told; returns at once."""
         try:
             self._queue.put_nowait(tick)
         except Full:

@@ -70,7 +70,6 @@ class DaggerRound:
 
     @property
     def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
         return env_spec(self.env)
 
     @property

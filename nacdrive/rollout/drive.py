@@ -87,7 +87,6 @@ class Drive:
 
     @property
     def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
         return env_spec(self.env)
 
     @property
@@ -364,7 +363,6 @@ class OpenDrive:
         self.close()
 
     def close(self) -> None:
-        """Close the environment."""
         if not self._keep:
             self.env.close()
 
@@ -387,7 +385,6 @@ class Hold(DriverWrapper):
         self._count = 0
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The held action, or a new one."""
         if self._count % self._steps == 0:
             self._action = self.driver.act(frame, info)
         self._count += 1

@@ -75,7 +75,6 @@ class RecordConfig(
 
     @property
     def folder(self) -> Path:
-        """Where the recording lies."""
         if self.out is not None:
             return self.out
         usual = self.spec.recording_folder
@@ -88,7 +87,6 @@ class RecordConfig(
 
     @property
     def parallel(self) -> int:
-        """Environments that run at the same time."""
         return self.processes(self.episodes)
 
 

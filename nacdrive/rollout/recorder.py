@@ -61,7 +61,6 @@ class EpisodeBuffer:
         return len(self._rows)
 
     def __call__(self, tick: Tick) -> None:
-        """Take in one decision."""
         if tick.step == 0:
             self._clear()
         # Neurons and saliency are not recorded, and the frame is kept once.
@@ -208,7 +207,6 @@ class EpisodeRecorder:
         self._buffer = self._new_buffer()
 
     def __call__(self, tick: Tick) -> None:
-        """Take in one decision."""
         broken = tick.step != self._buffer.last_step + 1 or tick.seed != self._buffer.seed
         if broken or not self.wanted(tick):
             self._keep()

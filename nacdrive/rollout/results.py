@@ -66,7 +66,6 @@ class EpisodeMetrics:
         self._late = 0
 
     def add(self, tick: Tick) -> None:
-        """Take in one decision."""
         if tick.step == 0:
             self._begin()
         self._last = tick
@@ -143,7 +142,6 @@ class EpisodeCurve:
         self._every = CURVE_EVERY
 
     def add(self, tick: Tick) -> None:
-        """Take in one decision."""
         if tick.step == 0:
             self._begin()
         if tick.action.choice is not None and self.actions:

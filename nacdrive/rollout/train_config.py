@@ -106,7 +106,6 @@ class TrainConfig(
 
     @property
     def folder(self) -> Path:
-        """Folder of the run."""
         return self.out or Path("runs") / "-".join(name.rpartition(":")[2] for name in (self.task, self.model))
 
     @property
@@ -116,5 +115,4 @@ class TrainConfig(
 
     @property
     def parallel(self) -> int:
-        """Environments that run at the same time."""
         return self.processes(self.dagger_episodes)

@@ -303,7 +303,6 @@ class CarRacing(Imitation):
             raise UserError(f"the recordings have different frame rates ({listed}): train on those of one rate.")
 
     def actions_of(self, episodes: Sequence[Episode]) -> Tensor:
-        """The five."""
         actions = [to_action(choice) for choice in range(len(ACTIONS))]
         return torch.tensor([(a.steering, a.throttle, a.brake) for a in actions])
 

@@ -127,21 +127,17 @@ class Classification(SeriesTask):
         return total, counted.sum()
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Right answers, and how many were wanted."""
         counted = self.counted(batch)
         return (outputs.argmax(dim=-1) == batch["target"])[counted].sum(), counted.sum()
 
     def known(self, target: Tensor) -> Tensor:
-        """Where a class is known."""
         return target != UNKNOWN
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """The share of right answers, in percent."""
         y, truth = self.answers(outputs, samples)
         return {"accuracy": 100 * float((y.argmax(dim=-1) == truth).double().mean())}
 
     def references(self, task: str, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, list[Tensor]]:
-        """The class that the training part has most of."""
         frequent = torch.bincount(self.learnt_targets(train), minlength=self.outputs).argmax()
         return {"most frequent class": self.constant(F.one_hot(frequent, self.outputs).float(), samples)}
 
@@ -161,7 +157,6 @@ class Regression(SeriesTask):
         return error.square().sum(), counted.sum()
 
     def measure(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum of absolute errors, and how many there are."""
         counted, error = self.error(outputs, batch)
         return error.abs().sum(), counted.sum()
 
@@ -171,11 +166,9 @@ class Regression(SeriesTask):
         return counted, (outputs[..., 0].float() - batch["target"])[counted]
 
     def known(self, target: Tensor) -> Tensor:
-        """Where the truth is known."""
         return ~target.isnan()
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """Root mean square error and mean absolute error."""
         y, truth = self.answers(outputs, samples)
         error = y[:, 0].double() - truth
         return {"rmse": float(error.square().mean().sqrt()), "mae": float(error.abs().mean())}

@@ -233,7 +233,6 @@ class Fitting:
         return torch.autocast(self.device.type, torch.bfloat16) if wanted else nullcontext()
 
     def save(self) -> None:
-        """Write a checkpoint."""
         self.progress.seconds = time.perf_counter() - self.began
         save_checkpoint(self.path, self.network, self.optimizer, self.weights, self.progress)
 

@@ -51,7 +51,6 @@ class MetricsLog:
         self._index += 1
 
     def close(self) -> None:
-        """Close the files."""
         self._board.close()
 
 

@@ -58,7 +58,6 @@ class VideoWriter:
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def __call__(self, tick: Tick) -> None:
-        """Film one decision."""
         picture = self._overlay.paint(tick)
         for _ in range(1 + (round(HOLD_LAST_S * self._fps) if tick.done else 0)):
             self._send(picture)

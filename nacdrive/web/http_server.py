@@ -197,7 +197,6 @@ class HttpServer:
         print(text, flush=True)
 
     def stop(self) -> None:
-        """Free the port."""
         if self._server is not None:
             self._server.shutdown()
             self._thread.join()
@@ -205,17 +204,14 @@ class HttpServer:
             self._server = None
 
     def __enter__(self) -> Self:
-        """Start serving."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop serving."""
         self.stop()
 
     @property
     def url(self) -> str:
-        """The address to open."""
         return self._access.url()

@@ -118,7 +118,6 @@ class LiveServer(HttpServer):
         self._state.set(result={name: plain(value) for name, value in asdict(result).items()})
 
     def stop(self) -> None:
-        """Say goodbye to the viewers and free the port."""
         self._state.close()
         for card in self._cards:
             card.close()

@@ -132,7 +132,6 @@ class Lane:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all: a track begins, or begins anew."""
         self.seq = self.event_count = self._missed = 0
         self.rows: list[Row] = []
         self.events: deque[dict[str, Any]] = deque(maxlen=self._most_events)
@@ -225,7 +224,6 @@ class StreamState(Viewers):
             return self._lanes[lane].seq
 
     def note(self, text: str) -> None:
-        """Add an event to every lane."""
         with self._changed:
             for lane in self._lanes:
                 lane.note(text)

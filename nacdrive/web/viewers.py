@@ -22,7 +22,6 @@ class Viewers:
 
     @property
     def viewers(self) -> int:
-        """How many are watching now."""
         return self._viewers
 
     @contextmanager

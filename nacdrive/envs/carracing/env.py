@@ -138,7 +138,6 @@ class CarRacingEnv(DrivingEnv):
         return np.array([action.steering, action.throttle, action.brake], dtype=np.float32)
 
     def action_of(self, choice: int, logits: NDArray[np.float32] | None = None) -> Action:
-        """See ``to_action``."""
         return to_action(choice, logits)
 
     def metrics(self) -> dict[str, float]:

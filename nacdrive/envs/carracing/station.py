@@ -27,7 +27,6 @@ class Station:
 
     @property
     def length_m(self) -> float:
-        """Of the whole line."""
         return float(self._starts[-1])
 
     def follow(self, x: float, y: float) -> float:

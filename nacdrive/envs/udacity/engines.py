@@ -113,7 +113,6 @@ class Threads:
         self._stopping = threading.Event()
 
     def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
-        """Serve in the background."""
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
         self._server = make_server(
@@ -137,7 +136,6 @@ class Threads:
         function()
 
     def stop(self) -> None:
-        """Stop serving."""
         self._stopping.set()
         # The port first: the simulator comes back within milliseconds of a goodbye.
         self._server.shutdown()
@@ -208,7 +206,6 @@ class Eventlet:
         self._bell_pull.setblocking(False)
 
     def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
-        """Serve in the background."""
         tune(listener)
         self._listener, self._app = listener, app
         self._serving = lasting_thread("nacdrive-udacity", lambda: self._serve(watch, goodbye), say)
@@ -275,7 +272,6 @@ class Eventlet:
             self._bell_pull.send(b"!")
 
     def stop(self) -> None:
-        """Stop serving."""
         self._stopping.set()
         self._serving.join(5)
         self._bell_pull.close()

@@ -85,7 +85,6 @@ class Guardian:
             self._tell("add", number, [connection.fileno()])
 
     def remove(self, number: int) -> None:
-        """Guard it no more."""
         with self._lock:
             if self._connections.pop(number, None) is not None:
                 self._tell("remove", number)
@@ -115,7 +114,6 @@ class Guardian:
             self._process.wait()
 
     def close(self) -> None:
-        """It is needed no more."""
         with self._lock:
             self._end()
             self._control = None

@@ -105,5 +105,4 @@ class Cameras:
         return dict(zip(self.cameras, copies, strict=True))
 
     def close(self) -> None:
-        """Free the picture."""
         self.engine.remove_all_windows()

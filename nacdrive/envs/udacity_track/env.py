@@ -119,7 +119,6 @@ class UdacityTrackEnv(DrivingEnv):
         render_mode: str | None = None,
         **road: Any,
     ) -> None:
-        """See ``make_udacity_track``."""
         check_track(track, TRACKS)
         for name in road.keys() - {*ROAD_OPTIONS}:
             known = ("track", *(UdacityTrackEnv.__init__.__kwdefaults__ or ()), *ROAD_OPTIONS)

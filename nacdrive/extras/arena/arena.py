@@ -116,7 +116,6 @@ class Arena:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the processes."""
         for lane in self._lanes:
             lane.worker.pipe.close()
         for lane in self._lanes:
@@ -256,7 +255,6 @@ class _Clock:
         self._events: tuple[str, ...] = ()
 
     def order(self, driving: Sequence[_Lane]) -> Go | None:
-        """The newest permission; None if the episode is to begin anew."""
         now = time.monotonic()
         passed, self._looked = now - self._looked, now
         if not self._together:

@@ -37,11 +37,9 @@ class ArenaCard(Card):
         self.commands = {"camera": self._command}
 
     def attach(self, page: LivePage) -> None:
-        """Show on ``page``."""
         self.page = page
 
     def begin(self, episode: int, seed: int, track: str) -> None:
-        """A track begins, or begins anew."""
         self.page.begin(place={"episode": episode, "seed": seed, "track": track}, ranking=None)
 
     def tick(self, index: int, tick: Tick) -> None:

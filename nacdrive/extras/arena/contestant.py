@@ -48,7 +48,6 @@ class Contestant:
 
     @property
     def env_spec(self) -> EnvSpec:
-        """What there is to know of the environment."""
         return env_spec(self.env)
 
     @property
@@ -136,7 +135,6 @@ class Person(Driver):
         self._env, self._keyboard = env, Keyboard()
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """What the keys mean now."""
         action = self._keyboard.action(self.keys, float(info["t_s"]), self._env, self.axes)
         return replace(action, human=True)
 
@@ -150,7 +148,6 @@ class Gate(DriverWrapper):
         self._events: list[str] = []
 
     def reset(self, env: DrivingEnv) -> None:
-        """Begin an episode, at a closed gate."""
         super().reset(env)
         assert isinstance(env, NoisyCamera)
         self._env, self._until_s = env, 0.0

@@ -95,7 +95,6 @@ class ArenaConfig(
 
     @property
     def folder(self) -> Path:
-        """Folder of the result."""
         if self.out is not None:
             return self.out
         parts = ["arena", self.spec.source, *([self.track] if self.track else []), *self.names]
@@ -267,7 +266,6 @@ class Kept:
         """Nothing to do: the arena writes its changes down."""
 
     def tick(self, index: int, tick: Tick) -> None:
-        """Keep a decision."""
         self._recorders[index](tick)
 
     def add(self, rows: dict[str, Row]) -> None:

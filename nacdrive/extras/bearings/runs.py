@@ -39,7 +39,6 @@ class RunToFailure:
 
     @property
     def name(self) -> str:
-        """Such as ``Bearing1_4``."""
         return self.table.name
 
     @property

@@ -81,7 +81,6 @@ class Summary:
     """Column -> least, most, sum, sum of squares, count of each episode, unknown values left out."""
 
     def add(self, info: EpisodeInfo, episode: Episode) -> None:
-        """Take in one episode."""
         self.frames += len(episode)
         self.seconds += info.duration_s
         self.bytes += info.size_bytes

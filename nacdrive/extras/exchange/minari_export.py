@@ -109,7 +109,6 @@ class Spaces:
 
     @property
     def action(self) -> dict[str, Any]:
-        """The action space."""
         if self.choices:
             return {"type": "Discrete", "dtype": "int64", "start": 0, "n": self.choices}
         low = [-1, 0, 0] if self.pedals == 2 else [-1, -1]
@@ -220,7 +219,6 @@ class HDF5Bytes(io.FileIO):
         self._error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write all of it."""
         rest = memoryview(data).cast("B")
         try:
             while rest and self._error is None:
@@ -230,7 +228,6 @@ class HDF5Bytes(io.FileIO):
         return len(memoryview(data).cast("B"))
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Set the length."""
         try:
             return super().truncate(size)
         except OSError as error:

@@ -54,7 +54,6 @@ class Bundle:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return int(np.count_nonzero(self.weights))
 
 

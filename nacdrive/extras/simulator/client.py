@@ -95,7 +95,6 @@ class UdacityClient:
     __enter__ = start
 
     def __exit__(self, *_: object) -> None:
-        """Quit as the simulator does."""
         self.close()
 
     @property

@@ -39,7 +39,6 @@ class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lak
 
     @property
     def driven(self) -> str:
-        """The track."""
         return self.track or UDACITY_TRACK.tracks[0]
 
 

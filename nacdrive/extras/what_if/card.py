@@ -49,7 +49,6 @@ class WhatIfCard(Card):
         return self._runs[run][1].source.describe() if run in self._runs else None
 
     def publish(self, tick: Tick, seq: int) -> None:
-        """Keep the Tick for questions."""
         if self._memory is not None:
             self._memory.add(tick, seq)
 

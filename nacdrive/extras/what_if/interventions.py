@@ -50,7 +50,6 @@ class Paint:
             raise UserError(f"paint: level is {self.level:g}; it must lie in 0 .. 255.")
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The painted picture."""
         rows, columns = frame.shape[:2]
         down = slice(round(self.top * rows), max(round(self.bottom * rows), round(self.top * rows) + 1))
         across = slice(round(self.left * columns), max(round(self.right * columns), round(self.left * columns) + 1))
@@ -71,7 +70,6 @@ class Dim:
             raise UserError(f"dim: factor is {self.factor:g}; it must lie in 0 .. 4.")
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The darker or lighter picture."""
         factored: NDArray[np.uint8] = np.clip(frame * np.float32(self.factor), 0, 255).astype(np.uint8)
         return factored
 
@@ -89,7 +87,6 @@ class Blur:
             raise UserError(f"blur: sigma is {self.sigma:g}; it must lie above 0, up to 32 pixels.")
 
     def on(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The blurred picture."""
         blurred: NDArray[np.uint8] = cv2.GaussianBlur(frame, (0, 0), self.sigma).astype(np.uint8)
         return blurred
 

@@ -84,7 +84,6 @@ class WhatIfProcess:
         return ticket
 
     def cancel(self, ticket: int) -> None:
-        """Nobody wants the answer any more."""
         with self._lock:
             wanted = self._waiting.pop(ticket, None) is not None
         if wanted:

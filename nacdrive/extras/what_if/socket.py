@@ -74,7 +74,6 @@ class Session:
         return True
 
     def send(self, number: int, answer: dict[str, Any]) -> None:
-        """Send an answer, or a part of one."""
         if answer.get("done"):
             self._tickets.pop(number, None)
         try:
@@ -83,7 +82,6 @@ class Session:
             self.is_overrun = True
 
     def close(self) -> None:
-        """Nobody waits for the answers any more."""
         for number in list(self._tickets):
             self._drop(number)
         try:
