@@ -32,6 +32,7 @@ from nacdrive.extras.what_if.what_if import Simulation, WhatIf
 from nacdrive.models import load_policy
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.policy import Policy
+from nacdrive.rollout.drive import Drive
 from nacdrive.viz.saliency import GradCam
 from nacdrive.web import LiveServer
 from nacdrive.web.protocol import message, pack
@@ -248,8 +249,8 @@ def measure_arena(seconds: float) -> list[tuple[str, float, float]]:
     """
     model = find_model("nac_steady.pt", "carracing")
     options = {"max_frames": int(seconds * 50)}
-    field = [Contestant(name, "carracing", model=model, options=options) for name in ("one", "two")]
-    field.append(Contestant("ppo", "carracing", driver="ppo", options=options))
+    field = [Contestant(name, Drive(model=model, options=options)) for name in ("one", "two")]
+    field.append(Contestant("ppo", Drive(driver="ppo", options=options)))
     found = []
     with Arena(field) as arena:
         for viewers in (0, 1, 5):

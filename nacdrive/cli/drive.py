@@ -467,7 +467,7 @@ def recorders(
 
     ``pace_s``: seconds between two decisions of the policy, where frames come at another rate than those.
     """
-    from nacdrive.rollout.recorder import corrections, drives
+    from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 
     spec, driver, expert = config.spec, loaded.driver.name, loaded.companion
     found = []
@@ -477,7 +477,7 @@ def recorders(
         rate = 1 / pace_s if pace_s else fps
         found.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
-        whole = drives(
+        whole = EpisodeRecorder(
             config.record,
             source=spec.source,
             fps=fps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,8 @@ from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LapRule
-from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.seeds import POLICY_RECORDING
-from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.models import Policy, PolicyConfig, load_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive, OpenDrive, action_repeat
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
@@ -41,36 +39,15 @@ a little more shows it their neighbours."""
 class DaggerRound:
     """One round: which policy drives which tracks, and how often the expert does; plain data."""
 
-    policy: Path
-    """The policy's file."""
-    expert: str
-    """Name or file of the expert."""
+    drive: Drive
+    """The policy and its expert, who drives a share ``beta`` of the decisions; what is wrong with the camera is so on
+    every second track, so that the policy learns with a good one too."""
     round: int
     """Number of the round, from 1."""
     episodes: int
     """Tracks to drive."""
-    beta: float
-    """Share of decisions that the expert drives."""
     seed: int
     """Seeds who drives when, and which tracks are driven."""
-    env: str = "carracing"
-    """What is driven."""
-    max_frames: int = 1000
-    """Simulated frames after which an episode ends."""
-    track: str | None = None
-    """On which of the environment's tracks; on all in turn if not given."""
-    roads: int | None = None
-    """Of random roads, so many different ones; each episode has its own if not given."""
-    road: RoadOptions = field(default_factory=RoadOptions)
-    """How random roads are, and what is wrong with a road."""
-    rule: LapRule | None = None
-    """When a lap of CarRacing is finished; as Gymnasium has it if not given."""
-    disturbance: CameraNoise = field(default_factory=CameraNoise)
-    """What is wrong with the policy's camera on every second track, so that it learns with a good one too."""
-
-    @property
-    def env_spec(self) -> EnvSpec:
-        return env_spec(self.env)
 
     @property
     def tracks(self) -> range:
@@ -96,15 +73,16 @@ def collect(
         UserError: if expert and policy decide at different rates, or a driving process dies.
     """
     here = MixtureWorker(round_)
-    asked = {"track": round_.track, "roads": round_.roads, "rule": round_.rule}
-    roads = {name: value for name, value in asked.items() if value is not None} | round_.road.given
-    camera = {"camera": str(round_.disturbance)} if round_.disturbance.active else {}
+    drive = round_.drive
+    asked = {"track": drive.track, "roads": drive.roads, **drive.options}
+    roads = {name: value for name, value in asked.items() if value is not None and name != "max_frames"}
+    camera = {"camera": str(drive.camera)} if drive.camera.active else {}
     writer = RecordingWriter(
         out,
-        source=round_.env_spec.source,
+        source=drive.env_spec.source,
         fps=here.loaded(CameraNoise()).fps,
         expert=here.expert.name,
-        recipe={"dagger_round": round_.round, "beta": round_.beta, "seed": round_.seed, **roads, **camera},
+        recipe={"dagger_round": round_.round, "beta": drive.beta, "seed": round_.seed, **roads, **camera},
         resume=True,
     )
     there = {info.seed for info in writer.episodes}
@@ -163,26 +141,21 @@ class MixtureWorker:
     """
 
     def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
-        self.round, spec = round_, round_.env_spec
-        self.learner = PolicyDriver(policy or load_policy(round_.policy))
-        self.expert = load_expert(round_.expert, discrete_only=False)
+        drive, spec = round_.drive, round_.drive.env_spec
+        assert drive.model is not None and drive.expert is not None
+        self.round = round_
+        self.learner = PolicyDriver(policy or load_policy(drive.model))
+        self.expert = load_expert(drive.expert, discrete_only=False)
         check_kind(spec, self.expert, self.learner.policy.config)
         self.repeat = check_pace(spec, self.expert, self.learner.policy.repeat)
         self.disturbed = spec.steering_noise is not None
 
     def loaded(self, camera: CameraNoise) -> LoadedDrive:
         """How the round is driven, seen through ``camera``."""
-        round_ = self.round
-        drive = Drive(
-            round_.env,
-            model=round_.policy,
-            expert=round_.expert,
-            options={"max_frames": round_.max_frames, "rule": round_.rule, **round_.road.given},
+        drive = replace(
+            self.round.drive,
             camera=camera,
-            track=round_.track,
-            roads=round_.roads,
             steering_noise=STEERING_NOISE if self.disturbed else 0.0,
-            beta=round_.beta,
             recover=False,
             safety_stop=False,
             random_start=self.disturbed,
@@ -196,7 +169,7 @@ class MixtureWorker:
         ``expert_choice`` or ``expert_steering`` the label.
         """
         round_ = self.round
-        loaded = self.loaded(round_.disturbance if track % 2 else CameraNoise())
+        loaded = self.loaded(round_.drive.camera if track % 2 else CameraNoise())
         rng = None if self.disturbed else np.random.default_rng([round_.seed, round_.round, track])
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
         with loaded.open(track, rng=rng) as opened:

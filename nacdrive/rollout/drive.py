@@ -14,9 +14,10 @@ import numpy as np
 
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import file_checksum
 from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
-from nacdrive.drivers import load_expert
+from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
 from nacdrive.drivers.exported import load_any_policy
 from nacdrive.drivers.human import HumanControl, HumanOverride, Nobody
@@ -93,6 +94,11 @@ class Drive:
     def name(self) -> str:
         """Of the one who drives."""
         return self.model.name if self.model is not None else str(self.driver or self.expert)
+
+    @property
+    def checksum(self) -> str | None:
+        """SHA-256 of who drives; None of a driver that is part of nacdrive."""
+        return file_checksum(self.model) if self.model is not None else driver_checksum(str(self.driver))
 
     @property
     def rule(self) -> LapRule | None:
@@ -286,7 +292,7 @@ class LoadedDrive:
             whole = SteeringNoise(whole, drive.steering_noise, env.step_s, rng)
         for reference in drive.around:
             whole = load_object(reference)(whole)
-        if drive.safety_stop and not isinstance(own, Nobody):
+        if drive.safety_stop and drive.driver != KEYBOARD:
             whole = SafetyStop(whole)
         return HumanOverride(whole, control) if control is not None else whole
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, file_checksum, read_json, write_json
+from nacdrive.common.files import atomic_path, read_json, write_json
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
@@ -386,7 +386,7 @@ def identify(drive: Drive) -> dict[str, Any]:
         expert_key = "_".join("".join(c if c.isalnum() or c in "-." else "-" for c in part) for part in key)
     return {
         "file": drive.name,
-        "sha256": file_checksum(drive.model) if drive.model is not None else driver_checksum(str(drive.driver)),
+        "sha256": drive.checksum,
         "env": drive.env,
         **options,
         **({"rule": drive.rule} if drive.rule is not None else {}),

@@ -171,7 +171,7 @@ class EpisodeRecorder:
         source: What is driven, such as ``carracing``.
         fps: Decisions per simulated second.
         driver: Who drives.
-        teacher: Who gives the labels.
+        teacher: Who gives the labels, where anybody does.
         label: What there is to learn from a Tick.
         wanted: Which Ticks are kept.
         image: ``png`` or ``jpeg``; frames that came as a JPEG are kept as they came.
@@ -188,8 +188,8 @@ class EpisodeRecorder:
         source: str,
         fps: float,
         driver: str,
-        teacher: str,
-        label: Label,
+        teacher: str | None = None,
+        label: Label = expert_action,
         wanted: Callable[[Tick], bool] = lambda tick: True,
         image: str = "png",
         drive: Mapping[str, Any] | None = None,
@@ -200,7 +200,7 @@ class EpisodeRecorder:
         """Episodes written so far."""
         self.meta: dict[str, Any] = {}
         """What every episode shall say of itself."""
-        self._fps, self._teacher = fps, teacher
+        self._fps, self._teacher = fps, teacher or "none"
         # What lies there already is judged before anything is driven.
         self._writer = self._open() if folder.exists() else None
         self._new_buffer: Callable[[], EpisodeBuffer] = partial(EpisodeBuffer, label, image)
@@ -246,27 +246,4 @@ def corrections(folder: Path, *, source: str, fps: float, image: str = "png") ->
         label=executed_action,
         wanted=lambda tick: tick.human,
         image=image,
-    )
-
-
-def drives(
-    folder: Path,
-    *,
-    source: str,
-    fps: float,
-    driver: str,
-    teacher: str | None,
-    image: str = "png",
-    drive: Mapping[str, Any] | None = None,
-) -> EpisodeRecorder:
-    """Keeps whole drives, labelled by the expert that rides along where there is one."""
-    return EpisodeRecorder(
-        folder,
-        source=source,
-        fps=fps,
-        driver=driver,
-        teacher=teacher or "none",
-        label=expert_action,
-        image=image,
-        drive=drive,
     )

@@ -19,6 +19,7 @@ from nacdrive.layers import check_name
 from nacdrive.models import Policy, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
+from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
@@ -112,21 +113,17 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"
     assert config.expert is not None and config.env_spec is not None
-    dagger = DaggerRound(
-        policy=round_path(folder, round_ - 1),
+    drive = Drive(
+        config.env_spec.name,
+        round_path(folder, round_ - 1),
         expert=config.expert,
-        round=round_,
-        episodes=config.dagger_episodes,
-        beta=config.beta * 0.5 ** (round_ - 1),
-        seed=config.seed,
-        env=config.env_spec.name,
-        max_frames=config.max_frames or OFFICIAL_FRAMES,
+        options={"max_frames": config.max_frames or OFFICIAL_FRAMES, "rule": config.rule, **config.road.given},
+        camera=config.disturbance,
         track=config.track,
         roads=config.roads,
-        road=config.road,
-        rule=config.rule,
-        disturbance=config.disturbance,
+        beta=config.beta * 0.5 ** (round_ - 1),
     )
+    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed)
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
 

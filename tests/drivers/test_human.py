@@ -21,7 +21,7 @@ from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Info
 from nacdrive.envs.carracing.env import make_carracing, to_action
-from nacdrive.rollout.recorder import corrections, drives
+from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 from nacdrive.rollout.rollout import rollout
 from nacdrive.tasks import load_task
 
@@ -209,7 +209,8 @@ def test_take_overs_are_kept_as_corrections_that_a_training_takes(tmp_path: Path
 def test_a_whole_drive_is_kept_with_the_experts_labels_and_a_second_one_beside_it(tmp_path: Path) -> None:
     for number in (1, 2):
         expert = load_expert("geometric")
-        with drives(tmp_path / "d", source="carracing", fps=12.5, driver="gas", teacher=expert.name) as keeper:
+        teacher = {"driver": "gas", "teacher": expert.name}
+        with EpisodeRecorder(tmp_path / "d", source="carracing", fps=12.5, **teacher) as keeper:
             driven(HumanControl(), keeper, frames=240, expert=expert)
         recording = Recording.open(tmp_path / "d")
         assert len(recording) == number
@@ -219,7 +220,7 @@ def test_a_whole_drive_is_kept_with_the_experts_labels_and_a_second_one_beside_i
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thing.txt").write_text("not ours")
     with pytest.raises(UserError, match="holds no recording"):
-        drives(tmp_path / "other", source="carracing", fps=12.5, driver="gas", teacher=None)
+        EpisodeRecorder(tmp_path / "other", source="carracing", fps=12.5, driver="gas")
 
 
 class Continuous(DrivingEnv):

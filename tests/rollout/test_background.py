@@ -12,7 +12,7 @@ from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.background import BACKLOG, BackgroundListener, at_rate, split_drives
-from nacdrive.rollout.recorder import drives
+from nacdrive.rollout.recorder import EpisodeRecorder
 from nacdrive.rollout.rollout import Probes
 from tests.helpers.udacity_simulators import until
 
@@ -143,9 +143,7 @@ def test_a_recording_is_kept_split_drives() -> None:
 
 
 def test_a_drive_longer_than_an_episode_is_recorded_whole(tmp_path: Path) -> None:
-    with drives(
-        tmp_path / "kept", source="udacity", fps=50.0, driver="somebody", teacher=None, image="jpeg"
-    ) as recorder:
+    with EpisodeRecorder(tmp_path / "kept", source="udacity", fps=50.0, driver="somebody", image="jpeg") as recorder:
         listener = split_drives(recorder, 4)
         for step in range(10):
             listener(tick(step, step * 0.02))

@@ -16,6 +16,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.models import PolicyConfig, save_policy
 from nacdrive.rollout.dagger import LOST_AFTER, DaggerRound, MixtureWorker, collect
+from nacdrive.rollout.drive import Drive
 from tests.helpers.udacity_policy import udacity_policy
 
 
@@ -30,7 +31,8 @@ def udacity_file(tmp_path: Path) -> Path:
 def round_(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path) -> DaggerRound:
     """A short round in every built-in environment."""
     policy = model_file if request.param == "carracing" else udacity_file
-    return DaggerRound(policy, "geometric", 1, 2, 0.5, seed=0, env=request.param, max_frames=60)
+    drive = Drive(request.param, policy, expert="geometric", options={"max_frames": 60}, beta=0.5)
+    return DaggerRound(drive, 1, 2, seed=0)
 
 
 class Stubborn:
@@ -53,12 +55,11 @@ class Stubborn:
 
 def together(beta: float, max_frames: int = 120, env: str = "carracing", **more: Any) -> tuple[Episode, Stubborn]:
     """An episode of a policy that never steers (CarRacing), or always to the right (the tracks)."""
-    round_ = DaggerRound(
-        Path("unused"), "geometric", 1, 1, beta, seed=0, env=env, max_frames=max_frames,
-        disturbance=more.get("disturbance", CameraNoise()),
-    )  # fmt: skip
+    camera = more.get("disturbance", CameraNoise())
+    options = {"max_frames": max_frames}
+    drive = Drive(env, Path("unused"), expert="geometric", options=options, camera=camera, beta=beta)
     policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
-    worker = MixtureWorker(round_, policy)
+    worker = MixtureWorker(DaggerRound(drive, 1, 1, seed=0), policy)
     return worker.drive(more.get("seed", 3_500_000)), policy
 
 
@@ -113,23 +114,21 @@ def test_on_the_tracks_the_policy_steers_and_the_expert_labels() -> None:
 
 
 def test_tracks_of_dagger_are_never_those_of_judgement() -> None:
-    tracks = [
-        set(DaggerRound(Path("p"), "ppo", round_, 20, 0.5, seed).tracks) for round_ in range(1, 9) for seed in range(6)
-    ]
+    tracks = [set(DaggerRound(Drive(), round_, 20, seed).tracks) for round_ in range(1, 9) for seed in range(6)]
     assert all(len(track) == 20 for track in tracks)
     assert all(track in POLICY_RECORDING and track not in POLICY_TEST for some in tracks for track in some)
     assert len(set().union(*tracks)) == sum(map(len, tracks)), "two rounds drive the same track"
 
 
 def test_a_round_is_a_recording_and_goes_on_where_it_stopped(round_: DaggerRound, tmp_path: Path) -> None:
-    out, source = tmp_path / "r", round_.env_spec.source
+    out, source = tmp_path / "r", round_.drive.env_spec.source
     driven: list[Episode] = []
     collect(round_, out, 2, driven.append)
     recording = Recording.open(out, source=source)
     assert [info.seed for info in recording.episodes] == list(round_.tracks)
     assert len(driven) == 2
-    if any(round_.env_spec.tracks):
-        assert {episode.meta["track"] for episode in driven} == set(round_.env_spec.tracks)
+    if any(round_.drive.env_spec.tracks):
+        assert {episode.meta["track"] for episode in driven} == set(round_.drive.env_spec.tracks)
         assert all(np.abs(episode.label - episode.steering).max() > 0 for episode in driven)
     before = {info.path.name: info.sha256 for info in recording.episodes}
 
@@ -145,5 +144,6 @@ def test_a_round_is_a_recording_and_goes_on_where_it_stopped(round_: DaggerRound
 
 def test_a_policy_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model file"):
-        collect(DaggerRound(tmp_path / "none.pt", "geometric", 1, 1, 0.5, 0), tmp_path / "r", 1)
+        drive = Drive(model=tmp_path / "none.pt", expert="geometric", beta=0.5)
+        collect(DaggerRound(drive, 1, 1, 0), tmp_path / "r", 1)
     assert not (tmp_path / "r").exists()

@@ -109,7 +109,7 @@ def test_the_same_driver_has_the_same_speed_in_every_verb(
         "drive": drive_verb.load(drive_verb.DriveConfig(env="udacity-track", driver=driver, headless=True)),
         "eval": EvalConfig(env="udacity-track", driver=driver).driven(None).load(),
         "eval --expert": RolloutWorker(beside).expert,
-        "arena": Contestant("a", "udacity-track", driver=driver, speed_mph=20.0).load(),
+        "arena": Contestant("a", Drive("udacity-track", driver=driver, speed_mph=20.0)).load(),
     }
     assert {verb: kept_mph(one.wrap(env)) for verb, one in loaded.items()} == dict.fromkeys(loaded, mph)
 

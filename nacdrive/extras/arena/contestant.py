@@ -7,10 +7,8 @@ holds for all contestants from the same simulated moment on, however fast their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import KEYBOARD, Action
@@ -20,7 +18,6 @@ from nacdrive.drivers.human import Keyboard
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
-from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.rollout.drive import Drive, LoadedDrive
 
 LARGE = ("clean_frame", "jpeg", "cameras")
@@ -33,40 +30,17 @@ class Contestant:
 
     name: str
     """For people; of each contestant another."""
-    env: str
-    """The environment's name."""
-    model: Path | None = None
-    """File of the policy; None where ``driver`` or a person drives."""
-    driver: str | None = None
-    """Name of the expert or driver of one's own; None too where a person drives."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environment; those that are None count as not given."""
-    speed_mph: float | None = None
-    """Speed that is kept for those who steer alone."""
-    device: str = "cpu"
-    """Where the policy runs."""
-
-    @property
-    def env_spec(self) -> EnvSpec:
-        return env_spec(self.env)
+    drive: Drive
+    """How it drives; ``keyboard`` where a person does."""
 
     @property
     def person(self) -> bool:
         """Whether a person drives."""
-        return self.model is None and self.driver is None
+        return self.drive.driver == KEYBOARD
 
     def load(self) -> LoadedDrive:
         """How it drives, with its networks in memory once they are asked for."""
-        drive = Drive(
-            self.env,
-            self.model,
-            KEYBOARD if self.person else self.driver,
-            options=self.options,
-            speed_mph=self.speed_mph,
-            device=self.device,
-            safety_stop=not self.person,
-        )
-        return LoadedDrive(drive, driver=Person() if self.person else None)
+        return LoadedDrive(self.drive, driver=Person() if self.person else None)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Device, LivePage, Output, Tracks
 from nacdrive.drivers.options import CameraOptions, SpeedOption, check_expert
@@ -108,15 +109,15 @@ class ArenaConfig(
         """
         from nacdrive.common.paths import find_model
         from nacdrive.extras.arena.contestant import Contestant
+        from nacdrive.rollout.drive import Drive
 
         spec = self.spec
-        options = self.options(laps=1.0)
-        drivers: list[dict[str, Any]] = [{"model": find_model(name, spec.task)} for name in self.models]
-        drivers += [{"driver": name} for name in self.drivers]
-        drivers += [{}] * self.person
         speed = self.speed if self.speed is not None else spec.speed_mph
-        common: dict[str, Any] = {"env": spec.name, "options": options, "speed_mph": speed, "device": self.device}
-        return [Contestant(name, **common, **driver) for name, driver in zip(self.names, drivers, strict=True)]
+        drive = Drive(spec.name, options=self.options(laps=1.0), speed_mph=speed, device=self.device)
+        drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
+        drives += [replace(drive, driver=name) for name in self.drivers]
+        drives += [replace(drive, driver=KEYBOARD)] * self.person
+        return [Contestant(name, drive) for name, drive in zip(self.names, drives, strict=True)]
 
 
 CONFIG = ArenaConfig
@@ -237,7 +238,7 @@ class Kept:
     def __init__(
         self, config: ArenaConfig, contestants: list[Contestant], track: Arena, out: Path, stack: ExitStack
     ) -> None:
-        from nacdrive.rollout.recorder import drives
+        from nacdrive.rollout.recorder import EpisodeRecorder
         from nacdrive.rollout.results import ResultsFile
 
         self.config, self.contestants, self.out, self._arena = config, contestants, out, track
@@ -248,14 +249,8 @@ class Kept:
         for one, step_s in zip(contestants, track.steps_s, strict=True):
             folder = out / "drives" / in_path(one.name)
             fps = round(1 / step_s, 6)
-            recorder = drives(
-                folder,
-                source=spec.source,
-                fps=int(fps) if fps == int(fps) else fps,
-                driver=one.name,
-                teacher=None,
-                image=spec.image_format,
-            )
+            fps = int(fps) if fps == int(fps) else fps
+            recorder = EpisodeRecorder(folder, source=spec.source, fps=fps, driver=one.name, image=spec.image_format)
             self._recorders.append(stack.enter_context(recorder))
             self._files[one.name] = ResultsFile(out / f"episodes-{in_path(one.name)}.jsonl")
 
@@ -270,9 +265,8 @@ class Kept:
 
     def add(self, rows: dict[str, Row]) -> None:
         """Keep what came of a track."""
-        from nacdrive.common.files import file_checksum, write_json
+        from nacdrive.common.files import write_json
         from nacdrive.common.runs import plain, run_record
-        from nacdrive.drivers import driver_checksum
         from nacdrive.extras.arena.standings import ARENA, ranking, totals
 
         self.tracks.append(rows)
@@ -281,8 +275,8 @@ class Kept:
         contestants = [
             {
                 "name": one.name,
-                "file": one.model.name if one.model is not None else one.driver or PERSON,
-                "sha256": file_checksum(one.model) if one.model is not None else driver_checksum(one.driver or ""),
+                "file": PERSON if one.person else one.drive.name,
+                "sha256": one.drive.checksum,
                 "drives": f"drives/{in_path(one.name)}",
             }
             for one in self.contestants

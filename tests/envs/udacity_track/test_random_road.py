@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +23,7 @@ from nacdrive.envs.udacity_track.random_road import Structures, UndrivableError,
 from nacdrive.envs.udacity_track.terrain import beside, beside_quickly, terrain_of
 from nacdrive.envs.udacity_track.track import Track, directions, load_track
 from nacdrive.rollout.dagger import DaggerRound
+from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
 
@@ -231,7 +231,7 @@ def test_roads_to_learn_from_are_never_those_of_judgement() -> None:
     for roads in (1, 3, 30):
         seen = {spec.track_of("random", seed, roads) for seed in (*POLICY_RECORDING[:100], *POLICY_RECORDING[-100:])}
         assert len(seen) == roads and all(int(name.partition(":")[2]) in POLICY_RECORDING for name in seen)
-    assert set(DaggerRound(Path("p"), "geometric", 25, 1000, 0.5, 19).tracks) <= set(POLICY_RECORDING)
+    assert set(DaggerRound(Drive(), 25, 1000, 19).tracks) <= set(POLICY_RECORDING)
 
 
 def test_wrong_seeds_and_knobs_are_named() -> None:

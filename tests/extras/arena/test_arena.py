@@ -21,13 +21,14 @@ from nacdrive.extras.arena import contestant as contestants
 from nacdrive.extras.arena.arena import LEAD_S, Arena
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
 from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
+from nacdrive.rollout.drive import Drive
 
 OPTIONS = {"renderer": "fast", "max_frames": 60}
 DRIVERS = "tests.helpers.arena_drivers"
 
 
 def contestant(name: str, driver: str = "Straight", **more: Any) -> Contestant:
-    return Contestant(name, "carracing", driver=f"{DRIVERS}:{driver}", options=OPTIONS, **more)
+    return Contestant(name, Drive(driver=f"{DRIVERS}:{driver}", options=OPTIONS, **more))
 
 
 class Audience:
@@ -95,7 +96,7 @@ def test_a_person_starts_all_over_and_the_camera_changes_for_all_at_the_same_sim
 
 @pytest.mark.parametrize(("driver", "said"), [("no_such:Driver", "no module"), (f"{DRIVERS}:Broken", "no such road")])
 def test_a_contestant_that_cannot_drive_ends_the_arena_with_a_sentence(driver: str, said: str) -> None:
-    other = Contestant("b", "carracing", driver=driver, options=OPTIONS)
+    other = Contestant("b", Drive(driver=driver, options=OPTIONS))
     with pytest.raises(UserError, match=said), Arena([contestant("a"), other]) as arena:
         arena.drive(0, 3)
 
@@ -111,7 +112,7 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
 
     def drive(pipe: Any) -> None:
         with suppress(EOFError):  # which ends a contestant
-            contestants._drive_all(pipe, Contestant("person", "carracing", options=OPTIONS))
+            contestants._drive_all(pipe, Contestant("person", Drive(driver="keyboard", options=OPTIONS)))
 
     thread = Thread(target=drive, args=(theirs,), daemon=True)
     thread.start()
@@ -138,7 +139,7 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
 
 @pytest.mark.parametrize("renderer", ["official", "fast"])
 def test_a_contestant_sees_the_instruments_that_its_driver_reads(renderer: str) -> None:
-    contestant = Contestant("continuous", "carracing", driver="continuous", options={"renderer": renderer})
+    contestant = Contestant("continuous", Drive(driver="continuous", options={"renderer": renderer}))
     env = contestant.load().make_env(0, camera=CameraNoise())
     try:
         frame, _ = env.reset(seed=0)
