@@ -114,6 +114,8 @@ KNOW_ONE_ENVIRONMENT = {
     "cli/drive.py",
     # Experts of one world.
     *("drivers/ppo.py", "drivers/pure_pursuit.py"),
+    # The page that has CarRacing in it.
+    "extras/playground/sprites.py",
     # PPO's shaped lap.
     *("rl/train.py", "rl/training_env.py"),
 }

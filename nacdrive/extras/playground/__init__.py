@@ -1,0 +1,1 @@
+"""CarRacing and a policy in one page, both alive in the browser."""
