@@ -1,3 +1,34 @@
-"""nacdrive: small continuous-time attention networks that drive."""
+"""nacdrive: small continuous-time attention networks that drive. These names are its public API (docs/api.md)."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nacdrive.api import Evaluation, evaluate, export_onnx, load_policy, make_env, record, rollout, train
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.nac import NAC
 
 __version__ = "0.1.0"
+__all__ = [
+    "NAC", "Evaluation", "Recording", "__version__", "evaluate", "export_onnx", "load_policy", "make_env", "record",
+    "rollout", "train",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'nacdrive' has no attribute {name!r}")
+    home = {"NAC": "nacdrive.nac", "Recording": "nacdrive.datasets.recording"}.get(name, "nacdrive.api")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if "gymnasium" in sys.modules:
+    # Registers its ids; gymnasium.make("nacdrive:nacdrive/CarRacing-v0") comes here too.
+    import_module("nacdrive.envs")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_recording
+from nacdrive.datasets.appender import OWN, Appender
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.manifest import EpisodeInfo, read_manifest, size_problem, unlisted_episodes
@@ -72,6 +76,31 @@ class Recording:
             state = "no usable episode" if damaged else "no complete episode yet"
             raise UserError(f"{folder} holds {state}: record some with 'nacdrive record --out {folder} --resume'.")
         return cls(folder, meta, usable, damaged)
+
+    @classmethod
+    def from_arrays(
+        cls, frames: Iterable[Any], t_s: ArrayLike, *, folder: Path | str, source: str = OWN, **columns: ArrayLike
+    ) -> Recording:
+        """The recording in ``folder`` with one more episode, of frames [N, height, width, 3], RGB, and their times.
+
+        ``columns``, [N] each: ``steering``, ``throttle``, ``brake``, ``choice``, ... as ``Appender.append`` takes them.
+
+        Raises:
+            UserError: for another column or length, or a folder that holds something else.
+        """
+        appender = Appender(folder, source=source)
+        try:
+            for values in zip(frames, np.asarray(t_s), *map(np.asarray, columns.values()), strict=True):
+                appender.append(dict(zip(("frame", "t_s", *columns), values, strict=True)))
+        except ValueError as error:
+            raise UserError(f"frames, times and columns do not fit each other: {error}.") from error
+        appender.end_episode()
+        return cls.open(folder)
+
+    @staticmethod
+    def append_to(folder: Path | str, **about: Any) -> Appender:
+        """To add episodes frame by frame: ``with Recording.append_to(folder) as episode: episode.append({...})``."""
+        return Appender(folder, **about)
 
     def __len__(self) -> int:
         return len(self.episodes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.models.config import PolicyConfig
+from nacdrive.models.frame_policy import FramePolicy
 
 if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SUFFIX = ".onnx"
 
 
-class ExportedPolicy:
+class ExportedPolicy(FramePolicy):
     """An ONNX file with the face of ``models.Policy``; what only torch can look into (neurons, saliency) is empty.
 
     Raises:
@@ -58,15 +59,12 @@ class ExportedPolicy:
         """Frames of the simulator per decision that it was trained at."""
         return self.config.repeat
 
-    def reset(self) -> None:
+    def reset(self, env: Any = None) -> None:
+        super().reset()
         self._runtime.reset()
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        """See ``Policy.step``.
-
-        Raises:
-            ValueError: if the frame has another shape than those the policy was trained on, or time goes back.
-        """
+        # Raises ValueError for a frame of another shape, or a time that goes back.
         decision = self._runtime.step(frame, t_s, speed_mps)
         return Action(*decision)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from nacdrive.common.action import Action
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
+from nacdrive.models.frame_policy import FramePolicy
 
 
 class LastDecision(NamedTuple):
@@ -28,7 +30,7 @@ class LastDecision(NamedTuple):
     """What the head gave: a score per action, or the steering alone."""
 
 
-class Policy:
+class Policy(FramePolicy):
     """Drives with a ``DrivingNetwork``; the convolutions of a frame are computed once.
 
     Args:
@@ -50,6 +52,13 @@ class Policy:
         """An untrained policy."""
         return cls(DrivingNetwork(config).to(device), name)
 
+    def with_layer(self, model: str, **options: Any) -> Policy:
+        """The same convolutions and head around another sequence layer, ``model`` with its ``options``: untrained."""
+        network = DrivingNetwork(replace(self.config, model=model, options=options))
+        kept = {name: part for name, part in self.network.state_dict().items() if not name.startswith("sequence.")}
+        network.load_state_dict(kept, strict=False)
+        return Policy(network.to(self.device), model)
+
     @property
     def task(self) -> str:
         """Task the policy was trained for."""
@@ -65,8 +74,8 @@ class Policy:
         """The last convolution, for Grad-CAM; ``network(frames, t)`` is the differentiable forward pass."""
         return self.network.last_conv
 
-    def reset(self) -> None:
-        """Forget the episode before."""
+    def reset(self, env: Any = None) -> None:
+        super().reset()
         self.state = self.network.sequence.init_state(1)
         kept = self.config.window
         self._recent: deque[tuple[NDArray[np.uint8], float, Tensor]] = deque(maxlen=kept)

@@ -51,9 +51,10 @@ TIME_INPUTS = ("absolute", "gap", "elapsed")
 class NAC(nn.Module):
     """Attention whose logits are the solution of da/dt = -omega a + phi (paper, Eqns. 1-3, 13-19).
 
-    phi and omega of a query-key pair come from an NCP circuit. Usable like
+    phi and omega of a query-key pair come from an NCP circuit. Called like
     ``nn.MultiheadAttention(batch_first=True)``, except that ``forward`` returns the output alone unless
-    ``need_weights=True``.
+    ``need_weights=True``, and has no ``attn_mask``: it is no drop-in for the attention inside
+    ``nn.TransformerEncoderLayer``, which gives a mask and takes the first of two results.
 
     Args:
         d_model: width of the layer; a multiple of ``num_heads``, at least 2.

@@ -1,1 +1,18 @@
 """The closed loop: observation, policy, action, Tick; recording, evaluation and DAgger."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Room(ModuleType):
+    """A module of the name of a public function: ``nacdrive.rollout(...)`` is ``nacdrive.api.rollout``."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from importlib import import_module
+
+        # By name: nothing in a room imports what stands above all of them.
+        return import_module("nacdrive.api").rollout(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Room

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from nacdrive.datasets.manifest import DRIVES, MANIFEST, new_manifest, write_man
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.tick import Listener
+from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive
@@ -42,9 +43,6 @@ from nacdrive.rollout.results import (
 from nacdrive.rollout.rollout import Probes
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
-
-if TYPE_CHECKING:
-    pass
 
 NEURONS_EVERY = 2
 """Decisions between two readings of the neurons for those who watch."""
@@ -66,11 +64,15 @@ class EvalJob:
 class RolloutWorker:
     """Drives the jobs of one process; loads what a job needs when the first such job comes.
 
-    ``watchers`` hear of every decision of the policy, with its neurons.
+    ``watchers`` hear of every decision of the policy, with its neurons. ``env``: what is driven, where it is open
+    already and stays open.
     """
 
-    def __init__(self, drive: Drive, watchers: Iterable[Listener] = ()) -> None:
-        self.loaded, self.watchers = LoadedDrive(drive), tuple(watchers)
+    def __init__(
+        self, drive: Drive | LoadedDrive, watchers: Iterable[Listener] = (), env: DrivingEnv | None = None
+    ) -> None:
+        self.loaded = LoadedDrive(drive) if isinstance(drive, Drive) else drive
+        self.watchers, self._env = tuple(watchers), env
 
     @cached_property
     def expert(self) -> LoadedDrive:
@@ -88,7 +90,7 @@ class RolloutWorker:
         probes = Probes(loaded.policy.neurons, NEURONS_EVERY) if watchers and loaded.policy is not None else None
         source = loaded.spec.source
         with ExitStack() as stack:
-            opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes)
+            opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes, env=self._env)
             env = stack.enter_context(opened).env
             listeners: list[Listener] = [*watchers]
             buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)

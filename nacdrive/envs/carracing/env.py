@@ -20,6 +20,9 @@ from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
 Renderer = Literal["official", "fast"]
+OBSERVATIONS: dict[str, Literal["rgb", "grey"]] = {
+    "rgb": "rgb", "color": "rgb", "colour": "rgb", "grey": "grey", "gray": "grey",
+}  # fmt: skip
 # The five choices in nacdrive's units (right is positive). The environment itself steers at 0.6 and gives a fifth of
 # the gas, which is the most that a driver with five actions can ask for: hence 1.
 STEERING, THROTTLE, BRAKE = (0.0, 1.0, -1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.8)
@@ -46,8 +49,8 @@ class CarRacingEnv(DrivingEnv):
         max_frames: Frames after which the episode is truncated; 1000 is the official limit.
         continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
         rule: When a lap is finished: ``gymnasium-1.4``, or ``all-tiles-95``; see ``nacdrive.envs.carracing.rules``.
-        observation: ``rgb``; ``grey`` [96, 96, 1]; if not given, colours with the official renderer, and grey in three
-            equal channels with the fast one.
+        observation: ``rgb``; ``grey`` [96, 96, 1]; or other spellings of them; if not given, colours with the official
+            renderer, and grey in three equal channels with the fast one.
         instruments: Whether rows 84 to 95 show them; if not given, with the official renderer alone.
         render_mode: None or ``rgb_array``; ``render`` gives the last frame with either.
     """
@@ -63,7 +66,7 @@ class CarRacingEnv(DrivingEnv):
         max_frames: int = 1000,
         continuous: bool = False,
         rule: LapRule = LAP_RULES[0],
-        observation: Literal["rgb", "grey"] | None = None,
+        observation: Literal["rgb", "color", "colour", "grey", "gray"] | None = None,
         instruments: bool | None = None,
         render_mode: str | None = "rgb_array",
     ) -> None:
@@ -71,19 +74,20 @@ class CarRacingEnv(DrivingEnv):
             raise unknown_name("renderer", renderer, RENDERERS)
         if repeat < 1 or max_frames < 1:
             raise UserError(f"repeat ({repeat}) and max_frames ({max_frames}) must be at least 1.")
-        if observation not in (None, "rgb", "grey"):
-            raise unknown_name("observation", observation, ("rgb", "grey"))
+        if observation is not None and observation not in OBSERVATIONS:
+            raise unknown_name("observation", observation, OBSERVATIONS)
+        seen = None if observation is None else OBSERVATIONS[observation]
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", render_mode, ("rgb_array",))
         self.world = RENDERERS[renderer](
-            continuous=continuous, rule=rule, observation=observation, instruments=instruments
+            continuous=continuous, rule=rule, observation=seen, instruments=instruments
         )
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
         self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
         self.action_space: spaces.Space[Any] = self.world.action_space
-        channels = 1 if observation == "grey" else 3
+        channels = 1 if seen == "grey" else 3
         self.observation_space = spaces.Box(0, 255, (96, 96, channels), np.uint8)
         self.frame = 0
         self._picture: Frame | None = None

@@ -223,7 +223,7 @@ class IntervenedPolicy(Policy):
         self.shift_s = sum(edit.seconds for edit in self.edits if isinstance(edit, ShiftTime))
         super().__init__(network, policy.name, policy.meta)
 
-    def reset(self) -> None:
+    def reset(self, env: Any = None) -> None:
         super().reset()
         # One more than the window: the oldest of it may be judged by its gap to the one before.
         self._memory: list[tuple[Tensor, float]] = []

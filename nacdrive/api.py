@@ -1,0 +1,252 @@
+"""The functions behind the public names of ``nacdrive``: the verbs' own work, called with Python's objects.
+
+Options are those of the verb of that name, with underscores: ``noise`` is ``disturbance=CameraNoise(noise=...)``, and
+``--no-videos`` does not come up, for nothing is written but what a function is asked to write. All of them work in this
+process; ``workers=N`` takes N processes, and a script that asks for them keeps its calls behind
+``if __name__ == "__main__":``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.drivers.base import Driver, DriverLike
+    from nacdrive.drivers.exported import ExportedPolicy
+    from nacdrive.drivers.tick import Tick
+    from nacdrive.envs.base import DrivingEnv
+    from nacdrive.models.policy import Policy
+    from nacdrive.rollout.drive import LoadedDrive
+
+    AnyPolicy: TypeAlias = Policy | ExportedPolicy
+    Who: TypeAlias = str | Path | AnyPolicy | Driver | DriverLike
+    """A name or file that --model or --driver takes, a policy, or a driver of one's own."""
+    World: TypeAlias = str | gymnasium.Env[Any, Any]
+    """What --env takes, or an environment, which stays open."""
+    Data: TypeAlias = str | Path | Recording
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """What came of the drives of a policy on tracks of their own."""
+
+    returns: list[float]
+    """Of each episode."""
+    metrics: dict[str, Any]
+    """What ``nacdrive eval`` writes of all episodes together: ``return`` with its 95 % interval, ``expert_fraction``,
+    ``safety_stops``, ... and on tracks with names ``tracks``."""
+    episodes: list[dict[str, Any]]
+    """A row per episode: seed, return, progress, how it ended, ..."""
+    expert_episodes: list[dict[str, Any]]
+    """The same of the expert on the same tracks; empty where none was asked for."""
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(self.metrics["return"]["mean"])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean over tracks; None of a single episode."""
+        bounds = self.metrics["return"]["interval95"]
+        return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+    def __repr__(self) -> str:
+        sure = "" if self.interval is None else " (95 %: {:.1f} to {:.1f})".format(*self.interval)
+        return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes)"
+
+
+def load_policy(
+    name: str | Path, *, device: str = "cpu", layer: str | None = None, **options: Any
+) -> Policy | ExportedPolicy:
+    """A policy: the name of a shipped one, such as ``nac_steady`` or ``udacity/pilotnet``, or a file (also ``.onnx``).
+
+    With ``layer`` its convolutions and head stay, around another sequence layer with its ``options``, untrained.
+
+    Raises:
+        UserError: if there is none, or its file is damaged or no policy.
+    """
+    from nacdrive.common.errors import UserError
+    from nacdrive.drivers.exported import load_any_policy
+    from nacdrive.layers import check_name
+    from nacdrive.models.policy import Policy
+
+    policy = load_any_policy(name, device=device)
+    if layer is None:
+        return policy
+    check_name(layer)
+    if not isinstance(policy, Policy):
+        raise UserError(f"{name} is a graph, whose layer cannot be exchanged: give the .pt file.")
+    return policy.with_layer(layer, **options)
+
+
+def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
+    """What ``--env`` names, as a Gymnasium environment that takes an ``Action`` too, with colours.
+
+    Args:
+        name: ``carracing``, ``udacity-track``, ``gym:ID``, ``module:make_env``, ...
+        options: Of the environment, such as ``renderer``, ``repeat``, ``max_frames``, ``continuous``, ``track``.
+
+    Raises:
+        UserError: if there is none of that name, or it has no such option.
+    """
+    from inspect import signature
+
+    from nacdrive.envs.registry import env_spec
+
+    spec = env_spec(name)
+    usual = {"colours": True} if "colours" in signature(spec.build).parameters else {}
+    return spec.make(usual | options)
+
+
+def rollout(
+    policy: Who = "nac_steady", env: World = "carracing", seed: int = 4_000_000, **options: Any
+) -> Iterator[Tick]:
+    """Drive the episode of ``seed``: the frozen ``Tick`` of each decision, after it was carried out.
+
+    ``options`` are those of ``nacdrive eval``, such as ``expert="ppo"`` who rides along, ``track`` or ``renderer``.
+
+    Raises:
+        UserError: as the verb.
+    """
+    loaded, opened_env, _ = _loaded(policy, env, options)
+    with loaded.open(seed, env=opened_env) as opened:
+        yield from opened
+
+
+def evaluate(
+    policy: Who = "nac_steady",
+    env: World = "carracing",
+    episodes: int = 20,
+    *,
+    workers: int = 0,
+    **options: Any,
+) -> Evaluation:
+    """Drive tracks that no policy learns from, as ``nacdrive eval`` does, and write nothing.
+
+    ``expert="ppo"`` drives them too, and ``seed`` is that of the first. Of several tracks with names each is driven
+    ``episodes`` times.
+
+    Raises:
+        UserError: as the verb; for ``workers`` with what cannot travel to another process.
+    """
+    from nacdrive.common.errors import UserError
+    from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, by_track, drive_jobs, numbers
+
+    loaded, opened_env, config = _loaded(policy, env, {**options, "episodes": episodes})
+    drive = loaded.drive
+    if workers and (opened_env is not None or not (drive.model or isinstance(policy, str))):
+        raise UserError("processes of their own open what they drive by its name: give names or files, or no workers.")
+    tracks = ("",) if opened_env is not None else loaded.spec.tracks_of(config.track)
+    whos = ("policy", "expert") if drive.expert else ("policy",)
+    jobs = [
+        EvalJob(who, k, config.seed + k, track)  # type: ignore[arg-type]
+        for who in whos for track in tracks for k in range(episodes)
+    ]  # fmt: skip
+    worker = RolloutWorker(loaded, env=opened_env)
+    driven = drive_jobs(drive, jobs, workers) if workers else ((job, worker.drive(job)) for job in jobs)
+    done = dict(driven)
+    rows = [done[job] for job in jobs if job.who == "policy"]
+    expert_rows = [done[job] for job in jobs if job.who == "expert"]
+    named = {"tracks": by_track(rows, drive)} if any(tracks) else {}
+    returns = [row["episode_return"] for row in rows]
+    return Evaluation(returns, numbers(rows, expert_rows) | named, rows, expert_rows)
+
+
+def _loaded(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDrive, DrivingEnv | None, Any]:
+    """What ``nacdrive eval`` drives with these options, the environment where it is open already, the verb's config."""
+    from nacdrive.cli.eval import EvalConfig
+    from nacdrive.common.paths import find_model
+    from nacdrive.drivers import DRIVERS, SHIPPED
+    from nacdrive.drivers.base import as_driver
+    from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.envs.gym_env import adapt
+    from nacdrive.models.frame_policy import FramePolicy
+    from nacdrive.rollout.drive import LoadedDrive
+
+    opened = None
+    if not isinstance(env, str):
+        made = type(env)
+        known = f"gym:{env.spec.id}" if env.spec is not None else f"{made.__module__}:{made.__qualname__}"
+        opened = adapt(env, getattr(env, "name", known))
+        env = opened.name
+    options = {"expert": "none", **options}
+    if not isinstance(policy, (str, Path)):
+        driver = PolicyDriver(policy) if isinstance(policy, FramePolicy) else as_driver(policy)  # type: ignore[arg-type]
+        config = EvalConfig(env=env, **options)
+        # Named after its kind, as a driver that the command line makes: its pedals are its own.
+        drive = config.driven(None)
+        if not isinstance(driver, PolicyDriver):
+            drive = replace(drive, driver=f"{type(policy).__module__}:{type(policy).__qualname__}")
+        return LoadedDrive(drive, driver=driver), opened, config
+    name = str(policy)
+    if name in SHIPPED or name in DRIVERS or (":" in name and not Path(name).exists()):
+        config = EvalConfig(env=env, driver=name, **options)
+        return config.driven(None).load(), opened, config
+    config = EvalConfig(env=env, model=name, **options)
+    return config.driven(find_model(name, config.spec.task)).load(), opened, config
+
+
+def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options: Any) -> Recording:
+    """Let an expert (``expert``, or a ``driver`` of one's own) drive, and keep its episodes in the folder ``out``.
+
+    ``options`` are those of ``nacdrive record``, such as ``resume``, ``overwrite``, ``max_frames`` or ``min_return``.
+
+    Raises:
+        UserError: as the verb.
+    """
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.rollout.record import record_episodes
+    from nacdrive.rollout.record_config import RecordConfig
+
+    config = RecordConfig(out=Path(out), env=env, episodes=episodes, **options)
+    record_episodes(config, listeners=None if config.workers or config.ray else ())
+    return Recording.open(config.folder)
+
+
+def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any) -> Policy:
+    """Train a policy around the sequence layer ``layer`` on recordings; with ``dagger=N`` it then drives in N rounds.
+
+    ``options`` are those of ``nacdrive train``, such as ``epochs``, ``window``, ``out`` or ``overwrite``. The result
+    is in ``out``, or under ``runs/``.
+
+    Raises:
+        UserError: as the verb.
+    """
+    from nacdrive.common.paths import find_recording
+    from nacdrive.datasets.recording import Recording
+    from nacdrive.models.files import load_policy
+    from nacdrive.rollout.train_config import AUTO, TrainConfig
+    from nacdrive.rollout.train_policy import train_policy
+
+    several = [data] if isinstance(data, (str, Path, Recording)) else data
+    folders = tuple(one.folder if isinstance(one, Recording) else find_recording(Path(one)) for one in several)
+    paths = {name: Path(options[name]) for name in ("out",) if options.get(name) is not None}
+    usual: dict[str, Any] = {"task": AUTO, "workers": 1}
+    return load_policy(train_policy(TrainConfig(data=folders, model=layer, **usual | options | paths)))
+
+
+def export_onnx(policy: str | Path | Policy, out: str | Path) -> Path:
+    """Write a policy to the file ``out`` as ONNX, for machines without torch; what is there is replaced.
+
+    Raises:
+        UserError: if its layer cannot be exported, or the packages that write ONNX are not installed.
+    """
+    from nacdrive.common.paths import find_model
+    from nacdrive.extras.export.onnx import export_onnx as export
+    from nacdrive.models.files import save_policy
+
+    with TemporaryDirectory() as folder:
+        if isinstance(policy, (str, Path)):
+            model = find_model(policy)
+        else:
+            model = Path(folder) / f"{policy.name}.pt"
+            save_policy(policy, model)
+        return export(model, Path(out))[0]
