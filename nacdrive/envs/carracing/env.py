@@ -79,9 +79,7 @@ class CarRacingEnv(DrivingEnv):
         seen = None if observation is None else OBSERVATIONS[observation]
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", render_mode, ("rgb_array",))
-        self.world = RENDERERS[renderer](
-            continuous=continuous, rule=rule, observation=seen, instruments=instruments
-        )
+        self.world = RENDERERS[renderer](continuous=continuous, rule=rule, observation=seen, instruments=instruments)
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
