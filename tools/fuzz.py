@@ -66,13 +66,13 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 def run(arguments: list[str], folder: Path) -> tuple[str, str]:
     """Outcome of a command line (its exit code, ``late``, ``signal N`` or ``traceback``), and the traceback."""
-    told, tell = os.pipe()
+    reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.close(told)
-        _in_child(arguments, folder, tell)
-    os.close(tell)
-    with open(told, "rb") as pipe:
+        os.close(reading)
+        _in_child(arguments, folder, writing)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
         text = pipe.read().decode(errors="replace")
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(ProcessLookupError):
@@ -85,9 +85,9 @@ def run(arguments: list[str], folder: Path) -> tuple[str, str]:
     return ("traceback" if text else str(code)), text
 
 
-def _in_child(arguments: list[str], folder: Path, tell: int) -> None:
+def _in_child(arguments: list[str], folder: Path, writing: int) -> None:
     os.setsid()
-    os.set_inheritable(tell, False)
+    os.set_inheritable(writing, False)
     os.chdir(folder)
     silence = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -105,7 +105,7 @@ def _in_child(arguments: list[str], folder: Path, tell: int) -> None:
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 1)
     except BaseException:
-        os.write(tell, f"{arguments}\n{traceback.format_exc()}".encode(errors="replace")[-3000:])
+        os.write(writing, f"{arguments}\n{traceback.format_exc()}".encode(errors="replace")[-3000:])
         os._exit(70)
     os._exit(0)
 
@@ -188,7 +188,7 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[str, str, str]]:
     """Open so many damaged files with every command that takes them: (line, outcome, traceback)."""
     known = sources()
-    found = []
+    results = []
     for _ in range(count):
         name = rng.choice(sorted(known))
         data, lines = known[name]
@@ -201,11 +201,11 @@ def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[st
         outcome, text = run([*line.split(), "--overwrite"] if "--out" in line else line.split(), folder)
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != kept:
             outcome, text = "changed", f"{line}: {name}"
-        found.append((line, outcome, text))
+        results.append(note(f"{line}: {name}", outcome, text))
         path.unlink(missing_ok=True)
         if before is not None:
             path.write_bytes(before)
-    return found
+    return results
 
 
 def random_lines(count: int, rng: random.Random) -> list[list[str]]:
@@ -264,10 +264,21 @@ def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
                 changed = [name for name, sum_ in after.items() if sum_ != before[name]]
                 outcome, text = "changed", f"{line}: {changed}"
                 plant(folder)
-            results.append((" ".join(line), outcome, text))
+            results.append(note(" ".join(line), outcome, text))
     counts = Counter(outcome for _, outcome, _ in results)
-    bad = [f"{line}\n{text}" for line, outcome, text in results if outcome[0] not in "012l"]
+    bad = [f"{line}\n{text}" for line, outcome, text in results if is_bad(outcome)]
     return counts, bad
+
+
+def note(line: str, outcome: str, text: str) -> tuple[str, str, str]:
+    """What was run and its outcome; printed to stderr at once, so that a long run can be followed."""
+    print(f"{outcome}: {line}" + f"\n{text}" * is_bad(outcome), file=sys.stderr, flush=True)
+    return line, outcome, text
+
+
+def is_bad(outcome: str) -> bool:
+    """Whether it is neither an exit code of 0 to 2 nor out of time."""
+    return outcome[0] not in "012l"
 
 
 def report(counts: Counter[str], bad: list[str]) -> int:
