@@ -75,7 +75,7 @@ class BackgroundListener:
     def _fail(self, who: str, error: Exception) -> None:
         self.failures.append(error)
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
-        self._say(f"{who} has failed: {' '.join(why.split())} The drive goes on without it.")
+        self._say(f"{who[0].upper()}{who[1:]} has failed: {' '.join(why.split())} The drive goes on without it.")
 
     def _with_probes(self, tick: Tick) -> Tick:
         probes = self._probes
@@ -100,7 +100,7 @@ def at_rate(listener: Listener, fps: float) -> Listener:
     """``listener``, told ``fps`` times for every second of a drive, whatever rate the simulator has: for a film."""
     sent, episode = 0, -1
 
-    def told(tick: Tick) -> None:
+    def film(tick: Tick) -> None:
         nonlocal sent, episode
         if tick.episode != episode:
             sent, episode = int(tick.t_s * fps), tick.episode
@@ -110,7 +110,7 @@ def at_rate(listener: Listener, fps: float) -> Listener:
             listener(tick)
         sent = due
 
-    return told
+    return film
 
 
 def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
@@ -122,7 +122,7 @@ def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener
     last: Tick | None = None
     step = 0
 
-    def told(tick: Tick) -> None:
+    def recording(tick: Tick) -> None:
         nonlocal first, last, step
         if last is None or last.episode != tick.episode:
             first = None
@@ -138,4 +138,4 @@ def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener
         events = (*tick.events, "goes on in the next episode") if cut else tick.events
         listener(replace(tick, step=step, t_s=tick.t_s - first.t_s, done=tick.done or cut, events=events))
 
-    return told
+    return recording

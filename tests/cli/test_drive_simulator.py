@@ -159,11 +159,13 @@ def test_a_drive_whose_output_is_read_no_more_brakes_and_says_so(tmp_path: Path)
     )
     assert process.stdout is not None and process.stderr is not None
     assert "Waiting for the simulator" in process.stdout.readline()
-    process.stdout.close()
     with Simulator(port, frame_s=0.02) as car:
+        assert "has connected" in process.stdout.readline() and car.drives()
+        process.stdout.close()
         car.speed_mph = 20.0
-        assert until(lambda: car.commands and car.commands[-1][1] == -1.0, 120)
-        car.speed_mph = 3.0
         # That it has connected is the next line, which nobody reads.
-        assert process.wait(120) == 0 and car.commands[-1] == (0.0, 0.0)
+        with Simulator(port, frame_s=0.02):
+            assert until(lambda: car.commands[-1][1] == -1.0, 120)
+            car.speed_mph = 3.0
+            assert process.wait(120) == 0 and car.commands[-1] == (0.0, 0.0)
     assert process.stderr.read() == "nacdrive: nobody reads what is told here any more: the drive ends.\n"

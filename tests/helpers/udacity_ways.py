@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from glob import glob
+from pathlib import Path
 from typing import Any
 
 from nacdrive.cli.main import stop_like_ctrl_c
@@ -39,6 +41,8 @@ class Car(Simulator):
         self.applied: list[int] = []
         """Frame in which each command was carried out."""
         self.velocity_mph = self.slowest_mph = 18.0
+        self.velocities_mph: list[float] = []
+        """After each frame."""
 
     def _apply(self, steering: float, throttle: float) -> None:
         self.applied.append(self.frames)
@@ -55,12 +59,44 @@ class Car(Simulator):
             change = -min(2.0, self.velocity_mph / FRAME_S)
         self.velocity_mph = min(25.0, self.velocity_mph + change * FRAME_S)
         self.slowest_mph = min(self.slowest_mph, self.velocity_mph)
+        self.velocities_mph.append(self.velocity_mph)
         # The simulator tells how fast it is, not which way.
         self.speed_mph = abs(self.velocity_mph)
 
     def stands(self) -> bool:
         """Whether it is slow, was let go, and has never reversed."""
         return self.slowest_mph >= 0.0 and self.velocity_mph < SLOW_MPH and self.commands[-1][1] == 0.0
+
+
+class Waiting:
+    """For how long threads wait for a processor that others have (Linux counts it): no fault of the program's.
+
+    Of some processes and those that they have started by now, and of the threads of a car.
+    """
+
+    def __init__(self, car: Car, *processes: int) -> None:
+        own = {f"/proc/self/task/{thread.native_id}" for thread in (car._thread, car.client._thread)}
+        self._places = own | {f"/proc/{pid}/task/*" for process in processes for pid in family(process)}
+        self._before: dict[str, float] = {}
+        self._latest: dict[str, float] = {}
+        self._before = dict(self._look())
+
+    def _look(self) -> dict[str, float]:
+        for place in self._places:
+            for file in glob(f"{place}/schedstat"):
+                with suppress(OSError):
+                    self._latest[file] = int(Path(file).read_text().split()[1]) / 1e9
+        return self._latest
+
+    def seconds(self) -> float:
+        """In sum, since this was made."""
+        return sum(waited - self._before.get(thread, 0.0) for thread, waited in self._look().items())
+
+
+def family(process: int) -> list[int]:
+    """A process and those that it has started."""
+    children = [int(pid) for file in glob(f"/proc/{process}/task/*/children") for pid in Path(file).read_text().split()]
+    return [process, *(pid for child in children for pid in family(child))]
 
 
 def nursery() -> None:

@@ -51,6 +51,8 @@ class SimulatorConnection:
         """Whether it turned out to be another simulator, which is left alone."""
         self.guarded = False
         """Whether it was handed to the guardian, as far as it can be."""
+        self.rests = True
+        """Whether it was last commanded neither gas nor brake: a command holds until the next one."""
         self._braked = False
         self._lock = RLock()
 
@@ -95,7 +97,9 @@ class SimulatorConnection:
         if self.separator is None:
             # Whatever its culture is, it reads this; anything else might be no number there.
             return {"steering_angle": "0", "throttle": "0"}
-        command = answer(action.steering, self.pedal(action.throttle, action.brake), self.separator)
+        pedal = self.pedal(action.throttle, action.brake)
+        self.rests = pedal == 0
+        command = answer(action.steering, pedal, self.separator)
         self.steering = command["steering_angle"]
         return command
 

@@ -31,6 +31,7 @@ STEP_S = 0.02
 SLICE_S = 0.2
 """While a picture is awaited, Ctrl-C is looked for this often."""
 MOST_EVENTS = 50
+CTRL_Z: Any = getattr(signal, "SIGTSTP", None)
 
 
 class DriveInterruptedError(Exception):
@@ -92,6 +93,9 @@ class UdacityEnv(DrivingEnv):
         self._server = SimulatorServer(self, host, port, engine, self._tell, in_flight)
         # A program that ends without a word, by an exception or sys.exit, brakes too.
         atexit.register(self.close)
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and CTRL_Z and signal.getsignal(CTRL_Z) == signal.SIG_DFL:
+            signal.signal(CTRL_Z, self._pause)
 
     @property
     def port(self) -> int:
@@ -196,7 +200,9 @@ class UdacityEnv(DrivingEnv):
 
     def close(self) -> None:
         """Brake the car, disconnect everybody and free the port."""
-        with ignored_signals():
+        with ignored_signals() as handlers:
+            if handlers.get(CTRL_Z) == self._pause:
+                handlers[CTRL_Z] = signal.SIG_DFL
             with self._changed:
                 if self._closed:
                     return
@@ -207,6 +213,10 @@ class UdacityEnv(DrivingEnv):
             if drive is not None:
                 self._end(drive, "the environment was closed")
             self._server.stop()
+
+    def _pause(self, *_: Any) -> None:
+        # Ctrl-Z. In a thread: whoever was interrupted here may hold a lock that braking needs.
+        threading.Thread(target=self._server.pause, daemon=True).start()
 
     @property
     def _over(self) -> bool:
@@ -383,8 +393,11 @@ class Drive:
 
 
 @contextmanager
-def ignored_signals() -> Iterator[None]:
-    """No signal that can be ignored ends or stops the program meanwhile; only its main thread can see to that."""
+def ignored_signals() -> Iterator[dict[int, Any]]:
+    """No signal that can be ignored ends or stops the program meanwhile; only its main thread can see to that.
+
+    Yields the handlers by signal that are set again afterwards.
+    """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGBREAK"):
@@ -393,7 +406,7 @@ def ignored_signals() -> Iterator[None]:
             if number is not None and signal.getsignal(number) is not None:
                 before[number] = signal.signal(number, signal.SIG_IGN)
     try:
-        yield
+        yield before
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

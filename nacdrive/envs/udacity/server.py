@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -114,6 +116,18 @@ class SimulatorServer:
 
     def stop(self) -> None:
         """Brake the car, disconnect everybody and free the port."""
+        self._brake()
+        self._engine.stop()
+        self._guardian.close()
+
+    def pause(self) -> None:
+        """Brake the car, then stop this process until it is continued, as Ctrl-Z does; in a thread of its own."""
+        if not self._leaving:
+            self._brake()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._leaving = False
+
+    def _brake(self) -> None:
         self._leaving = True
         until = time.monotonic() + PARTING_S
         connection = self.connections.driven()
@@ -123,11 +137,11 @@ class SimulatorServer:
             # A command holds until the next one, and one that brakes would reverse the car once it is slow.
             while connection.speed_mps > RELEASE_MPS and time.monotonic() < until:
                 time.sleep(0.05)
-        self._engine.stop()
-        self._guardian.close()
+            self._engine.call(lambda: self._send(connection, "steer", connection.command(COAST)))
 
     def steer(self, connection: SimulatorConnection, action: Action) -> None:
-        """Send a command, from whichever thread."""
+        """Send a command, from whichever thread; the brake while the program is about to end or to be stopped."""
+        action = STOP if self._leaving else action
         self._engine.call(lambda: self._send(connection, "steer", connection.command(action)))
 
     def _send(self, connection: SimulatorConnection, event: str, data: dict[str, str]) -> None:
@@ -253,8 +267,8 @@ class SimulatorServer:
         if not known and driven and before is not None and before.simulator:
             self.log.say("second", "Another one was connected before: the newer is driven, the older braked.")
         if self._leaving or not driven:
-            # One that is not driven is left alone once it is slow: each answer would make it report again.
-            return STOP if connection.speed_mps > RELEASE_MPS else None, False
+            # One that is not driven is left alone once it is slow and let go: each answer would make it report again.
+            return None if connection.rests and connection.speed_mps <= RELEASE_MPS else STOP, False
         answer = self._pilot.report(connection, report, now_s, fresh=fresh)
         return answer, answer is None
 
