@@ -63,7 +63,8 @@ def main() -> None:
             seen = "hidden" if options.blind else "seen"
             out = options.out / f"{model}-{window}-{seen}"
             config = TrainConfig(
-                model=model, window=window, data=tuple(options.data), instruments=not options.blind, out=out,
+                model=model, paper_form=True, window=window, data=tuple(options.data), instruments=not options.blind,
+                out=out,
                 epochs=options.epochs, dagger=options.dagger, dagger_episodes=8, dagger_epochs=options.epochs // 2,
                 expert=options.expert, workers=options.workers, resume=True,
             )  # fmt: skip

@@ -36,7 +36,7 @@ TASKS = {
 TRAINING = (
     "--expert nacdrive.drivers.racing_line:cautious --repeat 4 --frames 1 --no-instruments --channels 16 32 32 "
     "--rounds 8 --episodes 16 --steps 400 --last-steps 800 --batch-size 128 --sequence-length 8 --memory-window 12 "
-    "--beta 0.7 --steering-noise 0.2 --eval-every 4 --eval-episodes 24"
+    "--beta 0.7 --steering-noise 0.2 --eval-every 4 --eval-episodes 24 --paper-form"
 )
 TRACKS = 50
 

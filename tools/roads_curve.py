@@ -27,7 +27,7 @@ ROADS = (1, 3, 10, 30, 100)
 MODELS = ("nac-steady", "dense", "gru", "nac-exact", "mha")
 FRAMES, LEAST_EPISODES, EPOCHS = 4500, 30, 4
 """Of each recording, least episodes in it, and epochs of each training."""
-FIT = "--window 4 --batch-size 4 --chunk 8 --precision bfloat16 --class-weights 0.25 --epochs"
+FIT = "--paper-form --window 4 --batch-size 4 --chunk 8 --precision bfloat16 --class-weights 0.25 --epochs"
 JUDGED, LAPS, SPEED = 12, 0.4, 25
 """Unseen roads, laps on each, miles per hour."""
 DECISION_FRAMES = 4

@@ -125,6 +125,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
     )
     training = TrainConfig(
         model=config.model,
+        paper_form=config.paper_form,
         data=(recording.folder,),
         epochs=config.epochs,
         batch_size=BATCH,

@@ -48,7 +48,9 @@ class PolicyConfig:
     strides: tuple[int, ...] = (2, 2, 2)
     """Strides of the convolutions."""
     dropout: float = 0.2
-    """Dropout on the features that enter the sequence layer."""
+    """Dropout on the features of the convolutions."""
+    projection: int = 0
+    """Width to which the features are projected before the sequence layer; 0 leaves them as they are."""
     d_model: int = 64
     """Width of the sequence layer."""
     num_heads: int = 16

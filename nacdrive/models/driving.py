@@ -109,9 +109,15 @@ class DrivingNetwork(nn.Module):
         with torch.no_grad():
             features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
         self.dropout = nn.Dropout(config.dropout)
+        self.projection = nn.Linear(features, config.projection) if config.projection else None
         options = {"gap_s": config.gap_s, **config.options}
         self.sequence = build(
-            config.model, config.d_model, config.num_heads, config.window, in_features=features, **options
+            config.model,
+            config.d_model,
+            config.num_heads,
+            config.window,
+            in_features=config.projection or features,
+            **options,
         )
         self.head = nn.Sequential(
             nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
@@ -128,7 +134,7 @@ class DrivingNetwork(nn.Module):
         return torch.cat([steering, -steering], dim=-1) if self.config.continuous else outputs
 
     def features(self, frames: Tensor) -> Tensor:
-        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features].
+        """[N, height, width, 3] (uint8, or floats of 0 .. 255) -> [N, features], what enters the sequence layer.
 
         Frames that ``preprocess`` has already been through are known by their size, and are taken as they are.
         """
@@ -138,8 +144,8 @@ class DrivingNetwork(nn.Module):
         if self.config.masked_rows is not None:
             first, last = self.config.masked_rows
             x = torch.cat([x[:, :, :first], torch.zeros_like(x[:, :, first:last]), x[:, :, last:]], dim=2)
-        y: Tensor = self.vision(x)
-        return y.flatten(1)
+        y: Tensor = self.dropout(self.vision(x).flatten(1))
+        return y if self.projection is None else self.projection(y)
 
     def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """Scores, or steering (-1 left .. 1 right, not clamped), of all frames.
@@ -154,7 +160,7 @@ class DrivingNetwork(nn.Module):
         """
         B, T = frames.shape[:2]
         x = self.features(frames.flatten(0, 1)).view(B, T, -1)
-        scores: Tensor = self.head(self.sequence(self.dropout(x), t, padding))
+        scores: Tensor = self.head(self.sequence(x, t, padding))
         return scores
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, NotNegative, Options, SeedOption, Share
+from nacdrive.common.options import Count, NotNegative, SeedOption, Share
+from nacdrive.models.presets import FormOption, driving_form
 from nacdrive.training.config import BatchOption
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ NO_MEMORY = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryConfig(Options):
+class MemoryConfig(FormOption):
     """How it is learnt."""
 
     model: str = NO_MEMORY
@@ -38,8 +39,9 @@ class MemoryConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model == NO_MEMORY and self.memory_options != "{}":
-            raise UserError("--memory-options are for a memory: give --model, such as nac-steady.")
+        if self.model == NO_MEMORY and (self.memory_options != "{}" or self.paper_form):
+            given = "--paper-form is" if self.paper_form else "--memory-options are"
+            raise UserError(f"{given} for a memory: give --model, such as nac-steady.")
         _ = self.layer_options
 
     @property
@@ -65,7 +67,8 @@ class MemoryConfig(Options):
         from nacdrive.models.agents.memory import MemorySpec
 
         sizes = (self.memory_window, self.memory_width, self.memory_heads)
-        return MemorySpec(self.model, *sizes, gap_s, self.layer_options)
+        form = driving_form(self.model, paper=self.paper_form)
+        return MemorySpec(form.layer, *sizes, gap_s, {**form.options, **self.layer_options})
 
 
 @dataclass(frozen=True, kw_only=True)

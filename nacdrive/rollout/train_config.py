@@ -14,6 +14,7 @@ from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import BetaOption, CameraOptions, ExpertOption, InstrumentsOption, check_expert
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
+from nacdrive.models.presets import DrivingForm, FormOption, driving_form
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, labelled_by
 from nacdrive.tasks.registry import TASKS, TaskOption, task_of
 from nacdrive.training.config import FitConfig
@@ -30,7 +31,7 @@ FREE_TO_CHANGE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerOption(Options):
+class LayerOption(FormOption):
     """How it is learnt."""
 
     model: str = "nac-steady"
@@ -69,13 +70,14 @@ class TrainConfig(
 
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
-    window: Count = 4
-    """Frames that a decision may depend on; 1 is the paper's form."""
+    window: Count | None = None
+    """Frames that a decision may depend on; 12 if not given, with --paper-form 4 (the paper had 1)."""
     dagger_epochs: Count = 8
     """Most epochs after a round that is not the last; first and last, --epochs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "window", self.window or self.form.window)
         if self.task == AUTO:
             if not self.data:
                 raise UserError("--task auto follows from the recordings: name some with --data.")
@@ -103,6 +105,11 @@ class TrainConfig(
     def env_spec(self) -> EnvSpec | None:
         """What there is to know of the environment of DAgger; None where neither --env nor the task tells."""
         return drivable(self.env) if self.env is not None else env_of_task(self.task)
+
+    @property
+    def form(self) -> DrivingForm:
+        """What ``model`` stands for."""
+        return driving_form(self.model, paper=self.paper_form)
 
     @property
     def folder(self) -> Path:

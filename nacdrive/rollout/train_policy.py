@@ -56,9 +56,10 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
         expert = load_expert(config.expert, discrete_only=False)
     check_ray(config.ray if config.dagger else None)
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
-    more = {"instruments": config.instruments}
+    window = config.window or config.form.window
+    more = {"instruments": config.instruments, "options": config.form.options, **config.form.sizes}
     if expert is not None and env is not None:
-        policy_config = task.policy_config(config.model, config.window, train, **more)
+        policy_config = task.policy_config(config.form.layer, window, train, **more)
         check_kind(env, expert, policy_config)
         check_pace(env, expert, policy_config.repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
@@ -76,7 +77,7 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
             continue
         seed_everything(config.seed)
         if round_ == 0:
-            policy = Policy.new(task.policy_config(config.model, config.window, train, **more), config.model)
+            policy = Policy.new(task.policy_config(config.form.layer, window, train, **more), config.model)
         else:
             policy = load_policy(round_path(folder, round_ - 1))
         result = fit_round(config, policy, train, valid, folder, round_, str(device), callbacks)

@@ -108,11 +108,12 @@ class DrivingTask(Task):
     ) -> PolicyConfig:
         """Architecture of the task's network around the sequence layer ``model``, for the frame rate of ``samples``.
 
-        ``instruments=False`` hides the rows with speed, wheel and gyro, where frames have them.
+        ``instruments=False`` hides the rows with speed, wheel and gyro, where frames have them; ``more`` are fields of
+        the config that count before the task's.
         """
         gap_s = median_gap(samples)
         fixed: dict[str, Any] = {"task": self.name, "model": model, "window": window, "gap_s": round(gap_s, 6)}
-        return PolicyConfig(**fixed, **self.architecture(samples, gap_s, instruments), **more)
+        return PolicyConfig(**{**fixed, **self.architecture(samples, gap_s, instruments), **more})
 
     def network(self, model: str, train: Sequence[Sample], **options: Any) -> DrivingNetwork:
         return DrivingNetwork(self.config(model, 1 if self.protocol == "paper" else self.window, train, **options))
@@ -420,7 +421,7 @@ class MapRows(DrivingNetwork):
         """Steering [B, T, 1] of each frame by itself; see ``DrivingNetwork.forward``."""
         B, T = frames.shape[:2]
         x = self.features(frames.flatten(0, 1)).view(B * T, self.maps, -1)
-        steering: Tensor = self.head(self.sequence.last(self.dropout(x)))
+        steering: Tensor = self.head(self.sequence.last(x))
         return steering.view(B, T, 1)
 
 

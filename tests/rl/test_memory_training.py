@@ -205,6 +205,7 @@ def test_minutes_end_a_training_between_two_updates_and_it_can_go_on(tmp_path: P
         ({"model": "lstm", "memory_options": "{"}, "--memory-options is no JSON"),
         ({"model": "lstm", "memory_options": "[1]"}, "no JSON object"),
         ({"memory_options": '{"topk": 8}'}, "are for a memory"),
+        ({"paper_form": True}, "--paper-form is for a memory"),
         ({"env": "udacity"}, "nobody can train on udacity"),
         ({"env": RECALL, "actions": "continuous"}, "--actions is for carracing"),
         ({"env": RECALL, "repeat": 3}, "--repeat is not for"),
