@@ -22,6 +22,7 @@ from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
     Linear,
+    NACKeyStep,
     NACStep,
     NetworkDescription,
     RecurrentStep,
@@ -140,6 +141,7 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
             labels(net),
             *frame_arrays(net),
             *convolution_arrays(net),
+            *projection_arrays(net),
             *parts.arrays,
             array("hidden_weight", net.hidden.weight.T),
             array("hidden_bias", net.hidden.bias),
@@ -355,11 +357,19 @@ def step_function(net: NetworkDescription) -> str:
         )
     calls = [f"    convolution_{i}({'a, b' if i % 2 else 'b, a'});" for i, _ in enumerate(net.convolutions, 1)]
     decide = "decide_choice.c" if len(net.actions) else "decide_continuous.c"
+    features = "b" if len(net.convolutions) % 2 else "a"
+    if net.projection is not None:
+        calls.append(
+            "    float projected[FEATURES];\n"
+            f"    linear({features}, {np.prod(net.feature_shape())}, &projection_weight[0][0], projection_bias, "
+            "FEATURES, projected);"
+        )
+        features = "projected"
     return fill(
         "step.c",
         masked=masked,
         convolutions="\n".join(calls),
-        features="b" if len(net.convolutions) % 2 else "a",
+        features=features,
         decide=part(decide).rstrip("\n"),
     )
 
@@ -383,6 +393,8 @@ class _Sequence:
         step = net.sequence
         if isinstance(step, NACStep):
             return _nac(net, without_idle_neurons(step))
+        if isinstance(step, NACKeyStep):
+            return _nac_key(net, step)
         if isinstance(step, DenseStep):
             return _Sequence([], linear_arrays(net, "dense", step.layer), part("dense.c"), [], 0, 1)
         arrays = linear_arrays(net, "input", step.input)
@@ -400,15 +412,28 @@ class _Sequence:
         return _Sequence([], arrays, part(f"{step.kind}.c"), memory, window * width, window)
 
 
+def of_features(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[F, outputs] of a weight [outputs, F] on what the sequence layer gets of a frame."""
+    return by_pixels(net, weight) if net.projection is None else weight.T
+
+
+def projection_arrays(net: NetworkDescription) -> list[str]:
+    """The linear layer between the convolutions and the sequence layer, if there is one."""
+    if net.projection is None:
+        return []
+    weight = by_pixels(net, net.projection.weight)
+    return [array("projection_weight", weight), array("projection_bias", net.projection.bias)]
+
+
 def by_pixels(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[F, outputs] of a weight [outputs, F] whose features are flattened by channels, for pixels of all channels."""
+    """[n, outputs] of a weight [outputs, n] whose inputs are flattened by channels, for pixels of all channels."""
     channels, rows, columns = net.feature_shape()
     return weight.reshape(-1, channels, rows, columns).transpose(2, 3, 1, 0).reshape(-1, len(weight))
 
 
 def linear_arrays(net: NetworkDescription, name: str, layer: Linear) -> list[str]:
     """A linear layer on the features."""
-    return [array(f"{name}_weight", by_pixels(net, layer.weight)), array(f"{name}_bias", layer.bias)]
+    return [array(f"{name}_weight", of_features(net, layer.weight)), array(f"{name}_bias", layer.bias)]
 
 
 def padded(x: NDArray[np.float32], axis: int, multiple: int) -> NDArray[np.float32]:
@@ -424,7 +449,7 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
     motor = padded(step.motor, 1, PAIR_BLOCK)
     inter, command = first_query.shape[2], motor.shape[1]
     heads, depth, window = step.heads, step.head_dim, step.window
-    gates = np.concatenate([by_pixels(net, gate.weight) for gate in (step.query, step.key, step.value)], axis=1)
+    gates = np.concatenate([of_features(net, gate.weight) for gate in (step.query, step.key, step.value)], axis=1)
     phi = {"sigmoid": "sigmoid_of(x)", "tanh": "tanh_of(x)", "none": "(x)"}[step.phi]
     sizes = [
         define("HEADS", heads),
@@ -470,15 +495,14 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
             array("command_weight", step.command[:, sources, targets]),
         ]
         command_part = part("nac_command.c")
-    h = number(step.euler_step_s) if step.euler_step_s is not None else f"t / {number(step.euler_steps)}"
-    settle = fill("nac_euler.c", steps=step.euler_steps, h=h) if step.mode == "euler" else part(f"nac_{step.mode}.c")
     tau = {
         "gap": "gap",
         "absolute": "t / TIME_SCALE",
         "elapsed": "(t - state->t[slot]) / TIME_SCALE",
     }[step.time_input]
     quadrature = "time[i]" if step.time_quadrature else number(step.delta_t)
-    code = fill("nac.c", inter_part=inter_part, command_part=command_part, tau=tau, quadrature=quadrature)
+    parts = {"inter_part": inter_part, "command_part": command_part, "choose": part("nac_choose.c")}
+    code = fill("nac.c", **parts, tau=tau, quadrature=quadrature)
     width = heads * depth
     memory = [
         f"    float key[POLICY_WINDOW][{width}];",
@@ -489,4 +513,52 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
         "    float last_t;",
     ]
     floats = window * (2 * width + heads * (inter + 2) + 1)
-    return _Sequence(sizes, arrays, f"{settle}\n{code}", memory, floats, window, step.time_input == "gap")
+    return _Sequence(sizes, arrays, f"{settle(step)}\n{code}", memory, floats, window, step.time_input == "gap")
+
+
+def settle(step: NACStep | NACKeyStep) -> str:
+    """The function that solves the logit's equation."""
+    if step.mode != "euler":
+        return part(f"nac_{step.mode}.c")
+    h = number(step.euler_step_s) if step.euler_step_s is not None else f"t / {number(step.euler_steps)}"
+    return fill("nac_euler.c", steps=step.euler_steps, h=h)
+
+
+def _nac_key(net: NetworkDescription, step: NACKeyStep) -> _Sequence:
+    width, window = step.heads * step.head_dim, step.window
+    sizes = [
+        define("HEADS", step.heads),
+        define("D_HEAD", step.head_dim),
+        define("INTER", len(step.inter.bias)),
+        define("COMMAND", len(step.command.bias)),
+        define("TOPK", step.topk),
+        define("FREQUENCIES", len(step.frequencies)),
+        define("TIME_SCALE", number(step.time_scale)),
+        define("NORM_EPS", number(step.norm_eps)),
+    ]
+    # A projection's outputs have no pixels; without one the features, and what belongs to each, go by pixels.
+    order = of_features(net, np.arange(net.features, dtype=np.float32)[None])[:, 0].astype(int)
+    times = np.arange(net.features, step.key.weight.shape[1])
+    layers = {
+        "query": Linear(step.query.weight[:, [*order, *times]], step.query.bias),
+        "key": Linear(step.key.weight[:, [*order, *times]], step.key.bias),
+        "value": Linear(step.value.weight[:, order], step.value.bias),
+        "inter": Linear(step.inter.weight[:, order], step.inter.bias),
+        "command": step.command,
+        "motor": step.motor,
+        "out": step.out,
+    }
+    arrays = [array("norm_weight", step.norm.weight[order]), array("norm_bias", step.norm.bias[order])]
+    for name, layer in layers.items():
+        arrays += [array(f"{name}_weight", layer.weight.T), array(f"{name}_bias", layer.bias)]
+    arrays.append(array("gamma_of", step.gamma))
+    arrays += [array("frequencies", step.frequencies)] if len(step.frequencies) else []
+    memory = [
+        f"    float key[POLICY_WINDOW][{width}];",
+        f"    float value[POLICY_WINDOW][{width}];",
+        f"    float gates[POLICY_WINDOW][{3 * step.heads}]; /* phi, omega and rho of the heads */",
+        "    float t[POLICY_WINDOW]; /* when the frames were taken, seconds */",
+    ]
+    code = fill("nac_key.c", choose=part("nac_choose.c"))
+    floats = window * (2 * width + 3 * step.heads + 1)
+    return _Sequence(sizes, arrays, f"{settle(step)}\n{code}", memory, floats, window)

@@ -31,6 +31,7 @@ from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
+    NACKeyStep,
     NACStep,
     NetworkDescription,
     RecurrentStep,
@@ -42,7 +43,7 @@ PARTS = Path(__file__).parent / "page"
 IMPORT = re.compile(r'^import \{[^}]*\} from "(/js/|\./)([\w.]+)";\n', re.MULTILINE)
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
-KINDS = {NACStep: "nac", CfCStep: "cfc", DenseStep: "dense"}
+KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
 
 
 def export_html(model: Path, lap: Path, out: Path, *, episode: int = 0, seconds: float = SECONDS) -> Path:

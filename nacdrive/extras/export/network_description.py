@@ -1,6 +1,6 @@
 """A policy's network as plain numbers and arrays, from which every export that is no torch is written.
 
-Shapes: H heads of D channels, I inter and C command neurons, F features of the convolutions, d outputs of the sequence
+Shapes: H heads of D channels, I inter and C command neurons, F features of a frame, d outputs of the sequence
 layer, U units of a recurrence. All arrays are float32.
 """
 
@@ -22,12 +22,15 @@ from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.cfc import CfCLayer
 from nacdrive.layers.dense import DenseLayer
 from nacdrive.layers.nac import NACLayer
+from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.rnn import GRULayer, LSTMLayer
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC, Euler
+from nacdrive.nac.backbone import Synapses
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 Array = NDArray[np.float32]
+OTHER = "give another model"
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,53 @@ class NACStep:
 
 
 @dataclass(frozen=True)
+class NACKeyStep:
+    """NAC with its circuit on the key over the last ``window`` frames; all heads share the circuit's neurons."""
+
+    window: int
+    """Frames that a decision may depend on."""
+    heads: int
+    """H"""
+    topk: int
+    """Keys that a query is paired with, at most."""
+    mode: str
+    """``exact``, ``euler`` or ``steady``."""
+    euler_steps: int
+    """Of ``euler``."""
+    euler_step_s: float | None
+    """Fixed step of ``euler``; None divides the pair's lag by ``euler_steps``."""
+    time_scale: float
+    """Seconds that count as one unit of time."""
+    norm: Linear
+    """[F] factors and offsets behind the features' normalisation."""
+    norm_eps: float
+    """Added to their variance."""
+    frequencies: Array
+    """[m] of the time features: sine and cosine of each, behind the features, for queries and keys."""
+    query: Linear
+    """[d, F + 2 m], divided by the root of D."""
+    key: Linear
+    """[d, F + 2 m]"""
+    value: Linear
+    """[d, F]"""
+    inter: Linear
+    """[I, F] synapses of the circuit's inter neurons, whose function is tanh."""
+    command: Linear
+    """[C, I] of its command neurons, likewise."""
+    motor: Linear
+    """[3 H, C] to phi, omega and rho of every head, the rates of the heads in their bias."""
+    gamma: Array
+    """[H] factor of the circuit's part of the logits."""
+    out: Linear
+    """[d, d] behind the heads."""
+
+    @property
+    def head_dim(self) -> int:
+        """D"""
+        return len(self.query.bias) // self.heads
+
+
+@dataclass(frozen=True)
 class RecurrentStep:
     """A GRU or LSTM, begun anew for every window of frames."""
 
@@ -202,7 +252,7 @@ class DenseStep:
     """[d, F]"""
 
 
-Sequence = NACStep | RecurrentStep | CfCStep | DenseStep
+Sequence = NACStep | NACKeyStep | RecurrentStep | CfCStep | DenseStep
 
 
 @dataclass(frozen=True)
@@ -223,6 +273,8 @@ class NetworkDescription:
     """Of convolutions and of the head: ``relu`` or ``elu``."""
     convolutions: tuple[Convolution, ...]
     """In their order."""
+    projection: Linear | None
+    """[F, outputs of the last convolution] behind them; None where those are the features."""
     sequence: Sequence
     """The sequence layer."""
     hidden: Linear
@@ -236,11 +288,11 @@ class NetworkDescription:
 
     @property
     def features(self) -> int:
-        """F, outputs of the last convolution."""
-        return int(np.prod(self.feature_shape()))
+        """F, what the sequence layer gets of a frame."""
+        return int(np.prod(self.feature_shape())) if self.projection is None else len(self.projection.bias)
 
     def feature_shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns behind the last convolution; features are flattened in that order."""
+        """Channels, rows and columns behind the last convolution; they are flattened in that order."""
         return self.shapes()[-1]
 
     def shapes(self) -> list[tuple[int, int, int]]:
@@ -281,6 +333,7 @@ def describe(policy: Policy) -> NetworkDescription:
             for layer in network.vision
             if isinstance(layer, nn.Conv2d)
         ),
+        projection=None if network.projection is None else _linear(network.projection),
         sequence=_sequence(policy),
         hidden=_linear(head[0]),
         output=_linear(head[1]),
@@ -387,8 +440,8 @@ def _sequence(policy: Policy) -> Sequence:
         if isinstance(layer, kind):
             return build(layer, policy)
     raise UserError(
-        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC (but "
-        "nac-key), gru, lstm, cfc and dense."
+        f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC, gru, lstm, cfc "
+        "and dense."
     )
 
 
@@ -403,9 +456,6 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     def each(x: Tensor) -> Array:
         """One copy per head."""
         return _array(x.expand(heads, *x.shape[1:]))
-
-    def gate(synapses: Any) -> Linear:
-        return Linear(np.ascontiguousarray(_array(synapses.effective()[0]).T), _array(synapses.bias[0]))
 
     first, time = each(net.sensory.effective()), each(nac.time_gate.weight)
     inter, command = net.inter, net.command
@@ -426,9 +476,9 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
         unfolds=net.unfolds if command is not None else 1,
         time_input=nac.time_input,
         time_scale=float(nac.time_scale),
-        query=gate(nac.q_gate),
-        key=gate(nac.k_gate),
-        value=gate(nac.v_gate),
+        query=_synapses(nac.q_gate),
+        key=_synapses(nac.k_gate),
+        value=_synapses(nac.v_gate),
         first_query=np.ascontiguousarray(first[:, :depth]),
         first_key=np.ascontiguousarray(first[:, depth:]),
         first_bias=each(net.sensory.bias),
@@ -456,7 +506,44 @@ def _refuse_options(policy: Policy, nac: NAC, topk: int, window: int) -> None:
     }
     for name, present in unknown.items():
         if present:
-            raise UserError(f"{policy.name} uses {name}, which has no export to C or HTML: give another model.")
+            raise UserError(f"{policy.name} uses {name}, which has no export to C or HTML: {OTHER}.")
+
+
+def _synapses(synapses: Synapses) -> Linear:
+    """Those of a circuit of which there is one copy, as they act."""
+    assert synapses.bias is not None
+    return Linear(np.ascontiguousarray(_array(synapses.effective()[0]).T), _array(synapses.bias[0]))
+
+
+def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
+    assert isinstance(layer, NACKeyLayer)
+    nac, dynamics, net = layer.nac, layer.nac.dynamics, layer.nac.backbone
+    if isinstance(dynamics, Euler) and dynamics.adaptive:
+        raise UserError(f"{policy.name} uses an adaptive Euler step, which has no export to C or HTML: {OTHER}.")
+    query, motor = _linear(nac.query), _synapses(net.motor)
+    rates = torch.cat([torch.zeros_like(nac.omega), nac.omega, nac.rho])
+    frequencies = nac.time_frequencies
+    assert net.inter is not None
+    return NACKeyStep(
+        window=layer.window,
+        heads=nac.num_heads,
+        topk=layer.window if nac.topk is None else min(nac.topk, layer.window),
+        mode=type(dynamics).__name__.lower(),
+        euler_steps=dynamics.steps if isinstance(dynamics, Euler) else 0,
+        euler_step_s=dynamics.step if isinstance(dynamics, Euler) else None,
+        time_scale=float(nac.time_scale),
+        norm=Linear(_array(nac.input_norm.weight), _array(nac.input_norm.bias)),
+        norm_eps=nac.input_norm.eps,
+        frequencies=np.zeros(0, np.float32) if frequencies is None else _array(frequencies),
+        query=Linear(query.weight / nac.head_dim**0.5, query.bias / nac.head_dim**0.5),
+        key=_linear(nac.key),
+        value=_linear(nac.value),
+        inter=_synapses(net.sensory),
+        command=_synapses(net.inter),
+        motor=Linear(motor.weight, motor.bias + _array(rates)),
+        gamma=_array(nac.gamma),
+        out=_linear(nac.out_proj),
+    )
 
 
 def _gru(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
@@ -505,6 +592,7 @@ def _dense(layer: SequenceLayer, policy: Policy) -> DenseStep:
 
 BUILDERS: dict[type[SequenceLayer], Callable[[SequenceLayer, Policy], Sequence]] = {
     NACLayer: _nac,
+    NACKeyLayer: _nac_key,
     GRULayer: _gru,
     LSTMLayer: _lstm,
     CfCLayer: _cfc,

@@ -91,14 +91,14 @@ export class Edits {
 /** @param {Edit} edit */
 function fits({ kind, factor, sigma, seconds, back, head, group, neuron }, network) {
   const s = network.sequence;
-  const sizes = { sensory: 2 * s.depth, inter: s.inters, command: s.commands, motor: 2, unit: s.width };
+  const sizes = { ...s.sizes, unit: s.width };
   switch (kind) {
     case "dim": return factor <= 2;
     case "blur": return Number.isInteger(sigma) && sigma <= 8;
     case "shift": return seconds <= 1;
     case "hide": return back < network.window;
     case "mute":
-      if (Boolean(s.heads) === (group === "unit") || head >= (s.heads ?? 0) && head !== null) return false;
+      if (Boolean(s.sizes) === (group === "unit") || (s.oneCircuit && group && head !== null) || head >= (s.heads ?? 0) && head !== null) return false;
       return group ? (neuron === null ? group !== "unit" : neuron >= 0 && neuron < sizes[group]) : head !== null && head >= 0;
     default: return true;
   }

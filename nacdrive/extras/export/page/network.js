@@ -208,6 +208,31 @@ class Convolution {
   }
 }
 
+// da/dt = phi - omega a, solved from 0 to t.
+function settle({ mode, euler_step_s, euler_steps }, phi, omega, t) {
+  if (mode === "steady") return phi / omega;
+  if (mode === "exact") return omega * t > 0 ? (phi * -Math.expm1(-omega * t)) / omega : phi * t;
+  const h = Math.min(euler_step_s ?? t / euler_steps, 1 / omega);
+  let total = 1;
+  for (let i = 1; i < euler_steps; i++) total = 1 + (1 - h * omega) * total;
+  return h * phi * total;
+}
+
+function dot(q, k, head, depth) {
+  let sum = 0;
+  for (let d = head * depth; d < (head + 1) * depth; d++) sum += q[d] * k[d];
+  return sum;
+}
+
+// Keys of a head: remembered frames by their place in the window, the best `topk` by dot product where there are more.
+function choose(tokens, head, depth, topk, edits) {
+  const newest = tokens.length - 1;
+  const all = tokens.map((_, i) => i).filter((i) => !edits.hidden.has(newest - i));
+  if (all.length <= topk) return all;
+  const score = new Map(all.map((i) => [i, dot(tokens[newest].q, tokens[i].k, head, depth)]));
+  return all.sort((a, b) => score.get(b) - score.get(a)).slice(0, topk);
+}
+
 // The Neuronal Attention Circuit over the remembered frames.
 class NAC {
   constructor(s, numbers) {
@@ -216,6 +241,7 @@ class NAC {
     this.depth = s.first_query.shape[1];
     this.inters = s.first_query.shape[2];
     this.commands = s.motor.shape[1];
+    this.sizes = { sensory: 2 * this.depth, inter: this.inters, command: this.commands, motor: 2 };
     this.query = new Linear(numbers(s.query.weight), numbers(s.query.bias));
     this.key = new Linear(numbers(s.key.weight), numbers(s.key.bias));
     this.value = new Linear(numbers(s.value.weight), numbers(s.value.bias));
@@ -248,8 +274,7 @@ class NAC {
   muted(edits, group, head) {
     const found = edits.neurons.filter((n) => n.group === group && (n.head === null || n.head === head));
     if (!found.length) return null;
-    const size = { sensory: 2 * this.depth, inter: this.inters, command: this.commands, motor: 2 }[group];
-    const mask = new Uint8Array(size);
+    const mask = new Uint8Array(this.sizes[group]);
     for (const n of found) n.index === null ? mask.fill(1) : (mask[n.index] = 1);
     return mask;
   }
@@ -314,29 +339,6 @@ class NAC {
     return y;
   }
 
-  settle(phi, omega, t) {
-    if (this.mode === "steady") return phi / omega;
-    if (this.mode === "exact") return omega * t > 0 ? (phi * -Math.expm1(-omega * t)) / omega : phi * t;
-    const h = Math.min(this.euler_step_s ?? t / this.euler_steps, 1 / omega);
-    let total = 1;
-    for (let i = 1; i < this.euler_steps; i++) total = 1 + (1 - h * omega) * total;
-    return h * phi * total;
-  }
-
-  // Keys of a head: remembered frames by their place in the window, the best `topk` by dot product where there are more.
-  choose(tokens, head, edits) {
-    const newest = tokens.length - 1;
-    const all = tokens.map((_, i) => i).filter((i) => !edits.hidden.has(newest - i));
-    if (all.length <= this.topk) return all;
-    const dot = (i) => {
-      let sum = 0;
-      for (let d = head * this.depth; d < (head + 1) * this.depth; d++) sum += tokens[newest].q[d] * tokens[i].k[d];
-      return sum;
-    };
-    const score = new Map(all.map((i) => [i, dot(i)]));
-    return all.sort((a, b) => score.get(b) - score.get(a)).slice(0, this.topk);
-  }
-
   // Output for the newest of `tokens`, taken at `times` [s]; before_s is when the frame before was taken, or null.
   decide(tokens, times, before_s, edits) {
     const merged = new Float32Array(this.heads * this.depth);
@@ -352,7 +354,7 @@ class NAC {
     const ofQuery = this.half(now.q, h, this.first_query, muted.sensory, 0);
     const timeOfQuery = this.slopes(now.q, h, this.time_query);
     const gap = before_s === null ? 1 : Math.max(0, times[newest] + edits.delay_s - before_s) / this.time_scale;
-    const pairs = this.choose(tokens, h, edits).map((i) => {
+    const pairs = choose(tokens, h, this.depth, this.topk, edits).map((i) => {
       const ofKey = this.half(tokens[i].k, h, this.first_key, muted.sensory, this.depth);
       for (let n = 0; n < this.inters; n++) ofKey[n] += ofQuery[n] + this.first_bias[h * this.inters + n];
       const { motor, inter, command } = this.circuit(h, ofKey, muted);
@@ -363,7 +365,7 @@ class NAC {
       const tau = { gap, absolute: (times[newest] + edits.delay_s) / this.time_scale, elapsed: lag }[this.time_input];
       const slope = timeOfQuery[0] + timeOfKey[0] + this.time_bias[h * 2];
       const t = sigmoid(tau * slope + timeOfQuery[1] + timeOfKey[1] + this.time_bias[h * 2 + 1]);
-      return { age: newest - i, phi, omega, t, logit: this.settle(phi, omega, t) * this.logit_scale[h], inter, command };
+      return { age: newest - i, phi, omega, t, logit: settle(this, phi, omega, t) * this.logit_scale[h], inter, command };
     });
     const weights = softmax(pairs.map((pair) => pair.logit));
     pairs.forEach((pair, i) => {
@@ -374,6 +376,84 @@ class NAC {
       for (let d = h * this.depth; d < (h + 1) * this.depth; d++) merged[d] += share * v[d];
     });
     return pairs;
+  }
+}
+
+// The Neuronal Attention Circuit that reads each frame once: all heads share its neurons.
+class NACKey {
+  constructor(s, numbers) {
+    Object.assign(this, s);
+    for (const [name, value] of Object.entries(s)) {
+      if (value?.shape) this[name] = numbers(value);
+      if (value?.weight) this[name] = new Linear(numbers(value.weight), numbers(value.bias));
+    }
+    this.depth = s.query.bias.shape[0] / s.heads;
+    this.sizes = { sensory: s.norm.bias.shape[0], inter: s.inter.bias.shape[0], command: s.command.bias.shape[0], motor: 3 * s.heads };
+    this.oneCircuit = true;
+  }
+
+  // What does not depend on the time: normalised features and values.
+  token(features) {
+    const n = features.length;
+    const mean = features.reduce((a, b) => a + b, 0) / n;
+    const variance = features.reduce((sum, x) => sum + (x - mean) ** 2, 0) / n;
+    const x = features.map((f, i) => ((f - mean) / Math.sqrt(variance + this.norm_eps)) * this.norm.weight[i] + this.norm.bias[i]);
+    return { x, v: this.value.of(x), ...(this.frequencies.length ? {} : { q: this.query.of(x), k: this.key.of(x) }) };
+  }
+
+  // Query and key of a frame taken at `time` [s].
+  timed(token, time) {
+    if (token.q) return token;
+    const phase = Array.from(this.frequencies, (f) => (time / this.time_scale) * f);
+    const z = Float32Array.from([...token.x, ...phase.map(Math.sin), ...phase.map(Math.cos)]);
+    return { q: this.query.of(z), k: this.key.of(z) };
+  }
+
+  // The circuit's neurons for a frame, and phi, omega and rho of every head.
+  circuit(token, edits) {
+    if (!edits.neurons.length && token.circuit) return token.circuit;
+    const fire = (group, values) => {
+      for (const n of edits.neurons.filter((one) => one.group === group)) n.index === null ? values.fill(0) : (values[n.index] = 0);
+      return values;
+    };
+    const inter = fire("inter", this.inter.of(fire("sensory", token.x.slice())).map(Math.tanh));
+    const command = fire("command", this.command.of(inter).map(Math.tanh));
+    const motor = this.motor.of(command);
+    // A muted motor neuron gives what it gives without synapses.
+    for (const n of edits.neurons.filter((one) => one.group === "motor")) {
+      for (let i = 0; i < motor.length; i++) if (n.index === null || n.index === i) motor[i] = this.motor.bias[i];
+    }
+    const softplus = (x) => Math.log1p(Math.exp(-Math.abs(x))) + Math.max(0, x);
+    const found = { gates: motor.map((x, i) => (i < this.heads ? Math.tanh(x) : softplus(x))), inter, command };
+    if (!edits.neurons.length) token.circuit = found;
+    return found;
+  }
+
+  // See NAC.decide.
+  decide(tokens, times, _before_s, edits) {
+    const newest = tokens.length - 1;
+    const at = (i) => times[i] + (i === newest ? edits.delay_s : 0);
+    const moments = tokens.map((token, i) => ({ ...this.timed(token, at(i)), ...this.circuit(token, edits), v: token.v, age: newest - i }));
+    const merged = new Float32Array(this.heads * this.depth);
+    const heads = Array.from({ length: this.heads }, (_, h) => {
+      const pairs = choose(moments, h, this.depth, this.topk, edits).map((i) => {
+        const { age, inter, command, gates } = moments[i];
+        const [phi, omega, rho] = [0, 1, 2].map((gate) => gates[gate * this.heads + h]);
+        const t = Math.max(0, at(newest) - at(i)) / this.time_scale;
+        const moved = settle(this, omega * phi, omega, t) - omega * t;
+        return { age, phi, omega, rho, t, logit: dot(moments[newest].q, moments[i].k, h, this.depth) + this.gamma[h] * moved, inter, command };
+      });
+      const weights = softmax(pairs.map((pair) => pair.logit));
+      pairs.forEach((pair, i) => {
+        pair.weight = weights[i];
+        if (edits.heads.has(h)) return;
+        const share = weights[i] * Math.exp(-pair.rho * pair.t);
+        const { v } = moments[newest - pair.age];
+        for (let d = h * this.depth; d < (h + 1) * this.depth; d++) merged[d] += share * v[d];
+      });
+      return pairs;
+    });
+    return { y: this.out.of(merged), heads };
   }
 }
 
@@ -469,7 +549,10 @@ export class Network {
     });
     this.shape = shape;
     const s = description.sequence;
-    this.sequence = s.kind === "nac" ? new NAC(s, numbers) : s.kind === "dense" ? new Dense(s, numbers) : new Recurrent(s, numbers);
+    const Sequence = { nac: NAC, "nac-key": NACKey, dense: Dense }[s.kind] ?? Recurrent;
+    this.sequence = new Sequence(s, numbers);
+    const p = description.projection;
+    this.projection = p && new Linear(numbers(p.weight), numbers(p.bias));
     this.hidden = new Linear(numbers(description.hidden.weight), numbers(description.hidden.bias));
     this.output = new Linear(numbers(description.output.weight), numbers(description.output.bias));
     this.window = this.sequence.window;
@@ -487,7 +570,7 @@ export class Network {
     for (let c = 0; c < channels; c++) {
       for (let p = 0; p < rows * columns; p++) features[c * rows * columns + p] = x[p * channels + c];
     }
-    return this.sequence.token(features);
+    return this.sequence.token(this.projection ? this.projection.of(features) : features);
   }
 
   // Decide on the newest of `tokens` (the frames of the window, oldest first), taken at `times` in seconds.

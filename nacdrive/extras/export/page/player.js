@@ -25,7 +25,7 @@ class Player {
   constructor(lap) {
     this.lap = lap;
     this.network = lap.network;
-    this.circuit = Boolean(this.network.sequence.heads);
+    this.circuit = Boolean(this.network.sequence.sizes);
     this.edits = new Edits(() => this.changed());
     this.chart = new LapChart(lap);
     this.film = new Film(lap, this.network.window, this.edits);
@@ -86,7 +86,7 @@ class Player {
     } else {
       $("group").replaceChildren(...["sensory", "inter", "command", "motor"].map((g) => option(g, `${g} neurons`)));
       input("group").value = "inter";
-      $("of").replaceChildren(option("", "every head"), ...Array.from({ length: s.heads }, (_, h) => option(h, `head ${h + 1}`)));
+      $("of").replaceChildren(option("", "every head"), ...Array.from({ length: s.oneCircuit ? 0 : s.heads }, (_, h) => option(h, `head ${h + 1}`)));
       $("heads").replaceChildren(...Array.from({ length: s.heads }, (_, h) => {
         const button = document.createElement("button");
         button.type = "button";
@@ -103,8 +103,10 @@ class Player {
   listNeurons() {
     const s = this.network.sequence;
     const group = input("group").value;
-    const size = { sensory: 2 * s.depth, inter: s.inters, command: s.commands, motor: 2, unit: s.width }[group];
-    const name = (i) => (group === "motor" ? COMPONENTS[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
+    const size = { ...s.sizes, unit: s.width }[group];
+    const pair = (i) => (group === "motor" ? COMPONENTS[i] : group === "sensory" ? (i < s.depth ? `q ${i + 1}` : `k ${i - s.depth + 1}`) : `${i + 1}`);
+    const key = (i) => (group === "motor" ? `${"φωρ"[Math.floor(i / s.heads)]} of head ${(i % s.heads) + 1}` : `${i + 1}`);
+    const name = s.oneCircuit ? key : pair;
     const all = group === "unit" ? [] : [new Option("all of them", "")];
     $("neuron").replaceChildren(...all, ...Array.from({ length: size }, (_, i) => new Option(name(i), String(i))));
   }
