@@ -1,141 +1,757 @@
-r"""Does a memory help where one frame does not tell enough? Agents of CarRacing with and without one, on unseen tracks.
+r"""Is a NAC the memory to drive with? Eleven arms that differ in their memory alone, in CarRacing with hidden speed.
 
-    OMP_NUM_THREADS=1 python tools/memory_table.py
+    OMP_NUM_THREADS=1 python tools/memory_table.py --make-pool      # once: the labelled drives that all learn from
+    OMP_NUM_THREADS=1 python tools/memory_table.py --seeds 0 1 2    # trains, judges; goes on where it was stopped
+    OMP_NUM_THREADS=1 python tools/memory_table.py --show           # the tables of the lines that are there
 
-Each agent sees one small grey frame at a time, without instruments, through a camera with blackouts and frames that
-are lost; ``nacdrive expert imitate`` trains it, ``nacdrive eval`` drives it over the same unseen tracks through
-that camera and through better ones (``TASKS``). All is kept under --out, each agent as a line of --results as soon as
-it is judged; the same command goes on where it was stopped. ``--show`` prints the tables of the lines that are there.
+Every arm learns from the same drives with the same minibatches: one small grey frame at a time, seen through cameras
+with black stretches, losses and delays, and beside it how long ago the frame before and the frame itself were taken.
+The averaged weights of the last minibatch are judged; nothing is chosen. Judged are events (the same state, a
+disturbance for a moment, and how far the car then is from its undisturbed twin) and laps. Each agent is a line of
+--results. ``--validate`` judges on validation tracks and writes to ``validation.jsonl`` of --out instead.
+What is compared is registered in docs/results/memory.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from roads_curve import nacdrive, read
+import torch
+from numpy.typing import NDArray
+from roads_curve import read
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from nacdrive.common.files import read_json
-from nacdrive.common.statistics import paired_difference, summary
-from nacdrive.envs.seeds import EXPERT_TEST
-from nacdrive.models.agents.network import load_policy
+from nacdrive.common.action import Action
+from nacdrive.common.runs import seed_everything
+from nacdrive.common.statistics import LEVEL, summary
+from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
+from nacdrive.drivers import load_expert
+from nacdrive.drivers.base import Driver, DriverState, Needs
+from nacdrive.drivers.ppo import steering_and_pedal
+from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.camera_noise import Camera, CameraNoise
+from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION
+from nacdrive.layers.attention import MHALayer
+from nacdrive.layers.nac_key import NACKeyLayer
+from nacdrive.layers.registry import LAYERS, register
+from nacdrive.models.agents.cockpit import CockpitNet
+from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
+from nacdrive.models.agents.view import FrameStack, View
+from nacdrive.rl.imitate import Drives, label_of
+from nacdrive.rollout.batched_inference import drive_batched
+from nacdrive.rollout.dagger import supervised
+from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.tasks.driving import HUBER, SHARPNESS
 
-MEMORIES = ("none", "lstm", "nac-steady", "gru", "mha", "cfc")
-BLACKOUTS, LOSSES = "--blackout 0.06 --blackout-steps 4", "--dropped 0.1"
-TASKS = {
-    "all": f"{BLACKOUTS} {LOSSES}",
-    "blackouts": BLACKOUTS,
-    "irregular times": LOSSES,
-    "hidden speed": "",
+REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
+"""Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""
+VIEW = View(frames=1, height=42, width=48)
+TEACHER = "nacdrive.drivers.racing_line:cautious"
+STEPS, WARM_UP, BATCH, LENGTH, RATES, KEEP = 3000, 200, 128, 16, (1e-3, 2e-5), 0.998
+"""Of a training: minibatches, of them with a rising learning rate, decisions of each, decisions of a piece, highest and
+last learning rate, and how much of the averaged weights a minibatch keeps."""
+LEARNT_FROM, VERSIONS = 0.75, 3
+"""Share of the pool that a training seed learns from, and through how many cameras it sees each drive."""
+EXPERT_DRIVES, ROUNDS, EACH, ROUND_STEPS = 36, 2, 18, 300
+"""Of the pool: drives of the disturbed teacher, then rounds in which every arm of ``MIXED`` drives so many tracks; it
+has learnt with so many minibatches before the first round, and with twice as many before the second."""
+MIXED = ("none", "stack", "lstm", "nac-key")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A memory."""
+
+    layer: str | None = None
+    """Registered name of a sequence layer; None for none."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the layer."""
+    frames: int = 1
+    """Seen at once."""
+    hold: bool = False
+    """Whether a black frame is left out, and the action before it held."""
+
+
+class TimedMHA(MHALayer):
+    """Attention whose tokens bear when they were: sines and cosines of the time, as many as nac-key has."""
+
+    time_sense = "clock"
+    past_sense = "times"
+
+    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
+        super().__init__(in_features + 32, d_model, num_heads, window, **options)
+        self.in_features = in_features
+        self.frequencies = nn.Parameter(torch.logspace(0, -3, 16))
+
+    def _timed(self, x: Tensor, t: Tensor) -> Tensor:
+        phase = (t / self.gap_s).unsqueeze(-1) * self.frequencies
+        return torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        assert t is not None
+        return super().forward(self._timed(x, t), t, padding)
+
+    def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        assert t is not None
+        return super().step(self._timed(x, t), t, state)
+
+
+class WithoutCircuit(NACKeyLayer):
+    """nac-key whose phi is 0, and whose omega and rho are one learned rate a head whatever the moment holds."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        nac = self.nac
+        for part in nac.backbone.parameters():
+            part.requires_grad = False
+
+        whole = nac.read
+
+        def read(x: Tensor, clock: Tensor) -> Any:
+            q, moments, inside = whole(x, clock)
+            rates = torch.stack([torch.zeros_like(nac.omega), F.softplus(nac.omega), F.softplus(nac.rho)], -1)
+            return q, torch.cat([moments[..., :-3], rates.expand(*moments.shape[:-1], 3)], -1), inside
+
+        nac.read = read  # type: ignore[method-assign]
+
+
+ARMS = {
+    "none": Arm(),
+    "stack": Arm(frames=WINDOW),
+    "hold": Arm(frames=WINDOW, hold=True),
+    "lstm": Arm("lstm"),
+    "gru": Arm("gru"),
+    "mha": Arm("timed-mha"),
+    "cfc": Arm("cfc"),
+    "nac-steady": Arm("published-nac", {"mode": "steady"}),
+    "nac-lag": Arm("nac-lag"),
+    "nac-key": Arm("nac-key"),
+    "nac-key-no-circuit": Arm("nac-key-no-circuit"),
 }
-"""What is wrong with the camera beside the hidden speed; agents learn with the first of them."""
-TRAINING = (
-    "--expert nacdrive.drivers.racing_line:cautious --repeat 4 --frames 1 --no-instruments --channels 16 32 32 "
-    "--rounds 8 --episodes 16 --steps 400 --last-steps 800 --batch-size 128 --sequence-length 8 --memory-window 12 "
-    "--beta 0.7 --steering-noise 0.2 --eval-every 4 --eval-episodes 24 --paper-form"
-)
+OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
+PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
+"""Registered: nac-key minus each of its rivals, on these."""
+LAPS = {
+    "all": CameraNoise(blackout=0.06, blackout_steps=4, dropped=0.1),
+    "unequal gaps": CameraNoise(dropped=0.5, late=5),
+    "hidden speed": CameraNoise(),
+}
 TRACKS = 50
+STRETCH = 12
+EVENTS = {
+    **{f"{steps} black": (CameraNoise(blackout=1.0), steps) for steps in (1, 2, 4, 8)},
+    "30 % lost": (CameraNoise(dropped=0.3), STRETCH),
+    "50 % lost": (CameraNoise(dropped=0.5), STRETCH),
+    "up to 4 late": (CameraNoise(late=4), STRETCH),
+    "unequal gaps": (CameraNoise(dropped=0.5, late=5), STRETCH),
+}
+"""What happens to the camera, and for how many decisions."""
+SECOND = 13
+"""Decisions after which the twins are compared."""
+PLACES = 64
+"""Half of them in bends, two a track; with all events: 512 an agent."""
+FARTHEST_M = 13.3
+"""Twins farther apart count as so far: the width of the road."""
+
+
+def register_layers() -> None:
+    """Layers that exist for this comparison; once in a process."""
+    if "timed-mha" in LAYERS:
+        return
+    register("timed-mha", TimedMHA)
+    register("nac-key-no-circuit", WithoutCircuit)
+    register("published-nac", "nacdrive.layers.nac:NACLayer")
+
+
+# ------------------------------------------------------------------------------------------------------------ agents
+
+
+class ArmNet(nn.Module):
+    """Frames, and gap and age of the newest, -> steering and pedal; arms differ in ``memory`` (``stack`` in frames)."""
+
+    def __init__(self, arm: Arm) -> None:
+        super().__init__()
+        self.arm = arm
+        self.vision = CockpitNet(replace(VIEW, frames=arm.frames), channels=(16, 32, 32))
+        features = self.vision.head.in_features + 2
+        self.vision.head = nn.Identity()  # type: ignore[assignment]
+        self.vision = self.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        spec = None if arm.layer is None else MemorySpec(arm.layer, WINDOW, WIDTH, HEADS, GAP_S, arm.options)
+        self.memory = None if spec is None else Memory(spec, features)
+        self.head = nn.Linear(features if self.memory is None else self.memory.out_features, 2)
+
+    def features(self, stacks: Tensor, times: Tensor) -> Tensor:
+        """uint8 [N, frames, 42, 48] and [N, 2] -> [N, features]."""
+        return torch.cat([self.vision.features(stacks), times], -1)
+
+
+def times_of(gap_s: Any, age_s: Any) -> NDArray[np.float32]:
+    """What a network is told of time: [..., 2], logarithms of gap and age in usual gaps."""
+    return np.log1p(np.maximum(np.stack([gap_s, age_s], -1), 0) / GAP_S).astype(np.float32)
+
+
+Question = tuple[NDArray[np.uint8], NDArray[np.float32], float, MemoryState | None]
+
+
+class Agent(Driver):
+    """Drives by a network that decides for many; holds its action where there is nothing new to see."""
+
+    name = "arm"
+    needs = Needs(continuous=True, repeat=REPEAT)
+
+    def __init__(self, arm: Arm, ask: Callable[[Question], Any]) -> None:
+        self.arm, self.ask = arm, ask
+        self.stack = FrameStack(replace(VIEW, frames=arm.frames))
+
+    def reset(self, env: DrivingEnv | None) -> None:
+        self.stack.reset()
+        self.memory: MemoryState | None = None
+        self.last: Action | None = None
+        self.t_s, self.held = -GAP_S, False
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        t_s = float(info.get("frame_t_s", info["t_s"]))
+        self.held = self.last is not None and (t_s <= self.t_s or (self.arm.hold and not frame.any()))
+        if self.last is None or not self.held:
+            gap_s, self.t_s = t_s - self.t_s, t_s
+            times = times_of(gap_s, float(info["t_s"]) - t_s)
+            row, self.memory = self.ask((self.stack.push(frame).copy(), times, t_s, self.memory))
+            self.last = steering_and_pedal(row)
+        return self.last
+
+    def state(self) -> DriverState:
+        return DriverState(held=self.held)
+
+
+@torch.inference_mode()
+def decide(net: ArmNet, questions: Sequence[Question]) -> list[Any]:
+    """Steering and pedal, and the next memory, of many drives."""
+    stacks, times, seconds, states = zip(*questions, strict=True)
+    features = net.features(torch.from_numpy(np.stack(stacks)), torch.from_numpy(np.stack(times)))
+    if net.memory is None:
+        return [(row, None) for row in net.head(features).numpy()]
+    known = [net.memory.init_state(1) if state is None else state for state in states]
+    state = MemoryState(*(torch.cat(parts) for parts in zip(*known, strict=True)))
+    never = torch.zeros(len(stacks), dtype=torch.bool)
+    joint, state = net.memory.advance(features, torch.tensor(seconds, dtype=torch.float64), never, state)
+    rows = net.head(joint).numpy()
+    return [(row, MemoryState(*(part[k, None] for part in state))) for k, row in enumerate(rows)]
+
+
+# ---------------------------------------------------------------------------------------------------- the shared pool
+
+
+KIND = "nacdrive memory table"
+
+
+@dataclass(frozen=True)
+class PoolDrive:
+    """A labelled drive: true frames and labels of every decision, and the camera that it was driven through."""
+
+    frames: NDArray[np.uint8]
+    labels: NDArray[np.float32]
+    t: NDArray[np.float64]
+    camera: CameraNoise
+    track: int
+    driver: str
+
+    def plain(self) -> list[Any]:
+        """For a file."""
+        arrays = [torch.from_numpy(part) for part in (self.frames, self.labels, self.t)]
+        return [*arrays, asdict(self.camera), self.track, self.driver]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> PoolDrive:
+        """Of ``plain``."""
+        *arrays, camera, track, driver = plain
+        frames, labels, t = (part.numpy() for part in arrays)
+        return cls(frames, labels, t, CameraNoise(**camera), track, driver)
+
+
+def draw_camera(rng: np.random.Generator) -> CameraNoise:
+    """What is wrong with the camera of a drive that is learnt from."""
+    kind = rng.integers(4)
+    if kind < 3:
+        return list(LAPS.values())[kind]
+    return CameraNoise(
+        blackout=round(float(rng.uniform(0, 0.1)), 3), blackout_steps=int(rng.choice([1, 2, 4, 8])),
+        dropped=round(float(rng.uniform(0, 0.5)), 3), late=int(rng.integers(6)),
+    )  # fmt: skip
+
+
+def label(track: int, driver: Driver | None, name: str, beta: float | None) -> PoolDrive:
+    """The drive of ``track``: by the disturbed teacher, or by an arm and at times the teacher."""
+    rng = np.random.default_rng([track, 5])
+    teacher = load_expert(TEACHER, discrete_only=False)
+    camera = draw_camera(rng)
+    noise = float(rng.choice([0.0, 0.2, 0.4, 0.8])) if driver is None else 0.2 * (track % 2)
+    options = {"renderer": "fast", "repeat": REPEAT, "max_frames": 1000}
+    drive = Drive(options=options, camera=camera, steering_noise=noise, beta=beta, expert=TEACHER, safety_stop=False)
+    loaded = LoadedDrive(drive, expert=teacher, **({} if driver is None else {"driver": driver}))
+    frames, labels, t = [], [], []
+    with loaded.open(track, rng=rng) as opened:
+        for tick in supervised(opened):
+            assert tick.expert is not None
+            frames.append(VIEW.small(tick.info.get("clean_frame", tick.frame))[0])
+            labels.append(label_of(tick.expert))
+            t.append(tick.t_s)
+    return PoolDrive(np.stack(frames), np.array(labels, np.float32), np.array(t), camera, track, name)
+
+
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """What ``path`` holds, made first if it is not there: plain values and tensors."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensor_file(path, KIND, 1, {"content": make()})
+    return read_tensor_file(path, KIND, 1)["content"]
+
+
+def pool_round(out: Path, number: int, name: str) -> list[PoolDrive]:
+    """The drives of an arm in a round; it learns from those of all in the rounds before."""
+    arm = ARMS[name]
+    at = EXPERT_TRAINING.stop - 10_000 + number * 200 + MIXED.index(name) * EACH
+    pool = [drive for earlier in range(number) for drive in read_round(out, earlier)]
+    net = train(arm, pool, 1000 + number, ROUND_STEPS * number)[0]
+
+    def drive(track: int, ask: Callable[[Question], Any]) -> PoolDrive:
+        return label(track, Agent(arm, ask), name, 0.5**number)
+
+    with closing(drive_batched(drive, range(at, at + EACH), lambda asked: decide(net, asked))) as results:
+        drives = dict(results)
+    return [drives[track] for track in sorted(drives)]
+
+
+def round_path(out: Path, number: int, name: str) -> Path:
+    return out / "pool" / f"round-{number}-{name}.pt"
+
+
+def read_round(out: Path, number: int) -> list[PoolDrive]:
+    """All drives of a round, 0 for the teacher's."""
+    names = MIXED if number else ("teacher",)
+    paths = [round_path(out, number, name) for name in names]
+    return [PoolDrive.of(plain) for path in paths for plain in read_tensor_file(path, KIND, 1)["content"]]
+
+
+def make_job(job: tuple[Path, int, str]) -> str:
+    """A part of the pool, if it is not there yet."""
+    out, number, name = job
+    torch.set_num_threads(1)
+    first = EXPERT_TRAINING.stop - 10_000
+    teacher = range(first, first + EXPERT_DRIVES)
+
+    def drives() -> list[Any]:
+        driven = pool_round(out, number, name) if number else [label(track, None, name, None) for track in teacher]
+        return [drive.plain() for drive in driven]
+
+    kept(round_path(out, number, name), drives)
+    return f"round {number}: {name}"
+
+
+def make_pool(out: Path, workers: int) -> None:
+    """The labelled drives that all arms learn from; goes on where it was stopped."""
+    for number in range(ROUNDS + 1):
+        jobs = [(out, number, name) for name in (MIXED if number else ("teacher",))]
+        with multiprocessing.get_context("spawn").Pool(workers, register_layers) as processes:
+            for done in processes.imap(make_job, jobs):
+                print(done, flush=True)
+
+
+class Seen(Drives):
+    """Drives of the pool as they look through cameras: indices of pictures, of which 0 is black."""
+
+    def __init__(self, pool: Sequence[PoolDrive], rng: np.random.Generator, arm: Arm) -> None:
+        super().__init__(VERSIONS * sum(len(drive.t) for drive in pool), replace(VIEW, frames=arm.frames))
+        black = np.zeros((1, VIEW.height, VIEW.width), np.uint8)
+        self.pictures = np.concatenate([black, *(drive.frames for drive in pool)])
+        self.picture = np.empty(len(self.starts), np.int64)
+        self.times = np.empty((len(self.starts), 2), np.float32)
+        first = 1
+        for drive in pool:
+            # The camera that led to these states, and others that did not.
+            for camera, seed in [(drive.camera, drive.track)] + [
+                (draw_camera(rng), int(rng.integers(2**31))) for _ in range(VERSIONS - 1)
+            ]:
+                self._look(drive, first, camera, seed, arm)
+            first += len(drive.t)
+
+    def _look(self, drive: PoolDrive, first: int, noise: CameraNoise, seed: int, arm: Arm) -> None:
+        camera = Camera(noise)
+        camera.reset(seed)
+        begin = at = self.count
+        taken_s = -GAP_S
+        for k, now in enumerate(drive.t.tolist()):
+            picture = int(camera(np.array([[first + k]]), now)[0, 0])  # type: ignore[arg-type]
+            t_s = camera.taken_s if noise.irregular else now
+            if at > begin and (t_s <= taken_s or (arm.hold and picture == 0)):
+                continue
+            self.picture[at], self.labels[at], self.t[at] = picture, drive.labels[k], t_s
+            self.times[at] = times_of(t_s - taken_s, now - t_s)
+            taken_s, at = t_s, at + 1
+        self.starts[begin:at] = begin
+        self.edges.append(at)
+
+    def stacks(self, which: NDArray[np.int64]) -> Tensor:
+        index = np.maximum(which[..., None] - self._back, self.starts[which][..., None])
+        return torch.from_numpy(self.pictures[self.picture[index]])
+
+
+# ------------------------------------------------------------------------------------------------------------ training
+
+
+def train(arm: Arm, pool: Sequence[PoolDrive], seed: int, steps: int) -> tuple[ArmNet, dict[str, Any]]:
+    """The averaged weights after the last minibatch; a seed gives all arms the same drives in the same order."""
+    began = time.process_time()
+    seed_everything(seed)
+    rng = np.random.default_rng([seed, 11])
+    chosen = rng.permutation(len(pool))[: round(LEARNT_FROM * len(pool))]
+    seen = Seen([pool[k] for k in chosen], rng, arm)
+    net, average = ArmNet(arm), ArmNet(arm).eval()
+    average.load_state_dict(net.state_dict())
+    learned = [part for part in net.parameters() if part.requires_grad]
+    optimiser = torch.optim.Adam(learned, lr=RATES[0])
+    sharp, losses = torch.tensor(SHARPNESS), []
+    for step in range(steps):
+        share = step / max(steps - 1, 1)
+        rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
+        optimiser.param_groups[0]["lr"] = rate * min((step + 1) / WARM_UP, 1.0)
+        position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
+        answers = predict(net, seen, position, trained)
+        loss = F.huber_loss(answers * sharp, torch.from_numpy(seen.labels[position[trained]]) * sharp, delta=HUBER)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(learned, 1.0)
+        optimiser.step()
+        with torch.no_grad():
+            for mean, new in zip(average.parameters(), net.parameters(), strict=True):
+                mean.lerp_(new, 1 - min(KEEP, step / (step + 10)))
+        losses.append(float(loss.detach()))
+    about = {
+        "parameters": sum(part.numel() for part in learned), "decisions": seen.count,
+        "loss": float(f"{np.mean(losses[-200:]):.4g}"), "seconds": round(time.process_time() - began),
+    }  # fmt: skip
+    return average, about
+
+
+def trained_agent(arm: Arm, pool: Sequence[PoolDrive], seed: int) -> list[Any]:
+    """Weights, and what is known of them."""
+    net, about = train(arm, pool, seed, STEPS)
+    return [net.state_dict(), about]
+
+
+def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_]) -> Tensor:
+    """[N, 2] of the trained decisions of pieces."""
+    wanted = position[trained] if net.memory is None else position.reshape(-1)
+    features = net.features(seen.stacks(wanted), torch.from_numpy(seen.times[wanted]))
+    if net.memory is not None:
+        t = torch.from_numpy(seen.t[position])
+        features = net.memory.at(features.view(*position.shape, -1), t, torch.from_numpy(trained))
+    scores: Tensor = net.head(features)
+    return scores
+
+
+# ------------------------------------------------------------------------------------------------------------- judging
+
+
+def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
+    """Returns of the tracks through each camera."""
+    options = {"renderer": "fast", "repeat": REPEAT, "max_frames": 1000}
+    returns = {}
+    for name, camera in LAPS.items():
+        how = Drive(driver="arm", options=options, camera=camera, safety_stop=False)
+
+        def drive(track: int, ask: Callable[[Question], Any], how: Drive = how) -> float:
+            with LoadedDrive(how, driver=Agent(net.arm, ask)).open(track) as opened:
+                *_, last = opened
+            return last.episode_return
+
+        with closing(drive_batched(drive, tracks, lambda asked: decide(net, asked))) as results:
+            laps = dict(results)
+        returns[name] = [round(laps[track], 1) for track in sorted(laps)]
+    return returns
+
+
+@dataclass(frozen=True)
+class Route:
+    """What the teacher did on a track, and where an event happens: once in a bend, once on a straight."""
+
+    track: int
+    actions: NDArray[np.float32]
+    poses: NDArray[np.float64]
+    """x, y, heading before each decision."""
+    bend: int
+    straight: int
+
+    def plain(self) -> list[Any]:
+        """For a file."""
+        return [self.track, torch.from_numpy(self.actions), torch.from_numpy(self.poses), self.bend, self.straight]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Route:
+        """Of ``plain``."""
+        track, actions, poses, bend, straight = plain
+        return cls(track, actions.numpy(), poses.numpy(), bend, straight)
+
+
+def pose_of(info: Any) -> tuple[float, float, float]:
+    return info["x_m"], info["y_m"], info["heading_rad"]
+
+
+def make_env() -> DrivingEnv:
+    return Drive().env_spec.make({"renderer": "fast", "repeat": REPEAT, "continuous": True})
+
+
+def make_routes(first: int) -> list[Route]:
+    """The places of the events, on the tracks from ``first`` on that have a bend and a straight."""
+    env, teacher, routes = make_env(), load_expert(TEACHER, discrete_only=False), []
+    track = first
+    while len(routes) < PLACES // 2:
+        frame, info = env.reset(seed=track)
+        teacher.reset(env)
+        actions, poses = [], []
+        for _ in range(120):
+            poses.append(pose_of(info))
+            actions.append(env.native_action(teacher.act(frame, info)))
+            frame, _, ended, truncated, info = env.step(actions[-1])
+            if ended or truncated:
+                break
+        heading = np.unwrap(np.array(poses)[:, 2])
+        at = np.arange(25, len(heading) - SECOND)
+        turn = np.abs(heading[at + SECOND] - heading[at])
+        rng = np.random.default_rng([track, 3])
+        places = [at[turn > 0.7], at[turn < 0.15]]
+        if all(map(len, places)):
+            bend, straight = (int(rng.choice(where)) for where in places)
+            routes.append(Route(track, np.array(actions), np.array(poses), bend, straight))
+        track += 1
+    return routes
+
+
+def judge_events(net: ArmNet, routes: Sequence[Route]) -> dict[str, list[list[float]]]:
+    """Of each event, in bends and on straights: metres between the car and its twin, across the road.
+
+    Raises:
+        RuntimeError: if the simulator does not come to the same state again.
+    """
+    apart: dict[str, list[list[float]]] = {name: [[], []] for name in EVENTS}
+    env = make_env()
+    for route in routes:
+        agent = Agent(net.arm, lambda question: decide(net, [question])[0])
+        agent.reset(None)
+        frame, info = env.reset(seed=route.track)
+        places = sorted([(route.bend, 0), (route.straight, 1)])
+        for k in range(places[-1][0] + 1):
+            for where in [kind for at, kind in places if at == k]:
+                if not np.array_equal(pose_of(info), route.poses[k]):
+                    raise RuntimeError(f"track {route.track} was not repeated exactly at decision {k}")
+                for name, metres in event_offsets(env, agent, frame, info, route.track * 2 + where).items():
+                    apart[name][where].append(metres)
+            near = min((at - k for at, _ in places if at >= k), default=0)
+            if near <= WINDOW:
+                agent.act(frame, info)
+            else:
+                agent.reset(None)
+            frame, _, _, _, info = env.step(route.actions[k])
+    return apart
+
+
+def event_offsets(env: DrivingEnv, agent: Agent, frame: Frame, info: Any, seed: int) -> dict[str, float]:
+    """What each event does to the car at this very state: every branch is driven by a copy of this process."""
+    twin = in_a_copy(lambda: offsets(env, agent, frame, info, CameraNoise(), 0, STRETCH + SECOND, seed))
+    result = {}
+    for name, (noise, steps) in EVENTS.items():
+
+        def disturbed(noise: CameraNoise = noise, steps: int = steps) -> list[float]:
+            return offsets(env, agent, frame, info, noise, steps, steps + SECOND, seed)
+
+        metres = abs(in_a_copy(disturbed)[-1] - twin[steps + SECOND - 1])
+        result[name] = round(min(metres, FARTHEST_M), 2)
+    return result
+
+
+def offsets(
+    env: DrivingEnv, agent: Agent, frame: Frame, info: Any, noise: CameraNoise, steps: int, count: int, seed: int
+) -> list[float]:
+    """Metres from the middle of the road after each of ``count`` decisions, the first ``steps`` seen through
+    ``noise``; it changes ``env`` and ``agent``.
+    """
+    camera = Camera(CameraNoise())
+    camera.reset(seed)
+    metres = []
+    for k in range(count):
+        camera.change(noise if k < steps else CameraNoise())
+        seen = camera(frame, info["t_s"])
+        told = {"frame_t_s": camera.taken_s} if camera.disturbance.irregular else {}
+        action = agent.act(seen, {**info, **told})
+        frame, _, ended, truncated, info = env.step(env.native_action(action))
+        metres.append(float(info["lane_offset_m"]))
+        if ended or truncated:
+            break
+    return metres + metres[-1:] * (count - len(metres))
+
+
+def in_a_copy(work: Callable[[], list[float]]) -> list[float]:
+    """``work()`` by a fork of this process, which is left as it is: the simulator's state cannot be saved."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.write(writer, json.dumps(work()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read()
+    _, failed = os.waitpid(child, 0)
+    if failed:
+        raise RuntimeError("a branch of an event has failed")
+    return [float(value) for value in json.loads(answer)]
+
+
+# ------------------------------------------------------------------------------------------------------------- results
+
+
+def measured(out: Path, name: str, seed: int, validation: bool) -> dict[str, Any]:
+    """One agent, trained if it is not yet, judged by events and laps."""
+    pool = [drive for number in range(ROUNDS + 1) for drive in read_round(out, number)]
+    weights, about = kept(
+        out / f"{name}-seed-{seed}.pt",
+        lambda: trained_agent(ARMS[name], pool, seed),
+    )
+    net = ArmNet(ARMS[name]).eval()
+    net.load_state_dict(weights)
+    began = time.process_time()
+    tracks = EXPERT_VALIDATION if validation else EXPERT_TEST
+    places = kept(out / f"routes-{tracks.start}.pt", lambda: [route.plain() for route in make_routes(tracks.start)])
+    routes = [Route.of(plain) for plain in places]
+    half = tracks.start + 50
+    row = {
+        "memory": name, "seed": seed, **about,
+        "laps": judge_laps(net, range(half, half + TRACKS)), "events": judge_events(net, routes),
+    }  # fmt: skip
+    return {**row, "judged_s": round(time.process_time() - began)}
+
+
+def score(row: dict[str, Any], what: str, name: str) -> float:
+    """An agent's mean return of laps, or its mean metres of an event, the lower the better."""
+    return float(np.mean(row[what][name]))
+
+
+def by_seed(rows: Sequence[dict[str, Any]], memory: str, what: str, name: str) -> dict[int, float]:
+    """Training seed -> score."""
+    return {row["seed"]: score(row, what, name) for row in rows if row["memory"] == memory}
+
+
+def compare(rows: Sequence[dict[str, Any]], ours: str, theirs: str, what: str, name: str) -> dict[str, Any]:
+    """Mean difference over the training seeds that both have, Student's 95 % interval and p; None for one seed."""
+    from scipy.stats import t
+
+    a, b = by_seed(rows, ours, what, name), by_seed(rows, theirs, what, name)
+    seeds = sorted(a.keys() & b.keys())
+    differences = np.array([a[seed] - b[seed] for seed in seeds])
+    result: dict[str, Any] = {"value": float(differences.mean()), "seeds": len(seeds), "interval95": None, "p": None}
+    if len(seeds) > 1:
+        error = max(float(differences.std(ddof=1)) / math.sqrt(len(seeds)), 1e-12)
+        half = float(t.ppf(1 - (1 - LEVEL) / 2, len(seeds) - 1)) * error
+        result["interval95"] = [result["value"] - half, result["value"] + half]
+        result["p"] = float(2 * t.sf(abs(result["value"]) / error, len(seeds) - 1))
+    return result
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p values after Holm (1979)."""
+    adjusted, largest = [0.0] * len(values), 0.0
+    for rank, k in enumerate(np.argsort(values)):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[k]))
+        adjusted[k] = largest
+    return adjusted
+
+
+def primary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The registered comparisons, as Markdown."""
+    there = {row["memory"] for row in rows}
+    pairs = [(*where, rival) for where in PRIMARY for rival in RIVALS if {OURS, rival} <= there]
+    results = [compare(rows, OURS, rival, what, name) for what, name, rival in pairs]
+    known = [result["p"] for result in results]
+    adjusted = holm(known) if known and None not in known else [None] * len(known)
+    yield from ("| on | difference | mean [95 % over training seeds] | seeds | p | p after Holm |", "|---" * 6 + "|")
+    for (what, name, rival), result, p in zip(pairs, results, adjusted, strict=True):
+        shown = "| - | - |" if p is None else f"| {result['p']:.3g} | {p:.3g} |"
+        yield f"| {what}, {name} | {OURS} - {rival} | {between(result, what)} | {result['seeds']} {shown}"
+
+
+def between(result: dict[str, Any], what: str) -> str:
+    """A difference with its interval."""
+    places = ".0f" if what == "laps" else ".2f"
+    if result["interval95"] is None:
+        return f"{result['value']:+{places}}"
+    low, high = result["interval95"]
+    return f"{result['value']:+{places}} [{low:+{places}}, {high:+{places}}]"
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Markdown: the registered comparisons, then every arm's score: mean and standard deviation over seeds."""
+    names = [name for name in ARMS if any(row["memory"] == name for row in rows)]
+    lines = [*primary(rows), ""]
+    for what, columns in (("laps", list(LAPS)), ("events", list(EVENTS))):
+        lines += [
+            f"| {what} | {' | '.join(columns)} | seeds | parameters | seconds |",
+            "|---" * (len(columns) + 4) + "|",
+        ]
+        for name in names:
+            of = [row for row in rows if row["memory"] == name]
+            cells = []
+            for column in columns:
+                values = summary([score(row, what, column) for row in of])
+                places = ".0f" if what == "laps" else ".2f"
+                spread = "" if values["std"] is None else f" +- {values['std']:{places}}"
+                cells.append(f"{values['mean']:{places}}{spread}")
+            seconds = np.mean([row["seconds"] for row in of])
+            lines += [f"| {name} | {' | '.join(cells)} | {len(of)} | {of[0]['parameters']:,} | {seconds:.0f} |"]
+        lines += [""]
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/memory-table"))
-    parser.add_argument("--results", type=Path, default=Path("docs/results/table/memory.jsonl"))
-    parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--results", type=Path, default=Path("docs/results/table/memory_arms.jsonl"))
+    parser.add_argument("--memories", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
+    parser.add_argument("--workers", type=int, default=1, help="processes of --make-pool")
+    parser.add_argument("--make-pool", action="store_true", help="drive and label what all learn from")
+    parser.add_argument("--validate", action="store_true", help="judge on validation tracks")
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
     options = parser.parse_args()
-    cells = [(task, seed, memory) for task in options.tasks for seed in options.seeds for memory in options.memories]
-    for cell in cells if not options.show else []:
-        if cell not in {(row["task"], row["seed"], row["memory"]) for row in read(options.results)}:
-            row = measured(options.out, *cell)
-            with options.results.open("a", encoding="utf-8") as file:
+    torch.set_num_threads(1)
+    register_layers()
+    if options.make_pool:
+        make_pool(options.out, options.workers)
+        return
+    results = options.out / "validation.jsonl" if options.validate else options.results
+    cells = [(name, seed) for seed in options.seeds for name in options.memories]
+    for name, seed in cells if not options.show else []:
+        if (name, seed) not in {(row["memory"], row["seed"]) for row in read(results)}:
+            row = measured(options.out, name, seed, options.validate)
+            with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            about = f"{row['memory']}, seed {row['seed']}, trained {row['seconds']:.0f} s"
-            print(f"{about}, {row['task']}: {np.mean(row['returns']):.0f}", flush=True)
-    print("\n".join(tables(read(options.results))))
-
-
-def measured(out: Path, task: str, seed: int, memory: str) -> dict[str, Any]:
-    """One agent, trained if it is not yet, over the tracks of one task."""
-    run = out / f"{memory}-seed-{seed}"
-    if not (run / "done").exists():
-        training = ["--model", memory, "--seed", seed, *TRAINING.split(), *TASKS["all"].split()]
-        nacdrive("expert", "imitate", *training, "--out", run, *(["--resume"] if (run / "run.json").exists() else []))
-        (run / "done").touch()
-    judged = run / f"eval-{task.replace(' ', '-')}"
-    driven = ["--driver", run / "best.pt", "--renderer", "fast", "--expert", "none", "--no-videos", "--workers", 1]
-    driven += ["--seed", EXPERT_TEST.start, "--episodes", TRACKS, *TASKS[task].split()]
-    nacdrive("eval", *driven, "--out", judged, "--resume")
-    rows = read_json(judged / "metrics.json")["episodes"]
-    net, about = load_policy(run / "best.pt")
-    last = read(run / "log.jsonl")[-1]
-    return {
-        "task": task, "memory": memory, "seed": seed, "parameters": sum(each.numel() for each in net.parameters()),
-        **{name: last[name] for name in ("seconds", "decisions", "steps", "loss")},
-        "chosen_after": about["round"], "validation": round(about["validation"]["mean"], 2),
-        "returns": [round(row["episode_return"], 2) for row in rows],
-        "finished": sum(row["finished_lap"] for row in rows),
-    }  # fmt: skip
-
-
-def laps(rows: Sequence[dict[str, Any]], memory: str, task: str) -> dict[int, list[float]]:
-    """Training seed -> returns of the tracks."""
-    return {row["seed"]: row["returns"] for row in rows if (row["memory"], row["task"]) == (memory, task)}
-
-
-def compared(
-    rows: Sequence[dict[str, Any]], ours: str, theirs: str, task: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``paired_difference`` over the laps (track and seed) and over the training seeds that both have."""
-    a, b = laps(rows, ours, task), laps(rows, theirs, task)
-    seeds = sorted(a.keys() & b.keys())
-    over_laps = paired_difference([x for s in seeds for x in a[s]], [x for s in seeds for x in b[s]])
-    over_seeds = paired_difference([float(np.mean(a[s])) for s in seeds], [float(np.mean(b[s])) for s in seeds])
-    return over_laps, over_seeds
-
-
-def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Markdown: returns of each task, and their differences."""
-    lines: list[str] = []
-    for task in [name for name in TASKS if name in {row["task"] for row in rows}]:
-        there = {row["memory"] for row in rows if row["task"] == task}
-        memories = [name for name in MEMORIES if name in there] + sorted(there - set(MEMORIES))
-        lines += ["", f"**{task}** `{TASKS[task]}`", ""]
-        lines += ["| memory | return [95 %] | each training seed | laps finished | parameters | seconds |"]
-        lines += ["|---|---|---|---|---|---|"]
-        for name in memories:
-            found, of = laps(rows, name, task), [r for r in rows if (r["memory"], r["task"]) == (name, task)]
-            told = summary([value for each in found.values() for value in each])
-            low, high = told["interval95"]
-            each = ", ".join(f"{np.mean(found[seed]):.0f}" for seed in sorted(found))
-            done = f"{sum(row['finished'] for row in of)} of {sum(map(len, found.values()))}"
-            seconds = np.mean([row["seconds"] for row in of])
-            lines += [
-                f"| {name} | {told['mean']:.0f} ({low:.0f} to {high:.0f}) | {each} | {done} | "
-                f"{of[0]['parameters']:,} | {seconds:.0f} |"
-            ]
-        lines += ["", "| difference | over laps [95 %] | over training seeds [95 %] |", "|---|---|---|"]
-        nac = [name for name in memories if name.startswith("nac")]
-        pairs = [(a, b) for a in nac for b in memories if b not in nac]
-        pairs += [(a, "none") for a in memories if a not in nac and a != "none" and "none" in memories]
-        for a, b in pairs:
-            shown = " | ".join(between(told) for told in compared(rows, a, b, task))
-            lines += [f"| {a} - {b} | {shown} |"]
-    return lines
-
-
-def between(told: dict[str, Any]) -> str:
-    """A difference with its interval."""
-    if told["interval95"] is None:
-        return f"{told['value']:+.0f}"
-    low, high = told["interval95"]
-    return f"{told['value']:+.0f} ({low:+.0f} to {high:+.0f})"
+            shown = ", ".join(f"{lap} {score(row, 'laps', lap):.0f}" for lap in LAPS)
+            shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
+            print(f"{name}, seed {seed}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
+    print("\n".join(tables(read(results))))
 
 
 if __name__ == "__main__":

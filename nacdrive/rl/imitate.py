@@ -156,8 +156,17 @@ class Drives:
     def sequences(
         self, rng: np.random.Generator, count: int, length: int, window: int
     ) -> tuple[Sequences, torch.Tensor]:
+        """The ``pieces`` that are drawn, and the labels float32 [N, 2] of the trained decisions."""
+        position, padding, trained = self.pieces(rng, count, length, window)
+        seen = self.stacks(position), *map(torch.from_numpy, (self.t[position], padding, trained))
+        return Sequences(*seen), torch.from_numpy(self.labels[position[trained]])
+
+    def pieces(
+        self, rng: np.random.Generator, count: int, length: int, window: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """``count`` pieces of drives of at most ``length`` trained decisions, each with what a memory of ``window``
-        decisions saw before its first one; and the labels float32 [N, 2] of the trained decisions.
+        decisions saw before its first one: numbers of the decisions, whether they are padding, and whether they are
+        trained, [count, steps] each.
 
         Every decision is as likely to be trained as any other.
         """
@@ -173,14 +182,7 @@ class Drives:
         position = first[:, None] + np.arange((stop - first).max())
         padding = position >= stop[:, None]
         position = np.minimum(position, stop[:, None] - 1)
-        trained = (position >= start[:, None]) & ~padding
-        pieces = Sequences(
-            self.stacks(position),
-            torch.from_numpy(self.t[position]),
-            torch.from_numpy(padding),
-            torch.from_numpy(trained),
-        )
-        return pieces, torch.from_numpy(self.labels[position[trained]])
+        return position, padding, (position >= start[:, None]) & ~padding
 
 
 class Imitation:
