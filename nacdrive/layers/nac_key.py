@@ -50,7 +50,7 @@ class NACKeyLayer(SequenceLayer):
         for name in ("t", "a", "logits", "weights", "q"):
             picked[name] = picked[name][:, 0]
         # One circuit for all heads.
-        shared = {name: picked[name].expand(self.num_heads, -1, -1) for name in ("inter", "command")}
+        shared = {name: picked[name].expand(self.num_heads, -1, -1) for name in ("sensory", "inter", "command")}
         return {**picked, **shared}
 
     def circuit(self) -> dict[str, Any]:

@@ -151,8 +151,9 @@ class NACKey(nn.Module):
 
         Returns:
             ``q`` ``[B, H, Tq, D]``; of every moment ``k`` and ``v`` ``[B, H, T, D]``, ``phi``, ``omega`` and ``rho`` (a
-            unit of time) ``[B, H, T]``, ``inter`` ``[B, T, I]`` and ``command`` ``[B, T, C]``; of every pair ``t`` (the
-            lag), ``a``, ``logits`` (-inf where it is not allowed) and ``weights`` ``[B, H, Tq, T]``.
+            unit of time) ``[B, H, T]``, ``sensory`` ``[B, T, in_features]``, ``inter`` ``[B, T, I]`` and ``command``
+            ``[B, T, C]``; of every pair ``t`` (the lag), ``a``, ``logits`` (-inf where it is not allowed) and
+            ``weights`` ``[B, H, Tq, T]``.
         """
         return self._attend(x, t, None, window, last_only)[1]
 
@@ -194,7 +195,7 @@ class NACKey(nn.Module):
         """Cut neurons of the circuit off from all others; weights stay. See ``Wiring.mask_group``."""
         self.backbone.mask(group, neurons)
 
-    def read(self, x: Tensor, clock: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    def read(self, x: Tensor, clock: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """What each moment is by itself.
 
         Args:
@@ -202,7 +203,7 @@ class NACKey(nn.Module):
             clock: ``[B, T]`` seconds.
 
         Returns:
-            Queries ``[B, T, H, D]``; k, v, phi, omega and rho ``[B, T, H, 2 D + 3]``; inter and command neurons.
+            Queries ``[B, T, H, D]``; k, v, phi, omega and rho ``[B, T, H, 2 D + 3]``; the circuit's neurons by group.
         """
         x = z = self.input_norm(x)
         if self.time_frequencies is not None:
@@ -214,7 +215,7 @@ class NACKey(nn.Module):
         command = self.backbone.inter(inter).tanh()
         phi, omega, rho = self.backbone.motor(command).unflatten(-1, (3, self.num_heads)).unbind(-2)
         gates = torch.stack([phi.tanh(), F.softplus(omega + self.omega), F.softplus(rho + self.rho)], -1)
-        return q, torch.cat([k, v, gates], -1), (inter, command)
+        return q, torch.cat([k, v, gates], -1), {"sensory": x, "inter": inter, "command": command}
 
     def attend(self, q: Tensor, moments: Tensor, lags: Tensor, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """From what moments are to outputs ``[B, q, d_model]``, and what was computed on the way.
@@ -258,7 +259,7 @@ class NACKey(nn.Module):
         if padding is not None:
             x, clock = x.masked_fill(padding.unsqueeze(-1), 0.0), clock.masked_fill(padding, 0.0)
         clock = clock.double()
-        q, moments, (inter, command) = self.read(x, clock)
+        q, moments, neurons = self.read(x, clock)
         position = torch.arange(steps, device=x.device).expand(batch, steps)
         of_query = clock
         if last_only:
@@ -272,7 +273,7 @@ class NACKey(nn.Module):
         depth = self.head_dim
         k, v, gates = moments.transpose(1, 2).tensor_split([depth, 2 * depth], -1)
         phi, omega, rho = gates.unbind(-1)
-        of_key = {"k": k, "v": v, "phi": phi, "omega": omega, "rho": rho, "inter": inter, "command": command}
+        of_key = {"k": k, "v": v, "phi": phi, "omega": omega, "rho": rho, **neurons}
         t_ij = lags.unsqueeze(1).expand_as(pairs["logits"])
         return y, {"q": q.transpose(1, 2), **of_key, "t": t_ij, **pairs}
 

@@ -63,7 +63,7 @@ class Trace:
     steering: NDArray[np.float32]
     """[N] what the policy decided."""
     states: dict[str, NDArray[np.float32]]
-    """``q``, ``k``, ``v``, ``inter``, ``command`` [N, neurons]; ``phi``, ``omega``, ``t``, ``logits`` [N]."""
+    """``q``, ``k``, ``v``, ``inter``, ``command`` [N, neurons]; ``phi``, ``omega``, ``rho``, ``t``, ``logits`` [N]."""
 
     @staticmethod
     def of(ticks: Sequence[Tick], head: int) -> Trace:
@@ -101,5 +101,9 @@ def one_head(neurons: dict[str, NDArray[np.float32]] | object, head: int) -> dic
         "q": neurons["q"][head],
         "k": over_keys("k"),
         "v": over_keys("v"),
-        **{name: over_pairs(name) for name in ("inter", "command", "phi", "omega", "t", "logits") if name in neurons},
+        **{
+            name: over_pairs(name)
+            for name in ("inter", "command", "phi", "omega", "rho", "t", "logits")
+            if name in neurons
+        },
     }

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
+from nacdrive.layers import build
 from nacdrive.web import DriveResult, LiveServer
 from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, steering_at
 
@@ -28,6 +30,15 @@ BOXES = """() => [...document.querySelectorAll('.card, .meter, .numbers dd')].ma
 STICKING_OUT = """() => [...document.querySelectorAll('.card *')]
   .filter((e) => e.getBoundingClientRect().right > e.closest('.card').getBoundingClientRect().right + 1)
   .map((e) => e.id || e.className)"""
+HOVERED = """(id) => {
+  const c = document.getElementById(id), box = c.getBoundingClientRect();
+  const titles = new Set();
+  for (let x = 0; x < box.width; x += 5) for (let y = 0; y < box.height; y += 5) {
+    c.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + x, clientY: box.top + y}));
+    titles.add(c.title);
+  }
+  return [...titles];
+}"""
 COUNT_STEPS = """() => {
   window.seen = 0;
   const every = {childList: true, characterData: true, subtree: true};
@@ -103,6 +114,23 @@ def test_values_on_the_page_are_those_of_the_tick(open_page: Callable[..., Any])
         assert text(page, "#agree") == "the expert agrees"
         for canvas in ("frame", "wheel", "circuit", "attention", "gates", "strips"):
             until(page, PAINTED, canvas)
+        assert page.faults == []
+
+
+def test_a_circuit_that_all_heads_share_shows_the_motor_neurons_of_each(open_page: Callable[..., Any]) -> None:
+    layer = build("nac-key", 8, 2, 6, in_features=6)
+    given = torch.randn(1, 6, 6), torch.arange(6.0)[None]
+    neurons = {name: x.detach().numpy() for name, x in layer.neuron_states(*given).items()}
+    with serve(circuit=layer.circuit()) as server:
+        page = open_page(server.url)
+        tick = make_tick(3, neurons=neurons)
+        server.publish(tick)
+        shows(page, tick)
+        until(page, PAINTED, "circuit")
+        titles = page.evaluate(HOVERED, "circuit")
+        rho = float(neurons["weights"][1] @ neurons["rho"][1])
+        assert f"ρ (decay) of head 2: {rho:.2f}" in titles
+        assert any(title.startswith("sensory neuron 6 of head 1: ") for title in titles)
         assert page.faults == []
 
 

@@ -20,7 +20,7 @@ from nacdrive.viz.trace import Trace
 
 POLICY, EXPERT, GREY = "#0064b0", "#b96a00", "#566473"
 MAPS = ("q", "k", "v", "inter", "command")
-LINES = {"phi": "φ", "omega": "ω  1/s", "t": "t", "logits": "logit"}
+LINES = {"phi": "φ", "omega": "ω  1/s", "rho": "ρ  1/s", "t": "t", "logits": "logit"}
 BLUE_TO_ORANGE = LinearSegmentedColormap.from_list("activity", ["#0064b0", "#f4f4f4", "#d55e00"])
 """Of activities below and above zero, as on the page."""
 APART_S = 0.5

@@ -15,20 +15,23 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.models.policy import Policy
-from nacdrive.nac import NAC
+from nacdrive.nac import NAC, NACKey
 
 STRONGEST = 30
 """Synapses of a bundle that are drawn one by one."""
 EXCITING, INHIBITING, BAND, GREY = "#d55e00", "#0064b0", "#8a94a0", "#566473"
-COLUMNS = {"query": 0, "key": 0, "inter": 1, "command": 2, "φ": 3, "ω": 3}
+COLUMNS = {"query": 0, "key": 0, "features": 0, "inter": 1, "command": 2, "φ": 3, "ω": 3, "ρ": 3}
 SPANS = {
     "query": (0.53, 1.0),
     "key": (0.0, 0.47),
+    "features": (0.0, 1.0),
     "inter": (0.0, 1.0),
     "command": (0.0, 1.0),
-    "φ": (0.72, 0.72),
-    "ω": (0.28, 0.28),
+    "φ": (0.78, 0.78),
+    "ω": (0.42, 0.42),
+    "ρ": (0.06, 0.06),
 }
+MOTORS = {"φ": "target", "ω": "rate", "ρ": "decay"}
 PULL = 0.55
 """How far a synapse is drawn towards the middle of its bundle, 0 .. 1."""
 
@@ -57,20 +60,22 @@ class Bundle:
         return int(np.count_nonzero(self.weights))
 
 
-def nac_of(policy: Policy) -> NAC:
+def nac_of(policy: Policy) -> NAC | NACKey:
     """The NAC layer of a policy, of several the last.
 
     Raises:
         UserError: if it has none, or its gates are no circuit.
     """
-    layers = [module for module in policy.network.modules() if isinstance(module, NAC)]
+    layers = [module for module in policy.network.modules() if isinstance(module, (NAC, NACKey))]
     if not layers or policy.circuit() is None:
         raise UserError(f"{policy.name} has no NAC layer, so there is no wiring to show: give a nac_* model.")
     return layers[-1]
 
 
-def matrices(nac: NAC, head: int) -> Matrices:
+def matrices(nac: NAC | NACKey, head: int) -> Matrices:
     """Weights of a head's synapses between ``sensory``, ``inter``, ``command`` and ``motor`` neurons, as they act.
+
+    Of a circuit that all heads share the motor neurons are those of the head.
 
     Raises:
         UserError: if there is no such head (from 0).
@@ -89,7 +94,8 @@ def matrices(nac: NAC, head: int) -> Matrices:
     loops = acting(backbone.command) if backbone.command is not None and backbone.unfolds > 1 else None
     if backbone.inter is not None:
         found: Matrices = {("sensory", "inter"): acting(backbone.sensory), ("inter", "command"): acting(backbone.inter)}
-        found |= {("command", "motor"): acting(backbone.motor)}
+        own = slice(head, None, nac.num_heads) if isinstance(nac, NACKey) else slice(None)
+        found |= {("command", "motor"): acting(backbone.motor)[:, own]}
         return found | ({("command", "command"): loops} if loops is not None else {})
     # A circuit that is not layered: command and inter neurons are one recurrent layer, in this order.
     places = {"command": len(nac.wiring.neurons("command")), "inter": len(nac.wiring.neurons("inter"))}
@@ -104,12 +110,15 @@ def matrices(nac: NAC, head: int) -> Matrices:
 
 
 def bundles(weights: Matrices) -> list[Bundle]:
-    """The synapses of a head by the groups that are drawn: query and key apart, φ and ω apart."""
+    """The synapses of a head by the groups that are drawn: a pair's query and key apart, the motor neurons apart."""
     found: list[Bundle] = []
+    motors = next(matrix.shape[1] for (_, target), matrix in weights.items() if target == "motor")
+    of_target = {name: slice(i, i + 1) for i, name in enumerate(list(MOTORS)[:motors])}
     for (source, target), matrix in weights.items():
         half = len(matrix) // 2
-        sources = {"query": slice(0, half), "key": slice(half, None)} if source == "sensory" else {source: slice(None)}
-        targets = {"φ": slice(0, 1), "ω": slice(1, 2)} if target == "motor" else {target: slice(None)}
+        of_source = {"query": slice(0, half), "key": slice(half, None)} if motors == 2 else {"features": slice(None)}
+        sources = of_source if source == "sensory" else {source: slice(None)}
+        targets = of_target if target == "motor" else {target: slice(None)}
         found += [Bundle(a, b, matrix[rows, columns]) for a, rows in sources.items() for b, columns in targets.items()]
     return [bundle for bundle in found if bundle.count]
 
@@ -120,7 +129,7 @@ def heights(found: list[Bundle]) -> dict[str, NDArray[np.float64]]:
     for bundle in found:
         sizes |= {bundle.source: bundle.weights.shape[0], bundle.target: bundle.weights.shape[1]}
     places: dict[str, NDArray[np.float64]] = {}
-    for group in ("ω", "φ", "command", "inter", "query", "key"):
+    for group in (*MOTORS, "command", "inter", "query", "key", "features"):
         if group not in sizes:
             continue
         low, high = SPANS[group]
@@ -226,15 +235,14 @@ def synapse(axis: Axes, bundle: Bundle, ends: tuple[float, float], middle: float
 
 def neurons(axis: Axes, group: str, spots: NDArray[np.float64], used: set[int]) -> None:
     """The neurons of a group in its column, and its name."""
-    motor = group in ("φ", "ω")
+    motor = group in MOTORS
     x = COLUMNS[group]
     size = 520.0 if motor else float(np.clip(2600 / len(spots), 9, 60))
     shades = [GREY if i in used else "#d5dae0" for i in range(len(spots))]
     axis.scatter(np.full(len(spots), x), spots, s=size, color=shades, zorder=4, edgecolors="white", linewidths=0.5)
     if motor:
         axis.text(x, spots[0], group, ha="center", va="center", fontsize=14, color="white", zorder=5)
-        word = {"φ": "target", "ω": "rate"}[group]
-        axis.text(x + 0.11, spots[0], word, ha="left", va="center", fontsize=9, color=GREY)
+        axis.text(x + 0.11, spots[0], MOTORS[group], ha="left", va="center", fontsize=9, color=GREY)
     elif x == 0:
         said = f"{group}\n{len(spots)} sensory"
         axis.text(x - 0.06, spots.mean(), said, ha="right", va="center", fontsize=9, color=GREY)

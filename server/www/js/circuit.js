@@ -1,8 +1,10 @@
 // The circuit of one head: sensory -> inter -> command -> motor, every neuron coloured by its activity.
 
 import { Surface, font, rem } from "./canvas.js";
+import { SYMBOLS } from "./head_tuning.js";
 import { activity, colours, onTheme } from "./theme.js";
 
+const MEANING = { phi: "target", omega: "rate", rho: "decay" };
 const LAYERS = ["sensory", "inter", "command", "motor"];
 const SHOWN_EDGES = 90;
 const FAINT_EDGES = 700;
@@ -49,6 +51,17 @@ export class Circuit {
   }
 
   // The neuron under the pointer; null where there is none.
+  // What a motor neuron gives, and to which head: "phi" of the head that is shown, or "phi 3" of the third.
+  motor(i) {
+    const [gate, head] = (this.wiring.motors?.[i] ?? ["phi", "omega"][i] ?? "").split(" ");
+    return { gate, head: head ? Number(head) - 1 : this.head };
+  }
+
+  // Whether the circuit reads pairs of query and key.
+  get ofPairs() {
+    return this.wiring.groups.motor === 2;
+  }
+
   nearest(pointer) {
     if (!this.spots) return null;
     const box = this.surface.canvas.getBoundingClientRect();
@@ -66,9 +79,11 @@ export class Circuit {
 
   describe({ group, neuron }) {
     const value = this.neurons?.group(group, this.head)?.[neuron];
-    const name = group === "motor" ? ["φ (target)", "ω (rate)"][neuron] : group === "sensory" ? `${neuron < this.spots.sensory.length / 2 ? "query" : "key"}, sensory neuron ${neuron + 1}` : `${group} neuron ${neuron + 1}`;
+    const { gate, head } = this.motor(neuron);
+    const half = this.ofPairs ? (neuron < this.spots.sensory.length / 2 ? "query, " : "key, ") : "";
+    const name = group === "motor" ? `${SYMBOLS[gate]} (${MEANING[gate]})` : `${group === "sensory" ? half : ""}${group} neuron ${neuron + 1}`;
     const off = this.isMuted(group, neuron) ? ", muted" : "";
-    return `${name} of head ${this.head + 1}${Number.isFinite(value) ? `: ${value.toFixed(2)}` : ""}${off}`;
+    return `${name} of head ${(group === "motor" ? head : this.head) + 1}${Number.isFinite(value) ? `: ${value.toFixed(2)}` : ""}${off}`;
   }
 
   isMuted(group, neuron) {
@@ -102,7 +117,7 @@ export class Circuit {
           top + room / 2 + (row - (rows - 1) / 2 + (across > 1 ? shift : 0)) * gapY * (across > 1 ? 0.97 : 1),
         ];
       });
-      this.spots[name].size = name === "motor" ? Math.min(1.05 * u, room / 6) : Math.min(0.6 * u, gapX * 0.42, gapY * 0.42);
+      this.spots[name].size = name === "motor" ? Math.min(1.05 * u, gapY * 0.45, room / 6) : Math.min(0.6 * u, gapX * 0.42, gapY * 0.42);
     }
     this.sheet();
     this.surface.touch();
@@ -149,7 +164,7 @@ export class Circuit {
     const raw = this.neurons?.group(name, this.head);
     if (!raw) return null;
     if (name === "inter" || name === "command") return raw;
-    if (name === "motor") return raw.map((v, i) => this.amongHeads(i ? "omega" : "phi", v));
+    if (name === "motor") return raw.map((v, i) => this.amongHeads(this.motor(i).gate, v));
     const top = raw.reduce((m, v) => Math.max(m, Math.abs(v)), 1e-6);
     return raw.map((v) => v / top);
   }
@@ -232,19 +247,23 @@ export class Circuit {
 
   readings(c, u) {
     const motors = this.spots.motor;
-    const names = [["φ", "phi"], ["ω", "omega"]];
-    c.textAlign = "center";
-    motors.slice(0, 2).forEach(([x, y], i) => {
+    motors.forEach(([x, y], i) => {
+      const { gate, head } = this.motor(i);
+      if (head !== this.head) return;
+      c.textAlign = "center";
       c.textBaseline = "middle";
-      c.font = font(1.05, 700);
+      c.font = font(this.ofPairs ? 1.05 : 0.8, 700);
       c.fillStyle = colours.card;
-      c.fillText(names[i][0], x, y);
-      const value = this.neurons?.summary(names[i][1], this.head)?.mean;
-      c.textBaseline = "alphabetic";
+      c.fillText(SYMBOLS[gate], x, y);
+      const value = this.neurons?.summary(gate, head)?.mean;
       c.font = font(0.88, 600);
       c.fillStyle = colours.ink;
-      if (value !== undefined) c.fillText(value.toFixed(2), x, y + motors.size + 1.05 * u);
+      if (value === undefined) return;
+      if (!this.ofPairs) c.textAlign = "left";
+      else c.textBaseline = "alphabetic";
+      c.fillText(value.toFixed(2), ...(this.ofPairs ? [x, y + motors.size + 1.05 * u] : [x + motors.size + 0.3 * u, y]));
     });
+    if (!this.ofPairs) return;
     const [q] = this.spots.sensory;
     if (!q) return;
     const half = this.spots.sensory.length / 2;

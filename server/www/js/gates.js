@@ -6,10 +6,13 @@ import { colours } from "./theme.js";
 const PANELS = [
   { name: "phi", label: "φ", what: "target", range: [0, 1] },
   { name: "omega", label: "ω", what: "rate 1/s", range: null },
+  { name: "rho", label: "ρ", what: "decay", range: null },
   { name: "t", label: "t", what: "time gate", range: [0, 1] },
   { name: "logits", label: "logit", what: "attention", range: null },
 ];
 
+// Where the circuit reads the key alone, its target is bounded by tanh, and time is the key's age.
+const OF_KEYS = { phi: { range: [-1, 1] }, t: { label: "lag", what: "in usual gaps", range: null } };
 const FORGET = 0.03;
 
 export class Gates {
@@ -38,7 +41,7 @@ export class Gates {
     const gap = 1.1 * u;
     const shown = PANELS.filter((panel) => this.neurons.has(panel.name));
     const each = (width - gap * (shown.length - 1)) / Math.max(1, shown.length);
-    shown.forEach((panel, i) => this.panel(c, panel, i * (each + gap), each, height, u));
+    shown.forEach((panel, i) => this.panel(c, { ...panel, ...(this.neurons.has("rho") ? OF_KEYS[panel.name] : {}) }, i * (each + gap), each, height, u));
   }
 
   panel(c, panel, left, width, height, u) {

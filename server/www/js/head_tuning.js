@@ -1,7 +1,7 @@
 // Which head tells left from right: as measured beforehand and kept beside the model, or else on this drive: the area under the ROC curve (Mann and
 // Whitney 1947) of each gate between left and right turns, as `nacdrive explain neurons` computes it.
 
-export const SYMBOLS = { phi: "φ", omega: "ω", t: "t", logits: "logit" };
+export const SYMBOLS = { phi: "φ", omega: "ω", rho: "ρ", t: "t", logits: "logit" };
 const NAMES = Object.keys(SYMBOLS);
 const TURN = 0.05;
 const KEPT = 600;

@@ -96,13 +96,18 @@ export class Neurons {
   // Activity of a group of neurons in one head: as the attention weighs the frames of the window.
   group(name, head) {
     if (name === "sensory") return this.sensory(head);
-    if (name === "motor") return [this.summary("phi", head)?.mean ?? NaN, this.summary("omega", head)?.mean ?? NaN];
+    const mean = (gate, of) => this.summary(gate, of)?.mean ?? NaN;
+    // A circuit that reads the key alone has motor neurons for all heads.
+    if (name === "motor" && this.has("rho")) return ["phi", "omega", "rho"].flatMap((gate) => Array.from({ length: this.heads }, (_, of) => mean(gate, of)));
+    if (name === "motor") return [mean("phi", head), mean("omega", head)];
     const array = this.arrays.get(name);
     return array ? this.average(array, head, (slot) => this.share(head, slot)) : null;
   }
 
-  // The pair that enters the circuit: the query of this frame, then the keys of the window.
+  // What enters the circuit: features of the window's frames; or a pair, the query of this frame, then the keys of the window.
   sensory(head) {
+    const features = this.arrays.get("sensory");
+    if (features) return this.average(features, head, (slot) => this.share(head, slot));
     const q = this.arrays.get("q");
     const k = this.arrays.get("k");
     if (!q || !k) return null;

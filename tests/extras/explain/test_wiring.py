@@ -91,6 +91,23 @@ def test_the_matrices_are_those_of_the_naive_reference(options: dict[str, Any]) 
     assert heights(bundles(matrices(nac, 2))).keys() >= {"query", "key", "command", "φ", "ω"}
 
 
+def test_of_one_circuit_for_all_heads_a_head_has_its_own_motor_neurons(tmp_path: Path) -> None:
+    policy = small_policy("nac-key-driving")
+    nac = nac_of(policy)
+    gates = nac.neuron_states(torch.randn(1, 5, 12))  # type: ignore[operator]
+    for head in (0, 3):
+        found, net = matrices(nac, head), nac.backbone
+        inter = np.tanh(
+            gates["sensory"][0].detach().numpy() @ found["sensory", "inter"] + net.sensory.bias[0].detach().numpy()
+        )
+        command = np.tanh(inter @ found["inter", "command"] + net.inter.bias[0].detach().numpy())
+        phi = (command @ found["command", "motor"])[:, 0] + net.motor.bias[0, head].detach().numpy()
+        np.testing.assert_allclose(np.tanh(phi), gates["phi"][0, head].detach().numpy(), atol=1e-5)
+    names = {(bundle.source, bundle.target) for bundle in bundles(matrices(nac, 2))}
+    assert names == {("features", "inter"), ("inter", "command"), ("command", "φ"), ("command", "ω"), ("command", "ρ")}
+    save(wiring_figure(policy, 2), tmp_path / "w.png")
+
+
 def test_the_strongest_are_the_largest_whatever_their_sign() -> None:
     weights = np.array([[0.0, -3.0, 0.5], [2.0, 0.0, -0.1]], np.float32)
     bundle = Bundle("inter", "command", weights)

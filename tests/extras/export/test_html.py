@@ -97,7 +97,7 @@ def test_javascript_decides_as_torch_for_the_shipped_policies(javascript: Any, p
     np.testing.assert_allclose(javascript(policy, frames, t_s), true, atol=CLOSE * max(1.0, np.abs(true).max() / 10))
 
 
-@pytest.mark.parametrize("model", ["nac-steady-choices", "silu-tanh"])
+@pytest.mark.parametrize("model", ["nac-steady-choices", "silu-tanh", "nac-key-driving"])
 @pytest.mark.parametrize(
     ("group", "index"), [("inter", None), ("inter", 3), ("command", 2), ("sensory", 1), ("motor", 1)]
 )
