@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ CONFIG = DemoConfig
 
 def run(config: DemoConfig) -> int:
     """Do all stages; those already done are only looked at."""
-    from nacdrive.cli import drive, record, train
+    from nacdrive.cli import drive
     from nacdrive.common.files import result_folder
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import EvalJob, drive_jobs
@@ -79,14 +80,9 @@ def run(config: DemoConfig) -> int:
     recording, training, driving = stages(config)
     check(config, training)
     result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
+    driving = replace(driving, page_port=record_and_train(config, recording, training))
 
-    heading(1, f"the expert drives {config.episodes} tracks and is recorded")
-    record.run(recording)
-
-    heading(2, f"{config.model} learns from it, and drives while the expert labels in {config.dagger} rounds")
-    train.run(training)
-
-    heading(3, f"it drives track {config.seed}, which it has never seen")
+    print(f"\n[3/3] it drives track {config.seed}, which it has never seen", flush=True)
     result = drive.drive(driving)[0]
     model = training.folder / training.file_name
     rule = {"rule": config.rule} if config.rule is not None else {}
@@ -103,6 +99,38 @@ def run(config: DemoConfig) -> int:
         f"      nacdrive eval --model {model}"
     )
     return 1 if result.failure else 0
+
+
+def record_and_train(config: DemoConfig, recording: RecordConfig, training: TrainConfig) -> int:
+    """The first two stages, watched on a page; the port of it, where the page of the third stage takes its place."""
+    from nacdrive.cli import record, train
+    from nacdrive.cli.page import open_page, show_in_browser
+    from nacdrive.datasets.episode_file import from_parquet
+    from nacdrive.extras.learning.card import LearningCard
+    from nacdrive.rollout.record import Outcome
+    from nacdrive.rollout.train_policy import TrainCallbacks
+
+    card, port = LearningCard(), config.page_port
+
+    def heading(number: int, text: str) -> None:
+        print(f"\n[{number}/3] {text}", flush=True)
+        card.stage(text)
+
+    def show_recorded(outcome: Outcome) -> None:
+        if outcome.path is not None:
+            card.lap(from_parquet(outcome.path.read_bytes()), config.expert)
+
+    with ExitStack() as stack:
+        if not config.headless:
+            title = f"{config.model} learns from {config.expert} on {recording.spec.title}"
+            page = open_page(stack, config.host, port, title, [card], choices=recording.spec.actions)
+            port = page.port
+            show_in_browser(page.url)
+        heading(1, f"the expert drives {config.episodes} tracks and is recorded")
+        record.run(recording, show_recorded)
+        heading(2, f"{config.model} learns from it, and drives while the expert labels in {config.dagger} rounds")
+        train.run(training, TrainCallbacks(card.step, on_episode=lambda _, episode: card.lap(episode, config.expert)))
+    return port
 
 
 def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
@@ -172,8 +200,3 @@ def check(config: DemoConfig, training: TrainConfig) -> None:
     load_expert(config.expert)
     if not config.headless:
         listen(config.host, config.page_port).close()
-
-
-def heading(number: int, text: str) -> None:
-    """Say which stage begins."""
-    print(f"\n[{number}/3] {text}", flush=True)

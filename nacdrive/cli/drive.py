@@ -43,7 +43,9 @@ EPISODE_STEPS = 1500
 """Half a minute in real time: a recorder keeps an episode in memory."""
 STATUS_EVERY_S = 0.2
 FIRST_VIEWER_S = 10.0
-"""So long a drive waits for somebody to open its page."""
+"""So long a drive waits for a browser that is opening its page, ..."""
+NO_BROWSER_S = 3.0
+"""... and so long where people have to open it themselves."""
 BETWEEN_TRACKS_S = 4.0
 """So long what came of a track stands on the page before the next one begins."""
 REMEMBERED = 10_000
@@ -133,7 +135,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     with ExitStack() as watching:
         page = None
         if not config.headless:
-            from nacdrive.cli.page import network_view, open_page
+            from nacdrive.cli.page import network_view, open_page, show_in_browser
             from nacdrive.common.paths import find_model
             from nacdrive.drivers.exported import ExportedPolicy
             from nacdrive.extras.what_if import WhatIfCard
@@ -148,8 +150,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
                 asked = what_if_of(config, policy, loaded.companion is not None)
                 what["cards"] = [WhatIfCard.of_drive(asked, config.kept_mb)]
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
+            shown = show_in_browser(page.url)
             if config.wait and not config.fast and not spec.realtime:
-                page.wait_for_viewer(FIRST_VIEWER_S)
+                page.wait_for_viewer(FIRST_VIEWER_S if shown else NO_BROWSER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
         results = driving(config, loaded, control, page)
         if config.video is not None and results:

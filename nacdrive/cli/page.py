@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +28,17 @@ def open_page(
     print(f"watch at {page.start()}", flush=True)
     stack.callback(page.stop)
     return page
+
+
+@cache
+def show_in_browser(url: str) -> bool:
+    """Open ``url`` in a browser, once; False where nobody sits at a terminal with a screen."""
+    screen = sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if not (screen and sys.stdout.isatty()) or os.environ.get("SSH_CONNECTION"):
+        return False
+    import webbrowser
+
+    return webbrowser.open(url)
 
 
 def network_view(policy: Policy | ExportedPolicy) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 CONFIG = RecordConfig
 
 
-def run(config: RecordConfig) -> RecordResult:
-    """Record, with a bar that shows episodes, frames per second and returns."""
+def run(config: RecordConfig, also: Callable[[Outcome], None] = lambda outcome: None) -> RecordResult:
+    """Record, with a bar that shows episodes, frames per second and returns; ``also`` hears of each episode."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
 
@@ -37,6 +38,7 @@ def run(config: RecordConfig) -> RecordResult:
         task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
 
         def show_episode(outcome: Outcome) -> None:
+            also(outcome)
             what = f"seed {outcome.seed}: return {outcome.episode_return:.1f}, {outcome.steps} frames"
             if outcome.path is None:
                 bar.console.print(f"{what}: dropped, below --min-return {config.min_return:g}")

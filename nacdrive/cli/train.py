@@ -9,24 +9,27 @@ from nacdrive.rollout.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from nacdrive.datasets.episode import Episode
+    from nacdrive.rollout.train_policy import TrainCallbacks
     from nacdrive.training.fit import FitResult, FitUpdate
 
 CONFIG = TrainConfig
 
 
-def run(config: TrainConfig) -> dict[str, Any]:
-    """Train, with a bar that shows round, epoch and losses."""
+def run(config: TrainConfig, also: TrainCallbacks | None = None) -> dict[str, Any]:
+    """Train, with a bar that shows round, epoch and losses; ``also`` is called of steps and episodes too."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.models import load_policy
     from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
     from nacdrive.tasks import load_task
 
+    also = also or TrainCallbacks()
     measure = load_task(config.task).measure_name
     with resumable(lambda: f"the last checkpoint is kept in {config.folder}"), progress_bar() as bar:
         shown = bar.add_task(f"training {config.model}", total=None, state="reading the recordings")
         returns: list[float] = []
 
         def on_step(update: FitUpdate) -> None:
+            also.on_step(update)
             p = update.progress
             best = f", best {p.best_loss:.3f}" if math.isfinite(p.best_loss) else ""
             bar.update(
@@ -48,6 +51,7 @@ def run(config: TrainConfig) -> dict[str, Any]:
             returns.clear()
 
         def on_episode(round_: int, episode: Episode) -> None:
+            also.on_episode(round_, episode)
             returns.append(episode.episode_return)
             mean = sum(returns) / len(returns)
             bar.update(

@@ -1,0 +1,39 @@
+"""The card of a training: its stage and curve, and recorded laps in the lane of the page."""
+
+from __future__ import annotations
+
+from nacdrive.extras.learning.card import LearningCard
+from nacdrive.training.checkpoint import Progress
+from nacdrive.training.fit import FitUpdate
+from nacdrive.web import LiveServer
+from nacdrive.web.stream import Seen
+from tests.helpers.episodes import make_episode
+
+
+def test_a_page_is_told_of_the_stage_each_epoch_and_of_the_laps() -> None:
+    card = LearningCard()
+    server = LiveServer(port=0, cards=[card])
+    try:
+        card.stage("it learns")
+        for epoch, loss in ((0, 2.0), (0, 1.5), (1, 1.0), (1, float("nan"))):
+            card.step(FitUpdate(Progress(round=0, epoch=epoch), steps=2, epochs=2, train_loss=loss))
+        card.stage("it practises")
+        snapshot = server._state.wait_for_new(Seen(), 600)
+        assert snapshot is not None and snapshot.about is not None
+        assert snapshot.about["learning"] == {"stage": "it practises", "losses": [[0, 1.5], [0, 1.0]]}
+        card.lap(make_episode(7, steps=3))
+        rows: list[float] = []
+        while len(rows) < 3:
+            snapshot = server._state.wait_for_new(snapshot.seen, 600)
+            assert snapshot is not None
+            rows += [row[4] for row in snapshot.lanes[0].rows]
+        assert rows == [7, 7, 7]
+    finally:
+        server.stop()
+
+
+def test_without_a_page_nothing_is_kept() -> None:
+    card = LearningCard()
+    card.stage("it learns")
+    card.lap(make_episode(7))
+    assert card._laps.empty()
