@@ -9,18 +9,24 @@ command again goes on. Prints the table of docs/results/udacity.md.
 from __future__ import annotations
 
 import argparse
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from nacdrive.common.files import read_json, write_json
-from nacdrive.common.runs import run_record
+from nacdrive.common.runs import run_record, seed_everything
 from nacdrive.common.statistics import summary
-from nacdrive.models import load_policy
-from nacdrive.rollout.offline_eval import Errors, cross_validate, summarised
-from nacdrive.tasks.driving import Udacity
+from nacdrive.extras.verdict.errors import Errors, errors, predict, summarised
+from nacdrive.models import Policy, load_policy
+from nacdrive.tasks.driving import Udacity, center_alone, with_sides
+from nacdrive.tasks.sample import Sample
+from nacdrive.tasks.splits import block_folds
 from nacdrive.training.config import FitConfig
+from nacdrive.training.fit import fit
 
+TASK = Udacity()
 MODELS = ("nac-steady", "nac-exact", "nac-euler", "lstm", "dense")
 
 
@@ -51,7 +57,7 @@ def main() -> None:
         patience=0,
     )
     vision = load_policy(options.vision, expect_task="udacity") if options.vision else None
-    samples = Udacity().load([options.data])
+    samples = TASK.load([options.data])
     options.out.mkdir(parents=True, exist_ok=True)
     results = {}
     for model in options.models:
@@ -64,6 +70,36 @@ def main() -> None:
             write_json(path, run_record(config, folds=folds, window=options.window, vision=str(options.vision)))
         results[model] = read_json(path)["folds"]
     table(results)
+
+
+def cross_validate(
+    samples: Sequence[Sample],
+    model: str,
+    window: int,
+    config: FitConfig,
+    *,
+    sides: bool,
+    vision: Policy | None = None,
+    on_fold: Callable[[int, list[Errors]], None] = lambda fold, rows: None,
+) -> list[list[Errors]]:
+    """Errors on every block of ``samples``, each judged by a network that was trained without it: rows of each fold.
+
+    The parts are contiguous blocks a second apart; no epoch is chosen by what is reported, for the last one is kept.
+    With ``vision`` every network begins with the convolutions of that policy, which must not know ``samples``.
+    """
+    result = []
+    for number, (train, test) in enumerate(block_folds(samples)):
+        seed_everything(config.seed)
+        policy = Policy.new(TASK.policy_config(model, window, samples), model)
+        if vision is not None:
+            policy.network.vision.load_state_dict(vision.network.vision.state_dict())
+        with tempfile.TemporaryDirectory() as folder:
+            fit(policy.network, TASK, with_sides(train) if sides else center_alone(train), [], config, Path(folder))
+        mean = float(torch.cat([sample.fields["target"] for sample in train]).mean())
+        rows = [errors(predict(policy, sample), sample.fields["target"], mean) for sample in center_alone(test)]
+        result.append(rows)
+        on_fold(number, rows)
+    return result
 
 
 class Progress:

@@ -40,7 +40,13 @@ def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda ro
     jobs = [(model, device, config) for device in config.devices for model in models]
     rows = []
     # One at a time, each where nothing else has used memory.
-    for _, row in run_jobs(measure_job, jobs, workers=1, max_tasks_per_child=1, on_lost=lost_row):
+    for _, row in run_jobs(
+        measure_job,
+        jobs,
+        workers=1,
+        max_tasks_per_child=1,
+        on_lost=lambda job, code: failed_row(job, *lost_process(code)),
+    ):
         rows.append(row)
         on_row(row)
     return rows
@@ -57,11 +63,6 @@ def measure_job(job: Job) -> Row:
         return {"model": model, "device": device, "status": "done", **measure(model, device, config)}
     except Exception as error:
         return failed_row(job, kind_of(error), first_line(error))
-
-
-def lost_row(job: Job, exit_code: int | None) -> Row:
-    """The row of a layer whose process died."""
-    return failed_row(job, *lost_process(exit_code))
 
 
 def failed_row(job: Job, kind: str, reason: str) -> Row:

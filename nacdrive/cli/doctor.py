@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from annotated_types import Interval
 
@@ -25,22 +20,8 @@ from nacdrive.common.options import OutOption, Page
 from nacdrive.common.paths import shipped
 from nacdrive.common.runs import package_versions
 
-if TYPE_CHECKING:
-    from nacdrive.common.action import Action
-    from nacdrive.envs.base import DrivingEnv, Frame, Info
-    from nacdrive.envs.udacity import UdacityEnv
-
 ROOM_GB = 1.0
 """Free disk space that a demo and its neighbours take, generously."""
-LOWEST = {
-    "python-socketio": (5, 11),
-    "python-engineio": (4, 9),
-    "simple-websocket": (1, 0),
-    "eventlet": (0, 40),
-    "Flask": (3, 1),
-}
-"""Versions that the simulator's server was tried with, and newer ones."""
-LINK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -91,11 +72,13 @@ class Check:
     found: str
     """What was found; where it does not work, what to do."""
     essential: bool = True
-    """Whether nothing can be check_simulator_link without it."""
+    """Whether nothing can be driven without it."""
 
 
 def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> Iterator[Check]:
     """All checks, one after another; one that fails does not stop the others."""
+    from nacdrive.extras.simulator import checks as checks_of_simulator
+
     checks: list[tuple[str, Callable[[], str], bool]] = [
         ("Python", check_python, True),
         ("packages", check_packages, True),
@@ -104,9 +87,9 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
         ("PPO expert", check_expert, True),
         ("shipped policies", check_policies, True),
         ("live page", lambda: check_page(host, port), False),
-        ("Udacity: server", check_server_versions, True),
-        ("Udacity: port", lambda: check_simulator_port(host, simulator_port), False),
-        ("Udacity: link", check_simulator_link, False),
+        ("Udacity: server", checks_of_simulator.check_server_versions, True),
+        ("Udacity: port", lambda: checks_of_simulator.check_port(host, simulator_port), False),
+        ("Udacity: link", checks_of_simulator.check_link, False),
         ("results", lambda: check_results(out), True),
         ("CUDA", check_cuda, False),
     ]
@@ -217,140 +200,3 @@ def check_cuda() -> str:
     if not torch.cuda.is_available():
         raise UserError("no CUDA device that this PyTorch can use: everything runs on the CPU, training takes longer.")
     return f"{torch.cuda.get_device_name()}, use it with --device cuda"
-
-
-def check_server_versions() -> str:
-    """Versions of what serves the simulator.
-
-    Raises:
-        UserError: if one is missing or too old, or another package stands in its place.
-    """
-    found = {}
-    for name, lowest in LOWEST.items():
-        wanted = ".".join(map(str, lowest))
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError as error:
-            raise UserError(f"{name} is missing: run pip install '{name}>={wanted}'.") from error
-        if release(found[name]) < lowest:
-            # What many drive.py pin: it cannot serve modern clients, and nacdrive needs the newer one's sessions.
-            raise UserError(
-                f"{name} {found[name]} is too old (a drive.py may have pinned it): run pip install '{name}>={wanted}', "
-                "and keep the old program in an environment of its own."
-            )
-    import socketio
-
-    if not hasattr(socketio, "WSGIApp"):
-        raise UserError(
-            "'import socketio' finds another package of that name: run pip uninstall socketio, then "
-            "pip install --force-reinstall python-socketio."
-        )
-    return ", ".join(f"{name} {found[name]}" for name in ("python-socketio", "python-engineio", "eventlet"))
-
-
-def release(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version."""
-    numbers = []
-    for part in text.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
-
-
-def check_simulator_port(host: str, port: int) -> str:
-    """Whether the port that the simulator connects to is free.
-
-    Raises:
-        UserError: if it is not; says who has it where that can be told.
-    """
-    from nacdrive.common.net import listen
-
-    try:
-        listen(host, port).close()
-    except UserError as error:
-        raise UserError(f"{str(error).split(':')[0]}{who_is_there(port)}") from error
-    return f"port {port} is free on {host}"
-
-
-def who_is_there(port: int) -> str:
-    """What is known of the program that has the port, and what to do."""
-    from nacdrive.envs.udacity.server import LANDING_PAGE
-
-    said = b""
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1.0) as connection:
-            connection.settimeout(1.0)
-            connection.sendall(b"GET / HTTP/1.0\r\nUser-Agent: nacdrive doctor\r\n\r\n")
-            while part := connection.recv(4096):
-                said += part
-    except OSError:
-        pass
-    if LANDING_PAGE[:30].encode() in said:
-        return ": another 'nacdrive drive --sim udacity' is running; end it (Ctrl-C) before you start one more."
-    if said:
-        return ": another server has it, perhaps a drive.py; end it. The simulator always connects to 4567."
-    return ": end the program that has it. The simulator always connects to 4567."
-
-
-def check_simulator_link() -> str:
-    """Drive an emulated simulator for a second on a free port of this machine.
-
-    Raises:
-        UserError: if it does not get through, or only slowly.
-    """
-    import numpy as np
-    from PIL import Image
-
-    from nacdrive.envs.udacity import UdacityEnv
-    from nacdrive.extras.simulator.client import Telemetry, UdacityClient
-
-    picture = BytesIO()
-    Image.fromarray(np.full((160, 320, 3), 128, np.uint8)).save(picture, "JPEG")
-    state = Telemetry(0.0, 0.0, 0.0, picture.getvalue())
-    with (
-        UdacityEnv(port=0) as env,
-        UdacityClient("127.0.0.1", env.port, lambda: state, lambda steering, throttle: None) as client,
-    ):
-        Thread(target=answer_all, args=(env,), daemon=True).start()
-        began = time.monotonic()
-        while time.monotonic() - began < LINK_S or (not client.steers and time.monotonic() - began < 5):
-            client.wait(0.1)
-            client.frame()
-    if not client.connections:
-        raise UserError(
-            "a program here cannot connect to another one on 127.0.0.1: a firewall or security program forbids it; let "
-            "Python accept connections (on Windows: Windows Security, Firewall, Allow an app)."
-        )
-    rate = client.steers / (time.monotonic() - began)
-    if rate < 20:
-        raise UserError(
-            f"an emulated simulator got {rate:.0f} commands a second, 20 are too few: a proxy, a security program that "
-            "reads along, or a busy machine; end what else runs."
-        )
-    return f"an emulated simulator gets {rate:.0f} commands a second"
-
-
-def answer_all(env: UdacityEnv) -> None:
-    """Drive straight on until the environment is closed."""
-    from nacdrive.envs.udacity import DriveInterruptedError
-    from nacdrive.rollout.rollout import rollout
-
-    with suppress(DriveInterruptedError):
-        while True:
-            for _ in rollout(env, StraightOn(), 0):
-                pass
-
-
-class StraightOn:
-    """Drives straight on."""
-
-    name = "straight on"
-
-    def reset(self, env: DrivingEnv) -> None:
-        """Nothing to forget."""
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        from nacdrive.common.action import Action
-
-        return Action(0.0, 0.1, 0.0)

@@ -23,7 +23,7 @@ from nacdrive.envs.world import World
 if TYPE_CHECKING:
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.drivers.tick import Listener, Tick
+    from nacdrive.drivers.tick import Listener
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.extras.what_if.what_if import WhatIf
     from nacdrive.rollout.drive import LoadedDrive
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
     from nacdrive.web import LiveServer
-    from nacdrive.web.stream import DriveResult
 
 PORT = 4567
 """Built into the Udacity simulator."""
@@ -226,6 +225,7 @@ def drive_episodes(
     """Drive one seed after the other in an environment that waits for decisions."""
     import numpy as np
 
+    from nacdrive.cli.page import end_card
     from nacdrive.rollout.results import EpisodeMetrics
     from nacdrive.viz.video import video
 
@@ -260,7 +260,7 @@ def drive_episodes(
                 if page is not None:
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
                     known = known_score(config, expert, seed)
-                    page.result(end_card(result, tick.events[-1], following, known))
+                    page.result(end_card(vars(result), tick.events[-1], known, following))
             except KeyboardInterrupt:
                 if not endless:
                     raise
@@ -291,24 +291,6 @@ def known_score(config: DriveConfig, expert: str | None, seed: int) -> float | N
         return None
     given = {option: getattr(config, option) for option in ("renderer", "max_frames", "rule")}
     return shipped_score(expert, config.spec.name, seed, **given)
-
-
-def end_card(
-    result: EpisodeResult, ending: str, following: str = "", expert_return: float | None = None
-) -> DriveResult:
-    """What the page says of an episode that is over."""
-    from nacdrive.web.stream import DriveResult
-
-    return DriveResult(
-        track=result.seed,
-        ending=ending,
-        time_s=result.simulated_s,
-        episode_return=result.episode_return,
-        progress=result.progress,
-        expert_agreement=result.expert_agreement,
-        expert_return=expert_return,
-        following=following,
-    )
 
 
 def drive_realtime(
@@ -372,7 +354,9 @@ def drive_realtime(
                     drives += tick.step == 0
                     if not tick.held:
                         decided_ms.append(tick.decision_ms)
-                    for event in said_by_driver(tick):
+                    # What the environment has not said on the terminal itself.
+                    known = {"started", tick.next_info.get("ended"), *tick.next_info.get("events", ())}
+                    for event in (event for event in tick.events if event not in known):
                         stops += event.startswith("safety stop")
                         say(f"{event[0].upper()}{event[1:]}.")
                 results.append(summed.result())
@@ -384,12 +368,6 @@ def drive_realtime(
     if background.failures:
         raise UserError(f"part of the drive is neither kept nor shown: {background.failures[0]}")
     return results
-
-
-def said_by_driver(tick: Tick) -> list[str]:
-    """Events that the environment has not said on the terminal itself."""
-    known = {"started", tick.next_info.get("ended"), *tick.next_info.get("events", ())}
-    return [event for event in tick.events if event not in known]
 
 
 def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer | None) -> Probes | None:

@@ -249,7 +249,7 @@ class EndCards:
         self._experts: dict[tuple[str, int], float] = {}
 
     def __call__(self, job: EvalJob, row: Row) -> None:
-        from nacdrive.web.stream import DriveResult
+        from nacdrive.cli.page import end_card
 
         self._next(job, row)
         if job.film is not None:
@@ -257,17 +257,7 @@ class EndCards:
         if job.who == "expert":
             self._experts[job.track, job.seed] = row["episode_return"]
             return
-        self._page.result(
-            DriveResult(
-                track=job.seed,
-                ending=row["ending"],
-                time_s=row["simulated_s"],
-                episode_return=row["episode_return"],
-                progress=row["progress"],
-                expert_agreement=row["expert_agreement"],
-                expert_return=self._experts.get((job.track, job.seed)),
-            )
-        )
+        self._page.result(end_card(row, row["ending"], self._experts.get((job.track, job.seed))))
 
 
 def in_words(metrics: dict[str, Any], laps: float) -> str:
@@ -311,7 +301,11 @@ def on_tracks(metrics: dict[str, Any], laps: float) -> list[str]:
             f"(95 %: {low:.0%} to {high:.0%})"
         )
         if "autonomy" not in n:  # an environment of one's own
-            own = [f"{name.replace('_', ' ')} {in_short(value)}" for name, value in n.items() if name not in COMMON]
+            own = [
+                f"{name.replace('_', ' ')} {with_interval(value, 2) if isinstance(value, dict) else f'{value:g}'}"
+                for name, value in n.items()
+                if name not in COMMON
+            ]
             lines += [f"  {', '.join(own)}"] * bool(own)
             continue
         lines[-1] += f"; {n['interventions']} interventions in {n['laps']:.1f} laps"
@@ -336,11 +330,6 @@ def described(numbers: dict[str, Any]) -> str:
         return f"{numbers['mean']:.1f}"
     low, high = numbers["interval95"]
     return f"{numbers['mean']:.1f} +- {numbers['std']:.1f} (95 %: {low:.1f} to {high:.1f})"
-
-
-def in_short(value: Any) -> str:
-    """A sum, or a mean and its interval."""
-    return with_interval(value, 2) if isinstance(value, dict) else f"{value:g}"
 
 
 def with_interval(numbers: dict[str, Any], digits: int) -> str:

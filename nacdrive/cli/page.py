@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
     from nacdrive.web import Card, LiveServer
+    from nacdrive.web.stream import DriveResult
 
 CARDS: tuple[str, ...] = ("tracks",)
 """Cards of JavaScript alone on the page of every drive: folders of ``nacdrive/extras`` with a ``page/card.js``."""
@@ -52,3 +53,13 @@ def network_view(policy: Policy | ExportedPolicy) -> dict[str, Any]:
         "colours": "YUV" if config.yuv else "RGB",
     }
     return {"circuit": policy.circuit(), "network_input": network_input}
+
+
+def end_card(row: Mapping[str, Any], ending: str, expert_return: float | None, following: str = "") -> DriveResult:
+    """What a page says of an episode that is over; ``row`` holds the fields of its ``EpisodeResult``."""
+    from nacdrive.web.stream import DriveResult
+
+    same = {name: row[name] for name in ("episode_return", "progress", "expert_agreement")}
+    return DriveResult(
+        row["seed"], ending, row["simulated_s"], **same, expert_return=expert_return, following=following
+    )

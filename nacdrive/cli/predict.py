@@ -4,7 +4,7 @@ what a person is doing (PAR).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,16 +18,12 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.tasks.registry import MostOption, TaskOption
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from nacdrive.extras.bearings.life import BearingLife
     from nacdrive.extras.predict.predictions import Prediction
     from nacdrive.training.predict import TrainedSeries
 
 MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.pt"}
 """Task -> the model file that is looked for if none is given."""
 HOUR_S = 3600.0
-WEAR_COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "remaining_high_s", "wear_shows")
 
 
 @dataclass(frozen=True)
@@ -80,20 +76,16 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> obje
     """Bearings: a table and a sentence for each, wear.csv, wear.png."""
     from rich.console import Console
 
-    from nacdrive.common.files import write_text
-    from nacdrive.common.table import csv_text
-    from nacdrive.extras.bearings.figure import plot_wear
     from nacdrive.extras.bearings.life import predict_lives
+    from nacdrive.extras.bearings.life_report import COLUMNS, columns_of, summary, table, write_files
 
     bearings = predict_lives(model, config.data, [hours * HOUR_S for hours in config.lives_h])
     for name, bearing in bearings.items():
         Console().print(table(name, bearing, config.rows or 8))
         print(summary(name, bearing))
-    write_text(out / "wear.csv", csv_text(WEAR_COLUMNS, rows_of(bearings)))
-    curves = {name: bearing.curve for name, bearing in bearings.items()}
-    plot_wear(curves, out / "wear.png", title=f"wear, {model.path.stem}", known=False)
+    write_files(bearings, out, f"wear, {model.path.stem}")
     return {
-        name: dict(zip(WEAR_COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True))
+        name: dict(zip(COLUMNS[1:], (column.tolist() for column in columns_of(bearing)), strict=True))
         for name, bearing in bearings.items()
     }
 
@@ -143,49 +135,3 @@ def class_table(answers: list[Prediction], task: str) -> object:
         known = [] if a.truth is None or a.right is None else [a.truth, f"{a.right:.0%}"]
         result.add_row(a.name, a.label, f"{a.share:.0%}", *known)
     return result
-
-
-def table(name: str, bearing: BearingLife, rows: int) -> object:
-    """A few moments of one bearing."""
-    import numpy as np
-    from rich.table import Table
-
-    curve, life = bearing.curve, bearing.life
-    result = Table(title=f"{name}: {len(curve.t_s)} snapshots")
-    for title in ("running for", "wear (0 new, 1 failed)", "remaining life", "80 % interval"):
-        result.add_column(title, justify="right")
-    result.add_column("how sure")
-    for i in np.unique(np.linspace(0, len(curve.t_s) - 1, rows).round().astype(int)):
-        interval = f"{span(life.low_s[i])} .. {span(life.high_s[i])}"
-        result.add_row(
-            span(curve.t_s[i]), f"{curve.predicted[i]:.2f}", span(life.median_s[i]), interval, life.sureness(int(i))
-        )
-    return result
-
-
-def summary(name: str, bearing: BearingLife) -> str:
-    """The last snapshot in a sentence."""
-    life = bearing.life
-    return (
-        f"{name} now: about {span(life.median_s[-1])} left, with 80 % probability {span(life.low_s[-1])} to "
-        f"{span(life.high_s[-1])}: {life.sureness(-1)} ({life.basis(-1)}). Ages are compared with {bearing.basis}."
-    )
-
-
-def span(seconds: float) -> str:
-    """Hours and minutes."""
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def columns_of(bearing: BearingLife) -> tuple[NDArray[Any], ...]:
-    """Of every snapshot what ``WEAR_COLUMNS`` name after the bearing."""
-    curve, life = bearing.curve, bearing.life
-    return curve.t_s, curve.predicted, life.median_s, life.low_s, life.high_s, life.worn
-
-
-def rows_of(bearings: dict[str, BearingLife]) -> Iterator[tuple[str, ...]]:
-    """A row per snapshot."""
-    for name, bearing in bearings.items():
-        for t, wear, *remaining, worn in zip(*columns_of(bearing), strict=True):
-            yield (name, f"{t:.2f}", f"{wear:.4f}", *(f"{seconds:.0f}" for seconds in remaining), str(int(worn)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -141,7 +140,9 @@ def merge(config: MergeConfig) -> int:
 
 def import_(config: ImportConfig) -> int:
     """Import and say how much it was."""
-    name = config.from_ or format_of(config.data)
+    # What bears no mark is read as udacity, whose reader says what it misses.
+    marked = (name for name, mark in MARKS.items() if (config.data / mark).is_file())
+    name: str = config.from_ or next(marked, "udacity")
     given: dict[str, Any] = {"source": config.source, "fps": config.fps}
     known = OPTIONS[name]
     for option, value in given.items():
@@ -166,11 +167,6 @@ def import_(config: ImportConfig) -> int:
             result = import_log(config.data, config.out, **options)
     print(f"{config.out}: {result.episodes} drives, {result.frames} frames from {config.data}")
     return 0
-
-
-def format_of(folder: Path) -> str:
-    """The format of a folder, by the file that marks it; udacity, whose reader says what it misses, without one."""
-    return next((name for name, mark in MARKS.items() if (folder / mark).is_file()), "udacity")
 
 
 def export(config: ExportConfig) -> int:

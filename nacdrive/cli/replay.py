@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Page, SaliencyOption, VideoOption
@@ -15,12 +14,7 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.extras.arena.standings import ARENA
 
 if TYPE_CHECKING:
-    from nacdrive.envs.base import DrivingEnv
-    from nacdrive.envs.registry import EnvSpec
     from nacdrive.extras.what_if import WhatIfSource
-    from nacdrive.extras.what_if.what_if import WhatIf
-    from nacdrive.models.policy import Policy
-    from nacdrive.rollout.drive import Drive
     from nacdrive.web.episode_cache import ReplaySource
 
 
@@ -99,24 +93,9 @@ def parts_of(folder: Path) -> list[Path]:
     return parts
 
 
-def kept_in(folder: Path) -> Path:
-    """The recording in ``folder``: itself, or the drives that an evaluation kept.
-
-    Raises:
-        UserError: if it is an evaluation without drives.
-    """
-    from nacdrive.datasets.manifest import DRIVES
-
-    if not (folder / "evaluation.json").exists():
-        return folder
-    if not (folder / DRIVES).is_dir():
-        raise UserError(f"{folder} kept no drives: evaluate with videos, and without --no-videos.")
-    return folder / DRIVES
-
-
 def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSource | None]:
     """A recording as a run of the page, seen by the policy of ``--model`` if there is one, whom one may ask then."""
-    from nacdrive.datasets.recording import Recording
+    from nacdrive.datasets.recording import Recording, kept_in
     from nacdrive.envs.registry import spec_of_source
     from nacdrive.rollout.expert_scores import scores_of_evaluation
     from nacdrive.viz.recorded import recorded_ticks
@@ -142,6 +121,7 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
 
     from nacdrive.cli.page import network_view
     from nacdrive.common.paths import find_model
+    from nacdrive.extras.what_if.recorded import what_if_of
     from nacdrive.models import load_policy
     from nacdrive.models.tuning import read_tuning
     from nacdrive.viz.recorded import driven_actions
@@ -161,66 +141,4 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
         driven=lambda i: driven_actions(recording.load(i)),
         **network_view(policy),
     )
-    return retraced, what_if_of(folder, config, policy)
-
-
-def what_if_of(folder: Path, config: ReplayConfig, policy: Policy) -> WhatIfSource:
-    """Whom the page asks what would be if at a recorded moment, in another process."""
-    from functools import partial
-
-    from nacdrive.datasets.recording import Recording
-    from nacdrive.envs.registry import spec_of_source
-    from nacdrive.extras.what_if import WhatIfSource
-
-    meta = Recording.open(kept_in(folder)).meta
-    spec = spec_of_source(str(meta["source"]))
-    # An episode recorded frame by frame says nothing of the rate at which its driver decided.
-    again = spec is not None and not spec.realtime and not meta.get("recipe", {}).get("every_frame")
-    load = partial(load_what_if, folder, str(config.model))
-    return WhatIfSource(load, policy.config.window, again, again and spec is not None and spec.expert is not None)
-
-
-def load_what_if(folder: Path, model: str) -> WhatIf:
-    """Called in the process that answers: the policy, and the world of the recording as far as it is told."""
-    from nacdrive.common.paths import find_model
-    from nacdrive.datasets.recording import Recording
-    from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.envs.registry import spec_of_source
-    from nacdrive.extras.what_if.what_if import JPEG_LEVELS, Simulation, WhatIf
-    from nacdrive.models import load_policy
-    from nacdrive.rollout.drive import LoadedDrive
-
-    recording = Recording.open(kept_in(folder))
-    spec = spec_of_source(str(recording.meta["source"]))
-    task = spec.task if spec is not None else str(recording.meta["source"])
-    path = find_model(model, task)
-    policy = load_policy(path, expect_task=task)
-    if spec is None or spec.realtime:
-        return WhatIf(policy)
-    repeat = round(spec.frames_per_second / recording.meta["fps"]) if spec.frames_per_second is not None else None
-    drive = drive_of(recording.meta, spec)
-    # An expert that was recorded had its own pedals, a policy that steers alone has none.
-    drive = replace(drive, model=path, driver=None, speed_mph=drive.speed_mph or spec.speed_mph)
-    loaded = LoadedDrive(drive, driver=PolicyDriver(policy), repeat=repeat)
-    places = {info.seed: i for i, info in enumerate(recording.episodes)}
-
-    def make_env(seed: int) -> DrivingEnv:
-        return loaded.make_env(seed, track=recording.load(places[seed]).meta.get("track"))
-
-    apart = JPEG_LEVELS if spec.image_format == "jpeg" else 0.0
-    beside = (lambda: loaded.expert) if drive.expert is not None else None
-    return WhatIf(policy, Simulation(make_env, lambda driver, env: loaded.wrap(env, driver=driver), beside, apart))
-
-
-def drive_of(meta: Mapping[str, Any], spec: EnvSpec) -> Drive:
-    """How the episodes of a recording were driven: as it says, or else as is usual."""
-    from nacdrive.rollout.drive import Drive
-
-    recipe, expert = meta.get("recipe", {}), str(meta.get("expert") or spec.expert)
-    known = expert if expert in spec.experts else None
-    if "drive" in meta:
-        # A file names no code that is run.
-        plain = replace(Drive.from_json(meta["drive"]), env=spec.name, driver=None, around=())
-        return replace(plain, expert=known, steering_noise=0.0, beta=None)
-    options = {name: recipe.get(name) for name in ("renderer", "rule")}
-    return Drive(spec.name, expert=known, options=options, speed_mph=spec.speed_mph, recover=False, safety_stop=False)
+    return retraced, what_if_of(kept_in(folder), str(config.model), policy)

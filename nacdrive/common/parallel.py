@@ -109,6 +109,20 @@ def run_jobs(
         yield from _run_in_processes(setup, iter(jobs), workers, on_message, on_lost, max_tasks_per_child, preload)
 
 
+_made: Any = None
+
+
+def make_in_worker(kind: Callable[..., Any], *arguments: Any) -> None:
+    """An initializer of ``run_jobs``: what ``kind`` makes is there for the worker's jobs."""
+    global _made
+    _made = kind(*arguments)
+
+
+def call_in_worker(method: str, job: Any) -> Any:
+    """A job of ``run_jobs``, as ``partial(call_in_worker, method)``: that method of what the worker has made."""
+    return getattr(_made, method)(job)
+
+
 Setup = tuple[Callable[[Any], Any], Initializer | None, tuple[Any, ...]]
 
 

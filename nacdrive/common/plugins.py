@@ -141,7 +141,7 @@ class Registry(Generic[T]):
         entries = self._installed().get(name, [])
         owners = ["nacdrive"] if name in self._builtin else []
         owners += ["a call of register()"] if name in self._registered else []
-        owners += [_distribution(entry) for entry in entries]
+        owners += [f"'{entry.dist.name}'" if entry.dist else "an unnamed package" for entry in entries]
         if len(owners) > 1:
             raise UserError(
                 f"the {self.kind} name '{name}' is claimed by {' and by '.join(owners)}: "
@@ -182,11 +182,6 @@ class Registry(Generic[T]):
         for entry in entry_points(group=self.group):
             found.setdefault(entry.name, []).append(entry)
         return found
-
-
-def _distribution(entry: EntryPoint) -> str:
-    """The package that declares an entry point."""
-    return f"'{entry.dist.name}'" if entry.dist is not None else "an unnamed package"
 
 
 def _origin(part: object) -> object:

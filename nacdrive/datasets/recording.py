@@ -17,7 +17,7 @@ from nacdrive.common.paths import find_recording
 from nacdrive.datasets.appender import OWN, Appender
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
-from nacdrive.datasets.manifest import EpisodeInfo, read_manifest, size_problem, unlisted_episodes
+from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, read_manifest, size_problem, unlisted_episodes
 from nacdrive.datasets.writer import RecordingWriter
 
 __all__ = ["DamagedEpisode", "Episode", "EpisodeInfo", "Recording", "RecordingWriter", "load_episode"]
@@ -162,3 +162,16 @@ def load_episode(info: EpisodeInfo) -> Episode:
     raise UserError(
         f"{info.path} {why}: 'nacdrive recordings check {info.path.parent} --set-aside' keeps the rest usable."
     )
+
+
+def kept_in(folder: Path) -> Path:
+    """The recording in ``folder``: itself, or the drives that an evaluation kept.
+
+    Raises:
+        UserError: if it is an evaluation without drives.
+    """
+    if not (folder / "evaluation.json").exists():
+        return folder
+    if not (folder / DRIVES).is_dir():
+        raise UserError(f"{folder} kept no drives: evaluate with videos, and without --no-videos.")
+    return folder / DRIVES

@@ -233,12 +233,8 @@ def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: i
             env.close()
             env = gymnasium.make(gym_id, render_mode="rgb_array")
     except (gymnasium.error.Error, ImportError, TypeError) as error:
-        raise UserError(f"Gymnasium cannot make '{gym_id}': {_one_line(error)}") from error
+        raise UserError(f"Gymnasium cannot make '{gym_id}': {' '.join(str(error).split()).rstrip('.')}.") from error
     return adapt(env, name, repeat=repeat, max_frames=max_frames)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".") + "."
 
 
 def _steers(space: spaces.Space[Any]) -> bool:
@@ -257,13 +253,10 @@ def _image_keys(space: spaces.Space[Any]) -> tuple[str, ...]:
 def _is_picture(space: spaces.Space[Any]) -> bool:
     if not isinstance(space, spaces.Box):
         return False
-    light = space.dtype == np.uint8 or (np.issubdtype(space.dtype, np.floating) and _within_one(space))
+    within_one = bool((space.low >= 0).all() and (space.high <= 1).all())
+    light = space.dtype == np.uint8 or (np.issubdtype(space.dtype, np.floating) and within_one)
     large = len(space.shape) in (2, 3) and sorted(space.shape)[-2] >= 8
     return light and large and (len(space.shape) == 2 or space.shape[0] in (1, 3) or space.shape[2] in (1, 3))
-
-
-def _within_one(space: spaces.Box) -> bool:
-    return bool((space.low >= 0).all() and (space.high <= 1).all())
 
 
 def _frame_shape(space: spaces.Space[Any], keys: tuple[str, ...]) -> tuple[int, ...] | None:

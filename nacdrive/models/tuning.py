@@ -1,4 +1,4 @@
-"""The file beside a model that says which head tells most, for the page; ``extras/explain/tuning.py`` measures it."""
+"""The file beside a model that says which head tells most, for the page; ``tools/head_tuning.py`` measures it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.files import atomic_path
-
 
 def tuning_file(model: Path) -> Path:
     """Where the table of a model file is kept."""
     return model.with_suffix(".tuning.json")
-
-
-def write_tuning(model: Path, table: list[dict[str, Any]]) -> None:
-    """Keep the table beside the model file, with the checksum of the model that it was measured on."""
-    with atomic_path(tuning_file(model)) as partial:
-        partial.write_text(json.dumps({"model_sha256": checksum(model), "heads": table}, indent=1) + "\n")
 
 
 def read_tuning(model: Path) -> list[dict[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import run_jobs
+from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
@@ -90,7 +91,8 @@ def collect(
     if ray is None and min(workers, len(missing)) <= 1:
         done = run_jobs(here.drive, missing, workers=0)
     else:
-        done = run_jobs(_drive_track, missing, workers=workers, initializer=_start_worker, initargs=(round_,), ray=ray)
+        made, drive_track = (MixtureWorker, round_), partial(call_in_worker, "drive")
+        done = run_jobs(drive_track, missing, workers=workers, initializer=make_in_worker, initargs=made, ray=ray)
     with closing(done):
         for _, episode in done:
             writer.add(episode)
@@ -199,16 +201,3 @@ def supervised(opened: OpenDrive) -> Iterator[Tick]:
         yield tick
         if not tick.done and tick.step + 1 - last_gain >= LOST_AFTER:
             return
-
-
-_worker: MixtureWorker
-
-
-def _start_worker(round_: DaggerRound) -> None:
-    """Make this process ready to drive."""
-    global _worker
-    _worker = MixtureWorker(round_)
-
-
-def _drive_track(track: int) -> Episode:
-    return _worker.drive(track)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, read_json, write_json
-from nacdrive.common.parallel import run_jobs
+from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
@@ -119,19 +119,6 @@ def _keep(job: EvalJob, episode: Episode) -> None:
         partial.write_bytes(to_parquet(episode))
 
 
-_worker: RolloutWorker
-
-
-def _start_worker(drive: Drive, watchers: tuple[Listener, ...] = ()) -> None:
-    """Make this process ready to drive."""
-    global _worker
-    _worker = RolloutWorker(drive, watchers)
-
-
-def _drive_job(job: EvalJob) -> Row:
-    return _worker.drive(job)
-
-
 def drive_jobs(
     drive: Drive,
     jobs: Iterable[EvalJob],
@@ -147,8 +134,9 @@ def drive_jobs(
     Raises:
         UserError: if a worker dies.
     """
-    initargs = (drive, *((tuple(listeners),) if workers == 0 else ()))
-    return run_jobs(_drive_job, jobs, workers=workers, initializer=_start_worker, initargs=initargs, ray=ray)
+    initargs = (RolloutWorker, drive, *((tuple(listeners),) if workers == 0 else ()))
+    drive_job = partial(call_in_worker, "drive")
+    return run_jobs(drive_job, jobs, workers=workers, initializer=make_in_worker, initargs=initargs, ray=ray)
 
 
 def evaluate(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import check_ray, report, run_jobs
+from nacdrive.common.parallel import call_in_worker, check_ray, make_in_worker, report, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
@@ -119,11 +120,11 @@ def record_episodes(
     if listeners is None:
         workers = min(config.parallel, seeds.missing)
         done = run_jobs(
-            _record_seed,
+            partial(call_in_worker, "record"),
             seeds,
             workers=max(1, workers),
-            initializer=_start_worker,
-            initargs=(config,),
+            initializer=make_in_worker,
+            initargs=(EpisodeDriver, config),
             on_message=count,
             ray=config.ray,
         )
@@ -186,19 +187,6 @@ class SeedQueue:
         self._seed += 1
         self.driving += 1
         return self._seed - 1
-
-
-_driver: EpisodeDriver
-
-
-def _start_worker(config: RecordConfig) -> None:
-    """Make this process ready to record."""
-    global _driver
-    _driver = EpisodeDriver(config)
-
-
-def _record_seed(seed: int) -> Episode:
-    return _driver.record(seed)
 
 
 class EpisodeDriver:

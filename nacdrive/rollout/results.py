@@ -168,11 +168,6 @@ def own_metrics(row: Row) -> list[str]:
     return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
 
 
-def in_present_names(row: Row) -> Row:
-    """A row of version 0.1, which has the old names alone, with the present ones too."""
-    return {name: row[old] for name, old in OLD_NAMES.items() if old in row} | row
-
-
 class ResultsFile:
     """Rows of one driver by seed; a line torn by a crash is dropped when the file is opened again."""
 
@@ -185,7 +180,8 @@ class ResultsFile:
                 try:
                     row = json.loads(line)
                     if is_whole_row(row):
-                        self.rows[row["seed"]] = in_present_names(row)
+                        # Rows of version 0.1 have the old names alone.
+                        self.rows[row["seed"]] = {n: row[old] for n, old in OLD_NAMES.items() if old in row} | row
                 except (json.JSONDecodeError, KeyError, TypeError):
                     continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.common.action import Action
 from nacdrive.drivers.base import Driver, DriverLike, Saliency, as_driver
 from nacdrive.drivers.human import RestartEpisode
 from nacdrive.drivers.tick import Tick
@@ -117,7 +116,7 @@ def _episode(
     total, step, done = 0.0, 0, False
     while not done:
         driver.before_decision()
-        advice = _advice(expert, frame, info)
+        advice = expert.act(info.get("clean_frame", frame), info) if expert is not None else None
         seen = info
         if advice is not None:
             seen = info.copy()
@@ -166,10 +165,6 @@ def _episode(
         if paced:
             clock.wait_until(next_t_s)
         frame, info, step = next_frame, next_info, step + 1
-
-
-def _advice(expert: Driver | None, frame: Frame, info: Info) -> Action | None:
-    return expert.act(info.get("clean_frame", frame), info) if expert is not None else None
 
 
 def _with_ending(events: list[str], info: Info, *, terminated: bool, stopped: bool) -> list[str]:

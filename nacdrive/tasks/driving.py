@@ -111,7 +111,7 @@ class DrivingTask(Task):
         ``instruments=False`` hides the rows with speed, wheel and gyro, where frames have them; ``more`` are fields of
         the config that count before the task's.
         """
-        gap_s = median_gap(samples)
+        gap_s = float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
         fixed: dict[str, Any] = {"task": self.name, "model": model, "window": window, "gap_s": round(gap_s, 6)}
         return PolicyConfig(**{**fixed, **self.architecture(samples, gap_s, instruments), **more})
 
@@ -202,7 +202,8 @@ class Imitation(DrivingTask):
         N = len(episode)
         fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.t_s)}
         if actions is None:
-            return Sample(path.name, {**fields, "target": control_of(episode)})
+            control = np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1)
+            return Sample(path.name, {**fields, "target": torch.tensor(control)})
         logits = episode.expert_logits
         known = logits is not None and logits.shape[1] == len(actions)
         fields["teacher"] = torch.tensor(logits) if known else torch.full((N, len(actions)), torch.nan)
@@ -587,20 +588,10 @@ def frames_of(samples: Sequence[Sample], most: int | None) -> list[Sample]:
     ]
 
 
-def median_gap(samples: Sequence[Sample]) -> float:
-    """Typical time between two frames, in seconds."""
-    return float(torch.cat([sample.fields["t"].diff() for sample in samples]).median())
-
-
 def chooses(episode: Episode) -> bool:
     """Whether there is a choice to learn in every frame; if not, there are steering and pedal."""
     known = (episode.expert_choice >= 0).any() or (episode.choice >= 0).all()
     return episode.expert_steering is None and bool(known)
-
-
-def control_of(episode: Episode) -> Tensor:
-    """[N, 2] steering and pedal (throttle minus brake) to learn, -1 .. 1."""
-    return torch.tensor(np.stack([episode.label, np.clip(episode.pedal_label, -1.0, 1.0)], axis=1))
 
 
 def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
@@ -680,14 +671,9 @@ def drives_in(folder: Path) -> list[Episode]:
     return [recording.load(index) for index in range(len(recording))]
 
 
-def is_crooked(episode: Episode) -> bool:
-    """Whether an episode's camera hung as in the simulator's scenes."""
-    return camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
-
-
 def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
     """A drive in memory; pictures of a crooked camera are turned ``upright``, or left as they are."""
-    crooked = upright and is_crooked(episode)
+    crooked = upright and camera_mount(episode.meta, STRAIGHT, SCENE) == SCENE
     fields = {
         "frames": torch.from_numpy(prepared(episode.frames, name, crooked)),
         "t": torch.tensor(episode.t_s),

@@ -56,8 +56,9 @@ def test_the_score_is_that_of_the_expert_who_rides_along(model: str, options: di
         assert known_score(config, found, config.first_seed) == score
 
 
-def row(episode_return: float) -> dict[str, Any]:
+def row(episode_return: float, seed: int = 7) -> dict[str, Any]:
     return {
+        "seed": seed,
         "episode_return": episode_return,
         "ending": "lap finished",
         "simulated_s": 18.0,
@@ -78,7 +79,7 @@ def test_an_evaluation_shows_the_experts_score_of_the_same_track_and_of_no_other
     cards(EvalJob("expert", 0, 7, "lake"), row(920.0))
     assert shown == [], "the expert's own drive has no card"
     cards(EvalJob("policy", 0, 7, "lake"), row(900.0))
-    cards(EvalJob("policy", 1, 8, "lake"), row(901.0))
+    cards(EvalJob("policy", 1, 8, "lake"), row(901.0, seed=8))
     cards(EvalJob("policy", 0, 7, "mountain"), row(902.0))
     assert [(card.episode_return, card.expert_return) for card in shown] == [(900, 920), (901, None), (902, None)]
     assert told == ["expert", "policy", "policy", "policy"]

@@ -18,11 +18,11 @@ import pytest
 
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
-from nacdrive.cli.replay import ReplayConfig, kept_in, open_run
+from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.statistics import proportion
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, kept_in
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy

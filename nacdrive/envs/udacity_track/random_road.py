@@ -86,7 +86,8 @@ def attempt_road(seed: int, attempt: int, difficulty: float, variety: float) -> 
         water_level=water_level,
         relief=float(rng.uniform(4, 14 + 26 * difficulty)),
         lake=draw_lake(rng, line),
-        bank=level_at(bank, structures.bridge),
+        # Level on bridges, and gently so on the way there.
+        bank=bank * np.clip(1 - 2.2 * smoothed(structures.bridge.astype(float), 8), 0, 1),
         tunnel=structures.tunnel,
         rails=structures.rails,
         style=style,
@@ -147,11 +148,6 @@ def smoothed(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(values)) * sigma) ** 2)
     smooth: NDArray[np.float64] = np.fft.irfft(np.fft.rfft(values) * gain, len(values))
     return smooth
-
-
-def level_at(bank: NDArray[np.float64], places: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The banking, level where ``places`` are and gently so on the way there."""
-    return bank * np.clip(1 - 2.2 * smoothed(places.astype(float), 8), 0, 1)
 
 
 def draw_lake(rng: np.random.Generator, line: NDArray[np.float64]) -> tuple[float, float, float]:

@@ -183,7 +183,7 @@ def challenge_references(train: Sequence[Sample], samples: Sequence[Sample]) -> 
     prior = SurvivalPrior(tuple(lives.values()))
     middle = {name: float(prior.remaining_s(t[-1], 0.5)) for name, t in times.items()}
     mean = {name: max(mean_life(name, lives) - t[-1], 0.0) for name, t in times.items()}
-    limit = failure_level(field_of(train, "x"))
+    limit = float(np.median([deviation(x.double().numpy())[-1] for x in field_of(train, "x").values()]))
     grown = {
         name: exponential(times[name], deviation(x.double().numpy()), limit, middle[name])
         for name, x in field_of(samples, "x").items()
@@ -261,11 +261,6 @@ def ridge(train: Sequence[Sample], samples: Sequence[Sample]) -> list[Tensor]:
 def deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """[N] logarithm of the vibration over that of the bearing's own beginning, mean of both axes, over five minutes."""
     return smoothed(x[:, [DEVIATION, DEVIATION + x.shape[1] // 2]].mean(axis=1))
-
-
-def failure_level(x: Mapping[str, Tensor]) -> float:
-    """Median of ``deviation`` at the ends of the learning bearings."""
-    return float(np.median([deviation(values.double().numpy())[-1] for values in x.values()]))
 
 
 def exponential(t_s: NDArray[np.float64], level: NDArray[np.float64], limit: float, otherwise: float) -> float:

@@ -154,7 +154,8 @@ def test_model(job: Job) -> Result:
     torch.set_num_threads(1)
     began = time.perf_counter()
     row, training = job.row, job.row["record"]
-    task = series_task(row["task"])
+    task = load_task(row["task"], "sequence")
+    assert isinstance(task, SeriesTask)  # as ``unsuitable`` has judged
     part = {name: training["config"][name] for name in ("data_dirs", "folds", "seed", "size")}
     samples = test_part(row["task"], json.dumps(part), row["fold"], job.most_tests)
     network, _ = load_series(job.model, task=row["task"])
@@ -183,13 +184,6 @@ def test_model(job: Job) -> Result:
         },
         "record": {**run_record({}), **machine_state()},
     }
-
-
-def series_task(name: str) -> SeriesTask:
-    """The task, of which ``unsuitable`` has found that it is one on series."""
-    task = load_task(name, "sequence")
-    assert isinstance(task, SeriesTask)
-    return task
 
 
 @lru_cache(maxsize=1)

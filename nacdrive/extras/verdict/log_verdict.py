@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import paired_difference, summary
+from nacdrive.extras.verdict.errors import errors, predict, summarised
 from nacdrive.models import Policy
-from nacdrive.rollout.offline_eval import errors, predict, summarised
 from nacdrive.tasks.driving import drive_sample, drives_in
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import blocks_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.paths import shipped
-from nacdrive.extras.explain.tuning import tuning_table
 from nacdrive.models import load_policy
-from nacdrive.models.tuning import read_tuning, tuning_file, write_tuning
+from nacdrive.models.tuning import read_tuning, tuning_file
+from tools.head_tuning import tuning_table, write_tuning
 
 MODELS = sorted((shipped("agents") / "carracing").glob("nac_*.pt"))
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from nacdrive.rollout.offline_eval import cross_validate, errors, predict
+from nacdrive.extras.verdict.errors import errors, predict
 from nacdrive.tasks import Sample
 from nacdrive.tasks.driving import Udacity
 from nacdrive.training.config import FitConfig
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
+from tools.udacity_offline import cross_validate
 
 
 @pytest.fixture(scope="module")

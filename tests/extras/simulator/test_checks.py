@@ -8,25 +8,25 @@ from threading import Thread
 
 import pytest
 
-from nacdrive.cli import doctor
 from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity import UdacityEnv
+from nacdrive.extras.simulator import checks
 
 
 def test_a_free_port_is_free() -> None:
-    assert "is free" in doctor.check_simulator_port("127.0.0.1", 0)
+    assert "is free" in checks.check_port("127.0.0.1", 0)
 
 
 def test_another_nacdrive_is_recognised() -> None:
     with UdacityEnv(port=0) as env, pytest.raises(UserError, match="another 'nacdrive drive"):
-        doctor.check_simulator_port("127.0.0.1", env.port)
+        checks.check_port("127.0.0.1", env.port)
 
 
 def test_another_server_is_told_from_a_silent_program() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError, match="end the program that has it"):
-            doctor.check_simulator_port("127.0.0.1", port)
+            checks.check_port("127.0.0.1", port)
         # The first visitor was never answered; the second one is.
         server.accept()[0].close()
 
@@ -39,31 +39,31 @@ def test_another_server_is_told_from_a_silent_program() -> None:
         thread = Thread(target=answer)
         thread.start()
         with pytest.raises(UserError, match="perhaps a drive"):
-            doctor.check_simulator_port("127.0.0.1", port)
+            checks.check_port("127.0.0.1", port)
         thread.join()
 
 
 def test_the_link_is_tried_with_an_emulated_simulator() -> None:
-    assert "commands a second" in doctor.check_simulator_link()
+    assert "commands a second" in checks.check_link()
 
 
 @pytest.mark.parametrize("old", ["4.6.0", "5.2.1"])
 def test_a_pinned_old_server_is_named(monkeypatch: pytest.MonkeyPatch, old: str) -> None:
-    real = doctor.version
-    monkeypatch.setattr(doctor, "version", lambda name: old if name == "python-socketio" else real(name))
+    real = checks.version
+    monkeypatch.setattr(checks, "version", lambda name: old if name == "python-socketio" else real(name))
     with pytest.raises(UserError, match=f"python-socketio {old} is too old"):
-        doctor.check_server_versions()
+        checks.check_server_versions()
 
 
 def test_a_missing_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(checks, "version", version)
     with pytest.raises(UserError, match="is missing"):
-        doctor.check_server_versions()
+        checks.check_server_versions()
 
 
 @pytest.mark.parametrize(("text", "numbers"), [("5.11.4", (5, 11, 4)), ("4.9.0rc1", (4, 9)), ("x", ())])
 def test_versions_compare_by_their_numbers(text: str, numbers: tuple[int, ...]) -> None:
-    assert doctor.release(text) == numbers
+    assert checks.release(text) == numbers
