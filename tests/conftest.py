@@ -17,9 +17,9 @@ from nacdrive.bench.grid import PRELOADED
 
 pytest_plugins = ["tests.helpers.cpu_times"]
 
-# How long an example takes is the machine's business, and no test's.
-settings.register_profile("nacdrive", deadline=None)
-settings.load_profile("nacdrive")
+# How long an example takes is the machine's business, and no test's. Every day the same few, at night others.
+settings.register_profile("daily", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("nightly", deadline=None)
 
 # A job that a shell starts in the background ignores SIGINT, and so would every command that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -28,6 +28,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 # All workers of a test process are forked from one server, which the first of them starts: what takes seconds to
 # import is imported there once, and not by each of some hundred workers.
 multiprocessing.set_forkserver_preload([*PRELOADED, "gymnasium.envs.box2d.car_racing"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("daily" if "not nightly" in config.option.markexpr else "nightly")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -59,25 +63,52 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages that collect what goes wrong on them in ``page.faults``."""
-    contexts = []
+@pytest.fixture(scope="session")
+def idle_pages() -> list[Any]:
+    """Empty pages for the next test: a new one costs Chromium a process."""
+    return []
 
-    def opened(url: str, **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-        context.set_default_timeout(120_000)
-        contexts.append(context)
-        page = context.new_page()
+
+@pytest.fixture
+def open_page(browser: Any, idle_pages: list[Any], request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Opens pages that collect what goes wrong on them in ``page.faults``.
+
+    Options are those of a browser's context, which is then the page's own; ``alone`` asks for that too.
+    """
+    kept, contexts = [], []
+
+    def opened(url: str, *, alone: bool = False, **options: Any) -> Any:
+        shared = url.startswith("http:") and not alone and options.keys() <= {"viewport"}
+        options = {"viewport": {"width": 1280, "height": 800}, **options}
+        if shared and idle_pages:
+            page = idle_pages.pop()
+            page.set_viewport_size(options["viewport"])
+        else:
+            context = browser.new_context(**options)
+            context.set_default_timeout(120_000)
+            page = context.new_page()
+            page.on(
+                "console",
+                lambda line: page.faults.append(line.text) if line.type in ("error", "warning") else None,
+            )
+            page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.faults = []
-        page.on("console", lambda said: page.faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: page.faults.append(str(error)))
+        (kept if shared else contexts).append(page if shared else page.context)
         page.goto(url)
         # The page puts itself together when it knows what is served.
         page.wait_for_selector("main")
         return page
 
+    failed = request.session.testsfailed
     yield opened
+    for page in kept:
+        if request.session.testsfailed > failed or len(page.context.pages) > 1 or page.is_closed():
+            contexts.append(page.context)
+        else:
+            # A later server may have the same port.
+            page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+            page.goto("about:blank")
+            idle_pages.append(page)
     for context in contexts:
         context.close()
 

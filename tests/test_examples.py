@@ -104,7 +104,7 @@ def test_stable_baselines_learns_in_vector_environments() -> None:
     assert done.returncode == 0 and "total_timesteps" in done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_from_a_recording_to_a_policy_that_drives(elsewhere: Path) -> None:
     nacdrive("record --env my_env:make_env --driver my_driver:MyDriver --episodes 4 --out road --workers 2")
     recording = Recording.open(elsewhere / "road")
@@ -129,7 +129,7 @@ def test_from_a_recording_to_a_policy_that_drives(elsewhere: Path) -> None:
     assert "% of the lap" in nacdrive(f"drive --env my_env:make_env --model {model} --trust my_layer --headless")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_of_ones_own_is_a_column_of_the_table(elsewhere: Path) -> None:
     table = nacdrive("bench table --tasks my_task:MyTask --models gru --budget smoke --out table --workers 1")
     row = next(line for line in table.splitlines() if line.startswith("| gru"))

@@ -282,7 +282,7 @@ def test_latex_says_what_the_papers_numbers_beside_ours_are(config):
     assert "another question" not in latex(entries(results, paper_protocol), paper_protocol)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
@@ -295,7 +295,7 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     assert [e.done for e in entries(list(results.values()), config)] == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_policy_of_the_bench_drives_the_tracks_it_is_asked_to(tmp_path):
     config = TableConfig(
         tasks=("carracing",), models=("dense",), most=60, drive=1, references=False, data=tmp_path, out=tmp_path / "out"

@@ -10,7 +10,7 @@ from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_demo_does_the_whole_job_and_keeps_finished_stages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_eval_prints_versions_interval_and_worst_and_writes_videos(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ def test_it_needs_numpy_and_onnxruntime_alone() -> None:
     assert {re.split(r"[><=]", need)[0] for need in project["dependencies"]} == {"numpy", "onnxruntime"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_wheel_holds_the_very_module(tmp_path: Path) -> None:
     if (
         shutil.which("uv") is None

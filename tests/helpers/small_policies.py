@@ -73,6 +73,11 @@ KINDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "long-lstm": (LONG, "lstm", {}),
     "long-cfc": (LONG, "cfc", {}),
 }
+# Each layer, both outputs, each way to feel time and each shape of the camera's pictures at least once.
+DAILY = (
+    *("nac-steady-choices", "nac-euler-steers", "gru-steers", "lstm-choices", "upright", "topk", "absolute-time"),
+    *("elapsed-time", "silu-tanh", "linear-none", "shared-constant", "one-unfold-fixed", "masked-rows", "long-cfc"),
+)
 
 
 def small_policy(kind: str) -> Policy:

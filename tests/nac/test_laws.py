@@ -12,10 +12,6 @@ from nacdrive.nac.dynamics import decay_mean
 from nacdrive.nac.mask import AttentionMask
 from nacdrive.nac.topk import select, top_k
 
-# Timings say nothing on a shared machine.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
-
 positive = st.floats(1e-3, 50.0)
 bounded = st.floats(0.0, 1.0)
 METHODS = {"pairwise": {"topk": None}, "top3": {"topk": 3}, "sqrt": {"topk": 3, "selection": "sqrt"}}

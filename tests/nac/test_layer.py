@@ -220,7 +220,7 @@ def test_half_precision_layer_keeps_float32_logits() -> None:
     assert layer(torch.randn(1, 5, 16).bfloat16()).dtype == torch.bfloat16
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("causal", [False, True])
 def test_torch_compile_follows_the_whole_layer(causal: bool) -> None:
     layer = NAC(16, 4, topk=3)
@@ -232,7 +232,7 @@ def test_torch_compile_follows_the_whole_layer(causal: bool) -> None:
     assert layer.q_gate.weight.grad is not None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "options", [{"topk": 3}, {"topk": None, "mode": "euler"}, {"topk": 3, "selection": "sqrt"}], ids=str
 )
@@ -247,7 +247,7 @@ def test_onnx_export_gives_the_same_numbers(options: dict, tmp_path) -> None:
     torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_exported_layer_takes_sequences_shorter_than_topk(tmp_path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     layer = NAC(16, 4, topk=5).eval()

@@ -19,6 +19,7 @@ from nacdrive.nac.kernels import chunked
 from nacdrive.nac.kernels import triton as kernels
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from tests.helpers import triton_cases
+from tests.helpers.nightly import daily
 from tests.helpers.triton_cases import Case
 
 CASES = triton_cases.all_cases()
@@ -28,11 +29,11 @@ needs_triton = pytest.mark.skipif(not kernels.available(), reason="triton is not
 TOLERANCE = {False: 2e-5, True: 5e-2}
 
 
-def program(name: str, cache: Path, **environment: str) -> Any:
+def program(name: str, cache: Path, *arguments: str, **environment: str) -> Any:
     """What a program of tests/helpers prints, as JSON. Of its own, because triton decides on import how it runs."""
     path = os.pathsep.join([str(ROOT), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.helpers.{name}"],
+        [sys.executable, "-m", f"tests.helpers.{name}", *arguments],
         env=os.environ | {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,
@@ -42,13 +43,28 @@ def program(name: str, cache: Path, **environment: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = program("triton_cases", tmp_path_factory.mktemp("cache"), TRITON_INTERPRET="1")
-    return found
+def interpreted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, float]]:
+    """Errors of the cases that are asked for, by one process."""
+    cases = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if item.name.startswith(INTERPRETED) and item.cls is None
+    ]
+    errors: dict[str, dict[str, float]] = program(
+        "triton_cases", tmp_path_factory.mktemp("cache"), *map(str, cases), TRITON_INTERPRET="1"
+    )
+    return errors
+
+
+INTERPRETED = "test_output_and_gradients_equal_autograd_in_float64"
+# Every mode, both kinds of keys, a padded and a causal mask, and the options that meet in one case.
+DAILY = ("euler-pairwise-padded-unfolds1-shared", "steady-causal", "padded+causal-unfolds3-silu-scaled")
 
 
 @needs_triton
-@pytest.mark.parametrize("case", [c for c in CASES if not c.low], ids=str)
+@pytest.mark.parametrize("case", daily([c for c in CASES if not c.low], DAILY))
 def test_output_and_gradients_equal_autograd_in_float64(case: Case, interpreted: dict[str, dict[str, float]]) -> None:
     errors = interpreted[str(case)]
     assert errors.keys() >= {"y", "zq", "zk", "tq", "tk", "v", "tau"}
@@ -56,7 +72,7 @@ def test_output_and_gradients_equal_autograd_in_float64(case: Case, interpreted:
 
 
 @needs_triton
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_kernels_compile_to_machine_code_without_a_gpu(tmp_path: Path) -> None:
     # The interpreter accepts what the compiler refuses: narrow products, sizes that are not powers of two, mixed types.
     built = program("triton_compiled", tmp_path, TRITON_INTERPRET="0")

@@ -178,7 +178,7 @@ def test_train_goes_from_a_log_to_a_policy_that_has_driven(tmp_path: Path, capsy
     assert len(driven) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_training_resumes_to_the_same_policy(recording: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = (

@@ -214,14 +214,15 @@ def test_nothing_moves_on_the_page_while_values_change(open_page: Callable[..., 
         assert page.evaluate(BOXES) == before
 
 
-@pytest.mark.parametrize("size", [(390, 844), (768, 1024), (1280, 800), (1920, 1080)], ids=lambda s: f"{s[0]}x{s[1]}")
-def test_nothing_sticks_out_sideways(open_page: Callable[..., Any], size: tuple[int, int]) -> None:
+def test_nothing_sticks_out_sideways(open_page: Callable[..., Any]) -> None:
     with serve() as server:
-        page = open_page(server.url, viewport={"width": size[0], "height": size[1]})
-        server.publish(make_tick(30))
-        shows(page, make_tick(30))
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(STICKING_OUT) == []
+        page = open_page(server.url)
+        for step, (width, height) in enumerate([(390, 844), (768, 1024), (1280, 800), (1920, 1080)]):
+            page.set_viewport_size({"width": width, "height": height})
+            server.publish(make_tick(step))
+            shows(page, make_tick(step))
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+            assert page.evaluate(STICKING_OUT) == [], width
 
 
 def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> None:
@@ -251,6 +252,7 @@ def test_everything_can_be_reached_with_the_keyboard(open_page: Callable[..., An
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.nightly
 def test_five_viewers_all_keep_up_with_twenty_frames_a_second(open_page: Callable[..., Any]) -> None:
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     if busy > 2:
@@ -273,6 +275,7 @@ def test_five_viewers_all_keep_up_with_twenty_frames_a_second(open_page: Callabl
         assert all(page.faults == [] for page in pages)
 
 
+@pytest.mark.nightly
 def test_four_viewers_see_the_newest_while_a_fifth_is_frozen_and_catches_up(open_page: Callable[..., Any]) -> None:
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     if busy > 4:
@@ -311,7 +314,9 @@ def heap(page: Any) -> float:
     return float(min(readings))
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(8, marks=pytest.mark.nightly), pytest.param(600, marks=pytest.mark.soak)]
+)
 def test_memory_stays_flat(open_page: Callable[..., Any], seconds: int) -> None:
     with serve() as server:
         for step in range(2000):  # the history is full from the start
@@ -337,13 +342,12 @@ def test_steering_of_the_synthetic_road_goes_both_ways() -> None:
     assert min(map(steering_at, range(60))) < -0.9 and max(map(steering_at, range(60))) > 0.9
 
 
-@pytest.mark.parametrize("held_ms", [0, 40, 80, 120, 200, 300])
-def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Callable[..., Any], held_ms: int) -> None:
+def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
         with Drive(server, 12):
             page.wait_for_selector("#heads button")
-            for head in (2, 4, 1):
+            for head, held_ms in ((2, 0), (4, 40), (1, 80), (3, 120), (2, 200), (4, 300)):
                 box = page.locator(f"#heads [aria-label='head {head}']").bounding_box()
                 page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
                 page.mouse.down()
@@ -532,13 +536,14 @@ def test_the_header_does_not_jump_whatever_the_drive_says(open_page: Callable[..
             assert page.evaluate(BOXES) == before
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (2560, 1080), (1920, 1080)], ids=lambda s: f"{s[0]}x{s[1]}")
-def test_a_large_screen_shows_all_at_once(open_page: Callable[..., Any], size: tuple[int, int]) -> None:
+def test_a_large_screen_shows_all_at_once(open_page: Callable[..., Any]) -> None:
     with serve() as server:
-        page = open_page(server.url, viewport={"width": size[0], "height": size[1]})
-        server.publish(make_tick(30, x_m=1.0, y_m=2.0, heading_rad=0.0))
-        shows(page, make_tick(30))
-        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+        page = open_page(server.url)
+        for step, (width, height) in enumerate([(1280, 800), (2560, 1080), (1920, 1080)]):
+            page.set_viewport_size({"width": width, "height": height})
+            server.publish(make_tick(step, x_m=1.0, y_m=2.0, heading_rad=0.0))
+            shows(page, make_tick(step))
+            assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), width
 
 
 def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) -> None:

@@ -25,6 +25,7 @@ def test_every_shipped_nac_has_a_table_of_its_own(model: Path) -> None:
     assert all(one["name"] in ("phi", "omega", "t", "logits") for one in table)
 
 
+@pytest.mark.nightly
 def test_the_table_is_what_is_measured_on_a_lap() -> None:
     model = shipped("agents") / "carracing" / "nac_steady.pt"
     kept, found = read_tuning(model), tuning_table(load_policy(model), laps=1)

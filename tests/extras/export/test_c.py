@@ -19,7 +19,8 @@ from nacdrive.extras.export.compiled import CompiledPolicy, build, compiler
 from nacdrive.extras.export.network_description import NACStep, describe, without_idle_neurons
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.rollout import rollout
-from tests.helpers.small_policies import CHOICES, KINDS, saved, small_policy, smooth_frames
+from tests.helpers.nightly import daily
+from tests.helpers.small_policies import CHOICES, DAILY, KINDS, saved, small_policy, smooth_frames
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler: apt-get install gcc")
 STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror")
@@ -45,7 +46,7 @@ def compare(policy: Policy, compiled: CompiledPolicy, frames, t_s, resets=(0,)) 
     return apart / size
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(KINDS, DAILY))
 def test_c_decides_as_torch(kind: str, tmp_path: Path) -> None:
     policy, model = saved(kind, tmp_path)
     compiled = CompiledPolicy(model, tmp_path, STRICT)
@@ -58,7 +59,9 @@ def test_c_decides_as_torch(kind: str, tmp_path: Path) -> None:
     assert np.ptp(given, axis=0).max() > 1e-3, "outputs that never change would hide every mistake"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("agents") / "carracing").glob("nac_*.pt")))
+@pytest.mark.parametrize(
+    "name", daily(sorted(path.stem for path in (shipped("agents") / "carracing").glob("nac_*.pt")), ["nac_steady"])
+)
 def test_the_c_of_a_shipped_carracing_policy_decides_as_torch_over_a_recorded_lap(name: str, tmp_path: Path) -> None:
     model = shipped("agents") / "carracing" / f"{name}.pt"
     compiled = CompiledPolicy(model, tmp_path, QUICK)
@@ -69,6 +72,7 @@ def test_the_c_of_a_shipped_carracing_policy_decides_as_torch_over_a_recorded_la
     assert compare(load_policy(model), compiled, frames, t_s, resets=(0, 90)) < CLOSE
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("agents") / "udacity").glob("nac_*.pt")))
 def test_the_c_of_a_shipped_udacity_policy_steers_as_torch(name: str, tmp_path: Path) -> None:
     model = shipped("agents") / "udacity" / f"{name}.pt"
@@ -77,7 +81,7 @@ def test_the_c_of_a_shipped_udacity_policy_steers_as_torch(name: str, tmp_path: 
     assert compare(policy, compiled, frames, t_s, resets=(0,)) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ["nac-euler-steers", "topk", "long-lstm"])
+@pytest.mark.parametrize("kind", daily(["nac-euler-steers", "topk", "long-lstm"], ["long-lstm"]))
 def test_the_program_beside_it_runs_under_sanitizers_and_prints_the_decisions(kind: str, tmp_path: Path) -> None:
     policy, model = saved(kind, tmp_path)
     code, header, program = export_c(model, tmp_path / "made")
@@ -103,6 +107,7 @@ def test_the_program_beside_it_runs_under_sanitizers_and_prints_the_decisions(ki
     assert subprocess.run([made], capture_output=True, check=False).returncode == 2
 
 
+@pytest.mark.nightly
 def test_the_same_drive_around_a_carracing_track(tmp_path: Path) -> None:
     spec = env_spec("carracing")
     model = shipped("agents") / "carracing" / "nac_steady.pt"

@@ -21,7 +21,8 @@ from nacdrive.extras.export.html import PARTS, bundle, export_html, lap_record, 
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from tests.helpers.episodes import make_episode
-from tests.helpers.small_policies import KINDS, saved, small_policy, smooth_frames
+from tests.helpers.nightly import daily
+from tests.helpers.small_policies import DAILY, KINDS, saved, small_policy, smooth_frames
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 DRIVING = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))
@@ -77,7 +78,7 @@ def decided(policy: Policy, frames: Any, t_s: Any) -> np.ndarray:
     return np.array(rows)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(KINDS, DAILY))
 def test_javascript_decides_as_torch(javascript: Any, kind: str) -> None:
     policy = small_policy(kind)
     frames, t_s = smooth_frames(policy, 14)
@@ -85,7 +86,7 @@ def test_javascript_decides_as_torch(javascript: Any, kind: str) -> None:
     np.testing.assert_allclose(found, true, atol=CLOSE * max(1.0, np.abs(true).max()))
 
 
-@pytest.mark.parametrize("path", DRIVING, ids=lambda p: f"{p.parent.name}-{p.stem}")
+@pytest.mark.parametrize("path", daily(DRIVING, ["carracing-nac_steady"], lambda p: f"{p.parent.name}-{p.stem}"))
 def test_javascript_decides_as_torch_for_the_shipped_policies(javascript: Any, path: Path) -> None:
     policy = load_policy(path)
     if policy.task == "carracing":
@@ -325,6 +326,7 @@ def test_an_address_that_was_tampered_with_brings_nothing_in(opened: Callable[..
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_the_whole_lap_is_tried_and_the_occlusion_map_is_laid_over_the_picture(opened: Callable[..., Any]) -> None:
     tab = opened()
     tab.select_option("#region", "0,0,0.5,1")

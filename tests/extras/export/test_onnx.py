@@ -64,7 +64,7 @@ def test_the_shipped_policy_decides_alike_over_hundreds_of_frames(exported: Path
     assert difference(load_policy(STEADY), ExportedPolicy(exported), 300) < 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_every_shipped_policy_decides_alike(path: Path, tmp_path: Path) -> None:
     (out,) = export_onnx(path, tmp_path / "policy.onnx")
