@@ -86,6 +86,7 @@ class EvalConfig(
         parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
         named = [f"{name}-{value:g}" for name, value in parts.items() if value]
         named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
+        named += ["rate-{:g}-{:g}".format(*d.rate)] if d.rate is not None else []
         # Policies of the same name drive several environments.
         env = [] if self.env == EvalConfig.env else [self.spec.source]
         env += [str(self.track)] if is_random(self.track) else []

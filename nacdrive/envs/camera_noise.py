@@ -1,4 +1,4 @@
-"""A worse camera than the true one: noise, blackouts, delay, brightness; experts that ride along see the true one."""
+"""A worse camera than the true one: noise, blackouts, delay, rate; experts that ride along see the true frames."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Annotated, Any, SupportsFloat
 import numpy as np
 from annotated_types import Interval
 
+from nacdrive.common.errors import UserError
 from nacdrive.common.options import LARGEST, Options, Share
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
+
+WANDER = 0.1
+"""Standard deviation of what a camera's rate changes by from one frame to the next, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,16 @@ class CameraNoise(Options):
     each other, and the policy is told when the newest was taken."""
     blackout_steps: Annotated[int, Interval(ge=1, le=1000)] = 1
     """Decisions that each --blackout lasts; one that begins within another makes it longer."""
+    rate: tuple[Annotated[float, Interval(ge=0.1, le=1000)], Annotated[float, Interval(ge=0.1, le=1000)]] | None = None
+    """Lowest and highest frames per second of a camera whose rate is drawn for each episode and wanders between them; a
+    decision is taken, and its action held, for each frame. If not given, they come at the driver's own pace."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None:
+            object.__setattr__(self, "rate", tuple(self.rate))
+            if self.rate[0] > self.rate[1]:
+                raise UserError(f"--rate is {self.rate[0]:g} {self.rate[1]:g}: give the lowest rate first.")
 
     @property
     def irregular(self) -> bool:
@@ -61,6 +75,8 @@ class CameraNoise(Options):
             parts.append(f"frames up to {self.late} decisions late")
         if self.brightness != 1:
             parts.append(f"brightness x {self.brightness:g}")
+        if self.rate is not None:
+            parts.append("{:g} to {:g} frames a second".format(*self.rate))
         return ", ".join(parts) or "none"
 
 
@@ -79,6 +95,8 @@ class Camera:
         self._losses = np.random.default_rng(None if seed is None else (seed, 0xD20))
         self._under_way: deque[tuple[int, float, Frame]] = deque()
         self._arrived: tuple[float, Frame] | None = None
+        self._rates = np.random.default_rng(None if seed is None else (seed, 0x4A7E))
+        self._place = float(self._rates.random())
         self._step = self._black_left = 0
         self.taken_s = 0.0
         """When the frame that is shown was taken, by the clock of the calls."""
@@ -110,6 +128,16 @@ class Camera:
             picture += self._random.standard_normal(seen.shape, dtype=np.float32) * (d.noise * 255)
         return np.asarray(np.clip(np.rint(picture), 0, 255), dtype=np.uint8)
 
+    def wait_s(self) -> float | None:
+        """Seconds from the frame that is shown to the next one; None where the camera has no rate of its own."""
+        if self.disturbance.rate is None:
+            return None
+        low, high = np.log(self.disturbance.rate)
+        step = WANDER / (high - low) * float(self._rates.standard_normal()) if high > low else 0.0
+        # Reflected at both ends.
+        self._place = abs((self._place + step + 1) % 2 - 1)
+        return float(np.exp(-(low + self._place * (high - low))))
+
     def _arriving(self, frame: Frame, t_s: float) -> Frame:
         """The newest frame that has arrived, where some are lost and others late; the first always arrives."""
         d = self.disturbance
@@ -132,27 +160,58 @@ class NoisyCamera(DrivingWrapper):
     """A driving environment seen through a worse camera; the same seed of ``reset`` gives the same disturbance.
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
-    Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. All else is the
-    environment's own.
+    Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. A camera with a rate
+    of its own sets how many simulated frames the environment holds an action. All else is the environment's own.
+
+    Raises:
+        UserError: for a rate that the environment cannot give.
     """
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:
         super().__init__(env)
         self.camera = Camera(noise)
+        self._simulated: Any = env.unwrapped
+        self._usual = getattr(self._simulated, "repeat", None)
+        self._fraction = 0.0
+        if noise.rate is not None:
+            if self._usual is None or self.realtime:
+                raise UserError(
+                    f"--rate changes how long an action is held, and {self.name} has its own: leave it out."
+                )
+            fastest = self._usual / self.step_s
+            if noise.rate[1] > fastest * (1 + 1e-9):
+                raise UserError(
+                    f"--rate goes up to {noise.rate[1]:g}, and {self.name} has {fastest:g} frames a second."
+                )
         self.t_s = 0.0
         """When the newest frame was taken, in simulated seconds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
         self.camera.reset(seed)
+        self._fraction = 0.0
         frame, info = self.env.reset(seed=seed, options=options)
         return self._seen(frame, info)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
         """Carry out one decision; see ``DrivingEnv.step``."""
+        if self._usual is not None:
+            self._simulated.repeat = self._frames()
         frame, reward, terminated, truncated, info = self.env.step(action)
         seen, info = self._seen(frame, info)
         return seen, reward, terminated, truncated, info
+
+    def _frames(self) -> int:
+        """Simulated frames until the next picture."""
+        assert self._usual is not None
+        wait_s = self.camera.wait_s()
+        if wait_s is None:
+            return int(self._usual)
+        # What is rounded off is carried on, so that the rate is kept on average.
+        exact = wait_s * self._usual / self.step_s + self._fraction
+        frames = max(1, round(exact))
+        self._fraction = exact - frames
+        return frames
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
         """What the camera makes of a frame, and what is told beside it."""

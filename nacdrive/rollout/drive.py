@@ -259,6 +259,8 @@ class LoadedDrive:
             options["repeat"] = self._env_repeat
         env = spec.make(options | driver_options(spec, self.driver, recover=drive.recover))
         noise = drive.camera if camera is None else camera
+        if noise.rate is not None and drive.every_frame:
+            raise UserError("--every-frame looks at every frame, and --rate at some: leave one of them out.")
         return NoisyCamera(env, noise) if noise.active or camera is not None else env
 
     def wrap(

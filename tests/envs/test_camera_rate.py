@@ -1,0 +1,83 @@
+"""A camera with a rate of its own: decisions come with its frames, at true times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.envs.base import DrivingEnv
+from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
+from nacdrive.envs.carracing.env import CarRacingEnv
+from nacdrive.rollout.drive import Drive
+
+
+class OwnPace(DrivingEnv):
+    """An environment whose decisions last as long as they last."""
+
+    name, step_s = "mine", 0.1
+
+
+def rates(noise: CameraNoise, seed: int, count: int = 300) -> np.ndarray:
+    camera = Camera(noise)
+    camera.reset(seed)
+    return 1 / np.array([camera.wait_s() for _ in range(count)])
+
+
+def test_it_is_drawn_for_each_episode_and_wanders_between_its_ends() -> None:
+    noise = CameraNoise(rate=(5, 20))
+    drawn = np.stack([rates(noise, seed) for seed in range(40)])
+    assert drawn.min() >= 5 - 1e-9 and drawn.max() <= 20 + 1e-9
+    assert np.ptp(drawn[:, 0]) > 10 and np.ptp(drawn[0]) > 3
+    assert np.abs(np.diff(np.log(drawn))).max() < 0.5  # it wanders, and does not jump
+    np.testing.assert_array_equal(drawn[3], rates(noise, 3))
+    np.testing.assert_allclose(rates(CameraNoise(rate=(8, 8)), 0), 8)
+
+
+def test_a_decision_is_held_until_the_next_frame_and_both_are_told_the_true_time() -> None:
+    env = NoisyCamera(CarRacingEnv(renderer="fast", repeat=4, max_frames=200), CameraNoise(rate=(5, 20)))
+    _, info = env.reset(seed=1)
+    times, done = [info["t_s"]], False
+    while not done:
+        _, _, terminated, truncated, info = env.step(3)
+        done = terminated or truncated
+        times.append(info["t_s"])
+    gaps = np.diff(times)[:-1]
+    assert set(np.rint(gaps * 50)) <= set(range(2, 12)) and len(set(np.rint(gaps * 50))) > 1
+    assert np.abs(gaps * 50 - np.rint(gaps * 50)).max() < 1e-6
+    env.camera.change(CameraNoise())
+    start = env.reset(seed=1)[1]["t_s"]
+    assert env.step(3)[-1]["t_s"] == pytest.approx(start + 0.08)  # its usual pace again
+
+
+def test_the_rate_leaves_other_disturbances_as_they_are() -> None:
+    frame = np.full((8, 8, 3), 128, np.uint8)
+    shown = []
+    for rate in (None, (5.0, 20.0)):
+        camera = Camera(CameraNoise(noise=0.1, blackout=0.3, dropped=0.3, late=2, rate=rate))
+        camera.reset(3)
+        shown.append([(camera(frame, 0.1 * k).copy(), camera.taken_s, camera.wait_s())[:2] for k in range(20)])
+    for one, other in zip(*shown, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        assert one[1] == other[1]
+
+
+@pytest.mark.parametrize("rate", [(20.0, 5.0), (0.0, 5.0), (5.0, float("nan"))])
+def test_a_rate_that_no_camera_has_is_refused(rate: tuple[float, float]) -> None:
+    with pytest.raises(UserError, match="--rate"):
+        CameraNoise(rate=rate)
+
+
+def test_a_rate_that_the_environment_cannot_give_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UserError, match="goes up to 60, and carracing has 50 frames a second"):
+        Drive(driver="constant", camera=CameraNoise(rate=(5, 60))).open(0)
+    with pytest.raises(UserError, match="leave one of them out"):
+        Drive(expert="ppo", camera=CameraNoise(rate=(5, 20)), every_frame=True).open(0)
+    with pytest.raises(UserError, match="mine has its own: leave it out"):
+        NoisyCamera(OwnPace(), CameraNoise(rate=(5, 20)))
+
+
+def test_a_drive_keeps_its_rate_in_its_file() -> None:
+    drive = Drive(camera=CameraNoise(rate=(5, 20), late=2))
+    assert Drive.from_json(drive.to_json()) == drive
+    assert str(drive.camera) == "frames up to 2 decisions late, 5 to 20 frames a second"
