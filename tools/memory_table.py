@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -737,6 +738,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    # Threads do not survive the fork of ``in_a_copy``.
+    cv2.setNumThreads(0)
     register_layers()
     if options.make_pool:
         make_pool(options.out, options.workers)
