@@ -162,10 +162,10 @@ def main() -> None:
         shape = (int(height), int(width))
         print(json.dumps(measure(backend, Path(model), shape, given.decisions, Path(folder))))
         return
-    from nacdrive.bench.machine import processor
     from nacdrive.common.files import write_text
     from nacdrive.common.paths import shipped
     from nacdrive.common.runs import package_versions
+    from nacdrive.extras.bench.machine import processor
     from nacdrive.extras.export.onnx import export_onnx
     from nacdrive.models import load_policy
 

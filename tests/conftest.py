@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from nacdrive.bench.grid import PRELOADED
+from nacdrive.extras.bench.grid import PRELOADED
 
 pytest_plugins = ["tests.helpers.cpu_times"]
 

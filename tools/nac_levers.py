@@ -122,8 +122,8 @@ def jobs(tasks: Sequence[str], tables: Sequence[str], seeds: int) -> Iterator[Jo
 
 def compute(job: Job, data: Path, most: int | None) -> dict[str, Any]:
     """Train, on ``most`` sequences if given, and test."""
-    from nacdrive.bench.machine import machine_state
     from nacdrive.common.runs import package_versions, seed_everything
+    from nacdrive.extras.bench.machine import machine_state
     from nacdrive.tasks import load_task
     from nacdrive.tasks.base import Size
     from nacdrive.training.config import FitConfig

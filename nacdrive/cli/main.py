@@ -54,6 +54,7 @@ VERBS = {
 # Verbs of ``nacdrive/extras``: verb -> its file there.
 EXTRAS = {
     "arena": "arena.verb",
+    "bench": "bench.verb",
     "explain": "explain.verb",
     "export": "export.verb",
     "share": "export.share_verb",

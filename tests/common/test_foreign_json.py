@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from nacdrive.bench.report import read_results
 from nacdrive.common.errors import UserError
 from nacdrive.common.foreign_json import MAX_DEPTH, parse, parse_object, read_json
 from nacdrive.datasets import images
 from nacdrive.datasets.episode_file import METADATA_KEY, NotAnEpisodeError, from_parquet, to_parquet
 from nacdrive.datasets.images import ImageError, decode_image
+from nacdrive.extras.bench.report import read_results
 from nacdrive.training.log import read_rows
 from tests.helpers.episodes import make_episode
 

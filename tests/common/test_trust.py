@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from nacdrive.bench.report import write_report
 from nacdrive.cli.main import dispatch, take_trust
 from nacdrive.common import plugins
 from nacdrive.common.errors import UserError
@@ -17,6 +16,7 @@ from nacdrive.common.parallel import run_jobs
 from nacdrive.common.plugins import TRUST, check_trusted, trust, trusted
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.envs.registry import action_names
+from nacdrive.extras.bench.report import write_report
 from nacdrive.models import files, load_policy
 from nacdrive.models.agents import network
 

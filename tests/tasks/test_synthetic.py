@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.bench.config import TableConfig
-from nacdrive.bench.grid import compute, plan
+from nacdrive.extras.bench.config import TableConfig
+from nacdrive.extras.bench.grid import compute, plan
 from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size, Task
 from nacdrive.tasks.synthetic import MOST_BITS, SYMBOLS, TAU_S, part_of

@@ -201,8 +201,8 @@ def test_an_exponential_reaches_its_limit_when_it_does():
 
 
 def test_the_challenge_is_about_one_task():
-    from nacdrive.bench.config import TableConfig
-    from nacdrive.bench.grid import left_out, rest_of_smoke, tasks_by_training
+    from nacdrive.extras.bench.config import TableConfig
+    from nacdrive.extras.bench.grid import left_out, rest_of_smoke, tasks_by_training
 
     config = TableConfig(protocol="challenge")
     assert tasks_by_training(config) == {"pronostia": ["pronostia"]}

@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
-from nacdrive.bench import paper
-from nacdrive.bench.cell import REFERENCES, Result
-from nacdrive.bench.config import TableConfig
 from nacdrive.common import table
 from nacdrive.common.files import write_text
+from nacdrive.extras.bench import paper
+from nacdrive.extras.bench.cell import REFERENCES, Result
+from nacdrive.extras.bench.config import TableConfig
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 

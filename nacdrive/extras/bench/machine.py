@@ -34,7 +34,7 @@ def machine_state(device: str = "cpu") -> dict[str, Any]:
 @cache
 def commit() -> str | None:
     """The commit that nacdrive's source stands at, with ``+`` where files have been changed since."""
-    source = Path(__file__).resolve().parents[2]
+    source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():
         return None
     try:

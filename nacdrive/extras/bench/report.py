@@ -18,14 +18,14 @@ from typing import Any, get_args
 import numpy as np
 from matplotlib.figure import Figure
 
-from nacdrive.bench import paper
-from nacdrive.bench.cell import REFERENCES, Result
-from nacdrive.bench.grid import RESULTS
 from nacdrive.common import table
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
+from nacdrive.extras.bench import paper
+from nacdrive.extras.bench.cell import REFERENCES, Result
+from nacdrive.extras.bench.grid import RESULTS
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric, ProtocolName
 from nacdrive.training.log import read_rows

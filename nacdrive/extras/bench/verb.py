@@ -7,18 +7,25 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from nacdrive.bench.config import PlanConfig, ReportConfig, RobustnessConfig, RunConfig, RuntimeConfig, TableConfig
+from nacdrive.extras.bench.config import (
+    PlanConfig,
+    ReportConfig,
+    RobustnessConfig,
+    RunConfig,
+    RuntimeConfig,
+    TableConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacdrive.bench.cell import Cell, Result
-    from nacdrive.bench.cost import Cost
+    from nacdrive.extras.bench.cell import Cell, Result
+    from nacdrive.extras.bench.cost import Cost
 
 
 def table(config: TableConfig) -> tuple[int, list[dict[str, Any]]]:
     """The table that was asked for; of a smoke run also that of the tasks which only the other protocol has."""
-    from nacdrive.bench.grid import rest_of_smoke
+    from nacdrive.extras.bench.grid import rest_of_smoke
 
     rest = rest_of_smoke(config)
     code, tables = one_table(config)
@@ -35,11 +42,11 @@ def run(config: RunConfig) -> tuple[int, list[dict[str, Any]]]:
 
 def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[dict[str, Any]]]:
     """Compute the grid, with a line per cell under way and one per cell that is done; exit code, folder and cells."""
-    from nacdrive.bench.data_dirs import describe
-    from nacdrive.bench.grid import compute, left_out, plan
-    from nacdrive.bench.tables import markdown, write_tables
     from nacdrive.common.progress import progress_console, resumable
     from nacdrive.common.runs import run_record
+    from nacdrive.extras.bench.data_dirs import describe
+    from nacdrive.extras.bench.grid import compute, left_out, plan
+    from nacdrive.extras.bench.tables import markdown, write_tables
 
     console = progress_console()
     with console.status("reading the data"):
@@ -75,9 +82,9 @@ def fewer_folds(cells: Sequence[Cell], wanted: int) -> list[str]:
 
 def plan(config: PlanConfig) -> list[Cost]:
     """Print what the table would cost."""
-    from nacdrive.bench.cost import costs, text
-    from nacdrive.bench.grid import RESULTS, complete, finished, preview
-    from nacdrive.bench.report import read_results
+    from nacdrive.extras.bench.cost import costs, text
+    from nacdrive.extras.bench.grid import RESULTS, complete, finished, preview
+    from nacdrive.extras.bench.report import read_results
 
     grid = preview(config)
     have = finished(grid.folder)
@@ -90,9 +97,9 @@ def plan(config: PlanConfig) -> list[Cost]:
 
 def report(config: ReportConfig) -> None:
     """Write the report and print its tables."""
-    from nacdrive.bench.report import markdown, write_report
     from nacdrive.common.files import refuse_existing
     from nacdrive.common.runs import run_record
+    from nacdrive.extras.bench.report import markdown, write_report
 
     refuse_existing(config.out / "report.md", overwrite=config.overwrite)
     command = run_record(config)["command"]
@@ -104,8 +111,8 @@ def robustness(config: RobustnessConfig) -> int:
     """Test what is trained, with a line per model, and print the tables."""
     from nacdrive.common.progress import progress_console, resumable
     from nacdrive.common.runs import run_record
-    from nacdrive.extras.robustness.robustness import Job, compute, plan
-    from nacdrive.extras.robustness.tables import text_of, write
+    from nacdrive.extras.bench.robustness import Job, compute, plan
+    from nacdrive.extras.bench.robustness_tables import text_of, write
 
     console = progress_console()
     jobs, done, left_out = plan(config)
@@ -174,9 +181,9 @@ def line(result: Result) -> str:
 
 def runtime(config: RuntimeConfig) -> int:
     """Measure, with a line per layer."""
-    from nacdrive.bench.runtime import Row, measure_all, write
     from nacdrive.common.files import refuse_existing
     from nacdrive.common.progress import progress_console
+    from nacdrive.extras.bench.runtime import Row, measure_all, write
 
     refuse_existing(config.out / "runtime.json", config.out / "runtime.md", overwrite=config.overwrite)
     console = progress_console()

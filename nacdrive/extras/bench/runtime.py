@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from nacdrive.bench import paper
-from nacdrive.bench.cell import first_line, kind_of, lost_process
-from nacdrive.bench.config import RuntimeConfig
-from nacdrive.bench.grid import check_models
-from nacdrive.bench.machine import machine_state
 from nacdrive.common import table
 from nacdrive.common.files import write_json, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import run_record
+from nacdrive.extras.bench import paper
+from nacdrive.extras.bench.cell import first_line, kind_of, lost_process
+from nacdrive.extras.bench.config import RuntimeConfig
+from nacdrive.extras.bench.grid import check_models
+from nacdrive.extras.bench.machine import machine_state
 from nacdrive.layers import build, names
 from nacdrive.models.files import check_device
 

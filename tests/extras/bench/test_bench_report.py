@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from nacdrive.bench.cell import run_cell
-from nacdrive.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
-from nacdrive.bench.cost import costs, text
-from nacdrive.bench.grid import compute, plan
-from nacdrive.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_results, sections, write_report
-from nacdrive.cli.bench import one_table
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import plain
+from nacdrive.extras.bench.cell import run_cell
+from nacdrive.extras.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
+from nacdrive.extras.bench.cost import costs, text
+from nacdrive.extras.bench.grid import compute, plan
+from nacdrive.extras.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_results, sections, write_report
+from nacdrive.extras.bench.verb import one_table
 from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size
 from nacdrive.tasks.emnist import EMNIST

@@ -18,17 +18,17 @@ from typing import Any
 
 import torch
 
-from nacdrive.bench.cell import REFERENCES, Result
-from nacdrive.bench.config import RobustnessConfig
-from nacdrive.bench.grid import RESULTS
-from nacdrive.bench.machine import machine_state
-from nacdrive.bench.report import settings_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.runs import check_resumable, run_record
-from nacdrive.extras.robustness.conditions import changed, conditions_for
+from nacdrive.extras.bench.cell import REFERENCES, Result
+from nacdrive.extras.bench.conditions import changed, conditions_for
+from nacdrive.extras.bench.config import RobustnessConfig
+from nacdrive.extras.bench.grid import RESULTS
+from nacdrive.extras.bench.machine import machine_state
+from nacdrive.extras.bench.report import settings_of
 from nacdrive.models.series_files import load_series
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size

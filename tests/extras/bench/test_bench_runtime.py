@@ -7,10 +7,10 @@ import sys
 import pytest
 import torch
 
-from nacdrive.bench.config import RuntimeConfig
-from nacdrive.bench.runtime import measure_all, write
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json
+from nacdrive.extras.bench.config import RuntimeConfig
+from nacdrive.extras.bench.runtime import measure_all, write
 
 torch.set_num_threads(1)
 SMALL = RuntimeConfig(models=("mha", "gru"), steps=64, features=16, passes=3)
@@ -32,7 +32,7 @@ def test_each_layer_gets_a_row_beside_the_papers_numbers(tmp_path):
 # In a process of its own, as every layer is measured: one that has much free memory in hand takes it from there.
 GIVEN_BACK = """
 import torch
-from nacdrive.bench.runtime import memory
+from nacdrive.extras.bench.runtime import memory
 
 before = memory("cpu", reset=True)
 held = None if before is None else torch.ones(16 * 2**20)

@@ -13,12 +13,12 @@ from statistics import fmean, stdev
 import pytest
 import torch
 
-from nacdrive.bench import paper
-from nacdrive.bench.cell import kind_of, run_cell
-from nacdrive.bench.config import TableConfig
-from nacdrive.bench.grid import compute, finished, left_out, plan, rest_of_smoke
-from nacdrive.bench.tables import entries, latex, statistics_of, write_tables
 from nacdrive.common.errors import UserError
+from nacdrive.extras.bench import paper
+from nacdrive.extras.bench.cell import kind_of, run_cell
+from nacdrive.extras.bench.config import TableConfig
+from nacdrive.extras.bench.grid import compute, finished, left_out, plan, rest_of_smoke
+from nacdrive.extras.bench.tables import entries, latex, statistics_of, write_tables
 from nacdrive.tasks.registry import PAPER_TASKS
 
 torch.set_num_threads(1)
@@ -75,8 +75,8 @@ def test_a_failed_cell_is_reported_and_stops_nothing(config):
 
 
 def test_a_table_of_failures_alone_ends_with_another_exit_code(config, monkeypatch, capsys):
-    from nacdrive.bench import grid as grid_module
-    from nacdrive.cli.bench import table
+    from nacdrive.extras.bench import grid as grid_module
+    from nacdrive.extras.bench.verb import table
 
     def without_data(config):
         made = plan(config)
@@ -89,7 +89,7 @@ def test_a_table_of_failures_alone_ends_with_another_exit_code(config, monkeypat
 
 
 def test_folds_that_a_task_has_not_are_told(config):
-    from nacdrive.cli.bench import fewer_folds
+    from nacdrive.extras.bench.verb import fewer_folds
 
     cells = plan(config).cells
     assert fewer_folds(cells, 0) == fewer_folds(cells, 2) == []
@@ -124,7 +124,7 @@ def test_failures_are_told_apart(error, kind):
 
 
 def test_answers_that_are_not_finite_fail_the_cell(config, monkeypatch):
-    monkeypatch.setattr("nacdrive.bench.cell.outputs", lambda *a, **k: [torch.full((10,), torch.nan)])
+    monkeypatch.setattr("nacdrive.extras.bench.cell.outputs", lambda *a, **k: [torch.full((10,), torch.nan)])
     result = run_cell(plan(config).cells[0])
     assert (result["status"], result["kind"]) == ("failed", "not finite")
 
@@ -265,7 +265,7 @@ def test_deviations_are_those_of_samples_over_folds_and_over_seeds():
 
 def test_a_row_says_on_which_code_and_machine_it_was_made(config):
     record = run_cell(plan(config).cells[0])["record"]
-    checkout = (HERE.parents[1] / ".git").exists()
+    checkout = (HERE.parents[2] / ".git").exists()
     assert re.fullmatch(r"[0-9a-f]{40}\+?" if checkout else "None", str(record["commit"]))
     assert record["processor"]
     assert record["threads"] == 1

@@ -11,13 +11,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nacdrive.bench.cell import Result
-from nacdrive.bench.report import NOT_SHOWN, Block, settings_of
 from nacdrive.common.files import write_text
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
 from nacdrive.common.table import csv_text, markdown
-from nacdrive.extras.robustness.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
+from nacdrive.extras.bench.cell import Result
+from nacdrive.extras.bench.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
+from nacdrive.extras.bench.report import NOT_SHOWN, Block, settings_of
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 from nacdrive.viz.figures import save

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from nacdrive.bench.cell import Cell, run_cell
-from nacdrive.bench.config import RobustnessConfig
-from nacdrive.cli.bench import robustness
 from nacdrive.common.errors import UserError
-from nacdrive.extras.robustness.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
-from nacdrive.extras.robustness.robustness import Job, is_of
-from nacdrive.extras.robustness.tables import change_text, tables, verdict
+from nacdrive.extras.bench.cell import Cell, run_cell
+from nacdrive.extras.bench.conditions import CONDITIONS, HIDDEN, Condition, changed, conditions_for
+from nacdrive.extras.bench.config import RobustnessConfig
+from nacdrive.extras.bench.robustness import Job, is_of
+from nacdrive.extras.bench.robustness_tables import change_text, tables, verdict
+from nacdrive.extras.bench.verb import robustness
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
 from nacdrive.tasks.sample import Sample

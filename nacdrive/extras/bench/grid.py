@@ -11,14 +11,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from nacdrive.bench.cell import REFERENCES, Cell, Result, compute_cell, process_failure
-from nacdrive.bench.config import TableConfig
-from nacdrive.bench.data_dirs import find_data_dirs
-from nacdrive.bench.paper import in_order
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import check_ray, run_jobs
 from nacdrive.common.runs import check_resumable
+from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, compute_cell, process_failure
+from nacdrive.extras.bench.config import TableConfig
+from nacdrive.extras.bench.data_dirs import find_data_dirs
+from nacdrive.extras.bench.paper import in_order
 from nacdrive.layers import names
 from nacdrive.layers.registry import LAYERS
 from nacdrive.models.files import check_device
@@ -33,7 +33,7 @@ FREE_TO_CHANGE = (
 )  # fmt: skip
 """Options that a resumed run may have changed; with the others its cells could not stand in one table."""
 # Optimizers import torch._dynamo when the first of them is made, which takes seconds.
-PRELOADED = ("nacdrive.bench.cell", "torch._dynamo", "torch.utils.tensorboard")
+PRELOADED = ("nacdrive.extras.bench.cell", "torch._dynamo", "torch.utils.tensorboard")
 OnProgress = Callable[[Cell, dict[str, Any]], None]
 
 

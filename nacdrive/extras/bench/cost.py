@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from nacdrive.bench.cell import REFERENCES, Cell, Result, fit_config
 from nacdrive.common.runs import plain
+from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, fit_config
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.bench.machine import machine_state
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import is_disk_full
 from nacdrive.common.parallel import report
@@ -22,6 +21,7 @@ from nacdrive.common.runs import plain, run_record, seed_everything
 from nacdrive.datasets.synthetic import is_synthetic
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import env_of_task
+from nacdrive.extras.bench.machine import machine_state
 from nacdrive.models import load_policy
 from nacdrive.rollout.drive import Drive, usual_expert
 from nacdrive.rollout.evaluate import evaluate

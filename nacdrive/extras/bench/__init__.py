@@ -1,0 +1,1 @@
+"""Sequence layers compared: models x tasks x folds x seeds, their tables, reports, robustness and runtime."""

@@ -1,1 +1,0 @@
-"""``nacdrive bench robustness``: trained layers tested with steps dropped, clocks changed and times hidden."""
