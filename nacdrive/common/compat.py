@@ -20,6 +20,12 @@ def ppo_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**fixed, **{names.get(name, name): value for name, value in settings.items()}}
 
 
+def run_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``run.json``: options of a training or an imitation that had other names."""
+    names = {"batch": "batch_size", "lr": "learning_rate", "teacher": "expert", "memory": "model"}
+    return {name if names.get(name, name) in options else names.get(name, name): options[name] for name in options}
+
+
 def training_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
     """Of a training's checkpoint: the best measure was called accuracy."""
     return {"best_measure" if name == "best_accuracy" else name: value for name, value in progress.items()}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nacdrive import __version__
+from nacdrive.common.compat import run_options
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import read_json, write_json
 
@@ -74,7 +75,7 @@ def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) 
     """
     path = folder / RUN
     if path.exists():
-        before = read_json(path)["config"]
+        before = run_options(read_json(path)["config"])
         changed = [
             f"--{name.replace('_', '-')} {before[name]} instead of {value}"
             for name, value in plain(config).items()

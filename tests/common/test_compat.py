@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import pytest
 import torch
 
 from nacdrive.common import compat
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_json
+from nacdrive.common.runs import RUN, check_resumable, plain
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.layers import build
 from nacdrive.rl.config import PpoConfig
+from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 from nacdrive.rl.memory_config import NO_MEMORY
 
 
@@ -20,6 +26,21 @@ def test_ppo_settings_have_their_names_and_all_that_was_fixed() -> None:
     assert then["model"] == NO_MEMORY and then["reward_scale"] == 1.0
     assert set(then) <= set(PpoConfig.__dataclass_fields__)
     assert compat.ppo_settings({"memory": "lstm"})["model"] == "lstm"
+
+
+def test_a_run_begun_under_other_names_of_options_is_resumed_with_the_same_values_alone(
+    tmp_path: Path,
+) -> None:
+    old = {"lr": [1e-3, 2e-5], "teacher": "racing-line", "memory": "none", "batch_size": 256, "rounds": 8}
+    write_json(tmp_path / RUN, {"config": old})
+    with pytest.raises(UserError, match="--expert racing-line instead of geometric"):
+        check_resumable(tmp_path, ImitateConfig(expert="geometric"), FREE_TO_CHANGE)
+    with pytest.raises(UserError, match="--learning-rate"):
+        check_resumable(tmp_path, ImitateConfig(learning_rate=(1e-3, 1e-5)), FREE_TO_CHANGE)
+    check_resumable(tmp_path, ImitateConfig(rounds=9), FREE_TO_CHANGE)
+    assert compat.run_options({"batch": 8, "model": "gru"}) == {"batch_size": 8, "model": "gru"}
+    today = plain(ImitateConfig())
+    assert compat.run_options(today) == today
 
 
 def test_the_best_accuracy_of_a_training_is_its_best_measure() -> None:

@@ -110,7 +110,7 @@ def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[s
     """All jobs, the results that are there already by the key of their job, and what is left out; claims the folder."""
     jobs, left_out = find_jobs(config)
     folder = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
-    check_resumable(folder, config, ("runs", "models", "workers", "out", "overwrite"))
+    check_resumable(folder, config, ("data", "models", "workers", "out", "overwrite"))
     have = {row["trained"]["id"]: row for row in read_rows(folder / ROWS)}
     # A model that was trained again since then is another one.
     done = {job.key: have[job.key] for job in jobs if is_of(have.get(job.key), job)}
