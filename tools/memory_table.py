@@ -65,9 +65,10 @@ STEPS, WARM_UP, BATCH, LENGTH, RATES, KEEP = 3000, 200, 128, 16, (1e-3, 2e-5), 0
 last learning rate, and how much of the averaged weights a minibatch keeps."""
 LEARNT_FROM, VERSIONS = 0.75, 3
 """Share of the pool that a training seed learns from, and through how many cameras it sees each drive."""
-EXPERT_DRIVES, ROUNDS, EACH, ROUND_STEPS = 36, 2, 18, 300
-"""Of the pool: drives of the disturbed teacher, then rounds in which every arm of ``MIXED`` drives so many tracks; it
-has learnt with so many minibatches before the first round, and with twice as many before the second."""
+EXPERT_DRIVES, ROUND_STEPS, EACH = 36, (300, 600, 600, 600, 600), 18
+"""Of the pool: drives of the disturbed teacher; minibatches that every arm of ``MIXED`` learns with, anew, before each
+round; and tracks that it then drives."""
+ROUNDS = len(ROUND_STEPS)
 MIXED = ("none", "stack", "lstm", "nac-key")
 
 
@@ -324,7 +325,7 @@ def pool_round(out: Path, number: int, name: str) -> list[PoolDrive]:
     arm = ARMS[name]
     at = EXPERT_TRAINING.stop - 10_000 + number * 200 + MIXED.index(name) * EACH
     pool = [drive for earlier in range(number) for drive in read_round(out, earlier)]
-    net = train(arm, pool, 1000 + number, ROUND_STEPS * number)[0]
+    net = train(arm, pool, 1000 + number, ROUND_STEPS[number - 1])[0]
 
     def drive(track: int, ask: Callable[[Question], Any]) -> PoolDrive:
         return label(track, Agent(arm, ask), name, 0.5**number)

@@ -27,6 +27,20 @@ class CameraOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearningCamera(CameraOptions):
+    """What is wrong with the camera."""
+
+    vary_camera: bool = False
+    """Draw for each drive that is learnt from what is wrong with its camera, in train of every one of DAgger: each
+    disturbance in half of them, and at most as much as is given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.vary_camera and not self.disturbance.active:
+            raise UserError("--vary-camera draws from disturbances that are given: add such as --blackout 0.2.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpertOption(Options):
     """Who drives."""
 

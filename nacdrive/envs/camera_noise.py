@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, SupportsFloat
 
 import numpy as np
@@ -58,6 +58,18 @@ class CameraNoise(Options):
     def active(self) -> bool:
         """Whether anything is changed at all."""
         return self != CameraNoise()
+
+    def draw(self, rng: np.random.Generator) -> CameraNoise:
+        """What is wrong in one drive of many: each disturbance with probability 1/2, and at most as much as here."""
+        drawn: dict[str, Any] = {}
+        for one in fields(self):
+            usual, most = one.default, getattr(self, one.name)
+            present, share = rng.random() < 0.5, rng.random()
+            if not present or most is None:
+                continue
+            value = most if one.name == "rate" else usual + (most - usual) * share
+            drawn[one.name] = round(value) if isinstance(usual, int) else value
+        return CameraNoise(**drawn)
 
     def __str__(self) -> str:
         parts = []

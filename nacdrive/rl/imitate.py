@@ -198,7 +198,8 @@ class Imitation:
         self.average = self.network().eval()
         self.average.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=config.learning_rate[0])
-        self.drives = Drives(config.rounds * config.episodes * math.ceil(config.max_frames / config.repeat), self.view)
+        held = config.repeat if config.disturbance.rate is None else 1
+        self.drives = Drives(config.rounds * config.episodes * math.ceil(config.max_frames / held), self.view)
         self.rng = np.random.default_rng([config.seed, 1])
         self.round = self.step = 0
         self.began, self.earlier_s, self.best = time.monotonic(), 0.0, -math.inf
@@ -219,7 +220,7 @@ class Imitation:
             "instruments": config.instruments,
             "rule": config.rule,
         }
-        drive = Drive(options=options, camera=config.disturbance, safety_stop=False, **how)
+        drive = Drive(options=options, safety_stop=False, **{"camera": config.disturbance, **how})
         return LoadedDrive(drive, driver=BatchedExpert(self.average, config.repeat, ask), expert=teacher)
 
     @torch.inference_mode()
@@ -246,7 +247,11 @@ class Imitation:
         beta = 1.0 if self.round == 0 else config.beta * 0.5 ** (self.round - 1)
         rng = np.random.default_rng([config.seed, self.round, track])
         noise = config.steering_noise if track % 2 else 0.0
-        loaded = self.loaded(ask, load_teacher(config.expert), beta=beta, steering_noise=noise)
+        # Random numbers of its own, so that the drive's are the same whatever its camera.
+        chosen = np.random.default_rng([config.seed, self.round, track, 1])
+        camera = config.disturbance.draw(chosen) if config.vary_camera else config.disturbance
+        how = {"camera": camera, "beta": beta, "steering_noise": noise}
+        loaded = self.loaded(ask, load_teacher(config.expert), **how)
         frames, labels = [], []
         times: list[float] = []
         with loaded.open(track, rng=rng) as opened:

@@ -11,7 +11,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Count, Result, Tracks
-from nacdrive.drivers.options import BetaOption, CameraOptions, ExpertOption, InstrumentsOption, WheelOption
+from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, WheelOption
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.world import EpisodeOptions, RepeatOption
 from nacdrive.rl.memory_config import AgentTraining
@@ -30,7 +30,7 @@ class ImitateConfig(
     BetaOption,
     InstrumentsOption,
     WheelOption,
-    CameraOptions,
+    LearningCamera,
     Tracks,
     RepeatOption,
     EpisodeOptions,

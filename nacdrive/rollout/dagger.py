@@ -49,6 +49,8 @@ class DaggerRound:
     """Tracks to drive."""
     seed: int
     """Seeds who drives when, and which tracks are driven."""
+    vary_camera: bool = False
+    """Draw for every drive what is wrong with its camera, at most as much as there."""
 
     @property
     def tracks(self) -> range:
@@ -171,7 +173,10 @@ class MixtureWorker:
         ``expert_choice`` or ``expert_steering`` the label.
         """
         round_ = self.round
-        loaded = self.loaded(round_.drive.camera if track % 2 else CameraNoise())
+        camera = round_.drive.camera if track % 2 else CameraNoise()
+        if round_.vary_camera:
+            camera = round_.drive.camera.draw(np.random.default_rng([round_.seed, round_.round, track, 1]))
+        loaded = self.loaded(camera)
         rng = None if self.disturbed else np.random.default_rng([round_.seed, round_.round, track])
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
         with loaded.open(track, rng=rng) as opened:
@@ -184,7 +189,6 @@ class MixtureWorker:
                 meta = {"expert_share": opened.driver.expert_share}
             meta |= {name: value for name, value in opened.env.episode_meta().items() if name != "finished_lap"}
         buffer.ended = tick.events[-1] if tick.done else "time is up"
-        camera = loaded.drive.camera
         meta |= {"camera": str(camera)} if camera.active else {}
         return buffer.episode(source=loaded.spec.source, driver=self.learner.name, meta=meta)
 

@@ -11,7 +11,7 @@ from annotated_types import Interval
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Count, Device, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
-from nacdrive.drivers.options import BetaOption, CameraOptions, ExpertOption, InstrumentsOption, check_expert
+from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, check_expert
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
 from nacdrive.models.presets import DrivingForm, FormOption, driving_form
@@ -60,7 +60,7 @@ class TrainConfig(
     ExpertOption,
     BetaOption,
     InstrumentsOption,
-    CameraOptions,
+    LearningCamera,
     Device,
     Result,
     Workers,

@@ -124,7 +124,7 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         roads=config.roads,
         beta=config.beta * 0.5 ** (round_ - 1),
     )
-    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed)
+    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed, config.vary_camera)
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
 

@@ -9,6 +9,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.carracing.env import CarRacingEnv
+from nacdrive.rl.imitate_config import ImitateConfig
 from nacdrive.rollout.drive import Drive
 
 
@@ -81,3 +82,16 @@ def test_a_drive_keeps_its_rate_in_its_file() -> None:
     drive = Drive(camera=CameraNoise(rate=(5, 20), late=2))
     assert Drive.from_json(drive.to_json()) == drive
     assert str(drive.camera) == "frames up to 2 decisions late, 5 to 20 frames a second"
+
+
+def test_drives_that_are_learnt_from_draw_at_most_what_is_given() -> None:
+    most = CameraNoise(noise=0.1, delay_steps=2, brightness=0.5, blackout=0.2, blackout_steps=4, rate=(5, 20))
+    drawn = [most.draw(np.random.default_rng(seed)) for seed in range(200)]
+    assert all(0 <= one.noise <= 0.1 and 0.5 <= one.brightness <= 1 and one.late == 0 for one in drawn)
+    assert {one.delay_steps for one in drawn} == {0, 1, 2} and {one.blackout_steps for one in drawn} == {1, 2, 3, 4}
+    assert np.mean([one.rate == (5, 20) for one in drawn]) == pytest.approx(0.5, abs=0.15)
+    assert np.mean([one.noise > 0 for one in drawn]) == pytest.approx(0.5, abs=0.15)
+    assert most.draw(np.random.default_rng(7)) == drawn[7]
+    assert not CameraNoise().draw(np.random.default_rng(0)).active
+    with pytest.raises(UserError, match="--vary-camera"):
+        ImitateConfig(vary_camera=True)

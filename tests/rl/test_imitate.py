@@ -201,6 +201,17 @@ def test_a_lost_frame_is_neither_labelled_nor_remembered(tmp_path: Path) -> None
         assert (drive.frames.reshape(len(drive.t), -1).max(axis=1) == 0).any()
 
 
+def test_each_drive_may_draw_what_is_wrong_with_its_camera(tmp_path: Path) -> None:
+    varied = replace(FORGETFUL, episodes=4, vary_camera=True, disturbance=CameraNoise(blackout=0.9, rate=(15, 25)))
+    training = Imitation(varied, tmp_path, lambda progress: None)
+    drives = training.collect()
+    dark = [(drive.frames.reshape(len(drive.t), -1).max(axis=1) == 0).any() for drive in drives]
+    quick = [np.diff(drive.t)[:-1].max() < 0.079 for drive in drives]
+    assert 0 < sum(dark) < 4 and 0 < sum(quick) < 4
+    for drive in drives:
+        training.drives.add(drive)  # more decisions than at the usual pace
+
+
 def test_an_agent_with_a_memory_drives_like_any_other(tmp_path: Path) -> None:
     best = imitate(FORGETFUL, tmp_path / "run")
     agent = load_expert(best, discrete_only=False)

@@ -59,7 +59,7 @@ def together(beta: float, max_frames: int = 120, env: str = "carracing", **more:
     options = {"max_frames": max_frames}
     drive = Drive(env, Path("unused"), expert="geometric", options=options, camera=camera, beta=beta)
     policy: Any = Stubborn(Action(1.0, 0.0, 0.0, None if env == "udacity-track" else 0))
-    worker = MixtureWorker(DaggerRound(drive, 1, 1, seed=0), policy)
+    worker = MixtureWorker(DaggerRound(drive, 1, 1, seed=0, vary_camera=more.get("vary", False)), policy)
     return worker.drive(more.get("seed", 3_500_000)), policy
 
 
@@ -93,6 +93,12 @@ def test_every_second_drive_is_seen_through_the_worse_camera_and_labelled_by_the
         assert seen.decoded().any() != dark and ("camera" in seen.meta) == dark
         np.testing.assert_array_equal(seen.expert_choice, clear.expert_choice)
         np.testing.assert_array_equal(seen.choice, clear.choice)
+
+
+def test_each_drive_may_draw_its_camera() -> None:
+    most = CameraNoise(noise=0.1, dropped=0.4)
+    meta = [together(0.0, 40, seed=3_500_000 + k, disturbance=most, vary=True)[0].meta.get("camera") for k in range(6)]
+    assert len(set(meta)) > 2  # nothing, one of them, both, and less of it
 
 
 def test_frames_that_are_lost_are_not_learnt_from_and_the_others_have_their_own_times() -> None:
