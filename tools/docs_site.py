@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Pages about the project itself, beside the licence."""
 ICON = "server/www/icon.svg"
+PLAYGROUND = "play.html"
+"""The playground itself, beside the page about it."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", ".cff": "yaml", ".js": "javascript"}
 LANGUAGES |= {".sh": "bash", ".c": "c", ".h": "c", ".css": "css", ".html": "html", "": "text", ".txt": "text"}
 """Endings of source files that are shown as pages; other files are copied."""
@@ -107,8 +109,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     rooms = room_pages()
     for name, text in {**rooms, "commands.md": commands()}.items():
         files.append(File.generated(config, name, content=text))
+    files.append(File.generated(config, PLAYGROUND, content=playground()))
     config.nav = menu(files, list(rooms))
     return files
+
+
+def playground() -> str:
+    """The page in which the usual policy drives."""
+    from nacdrive.cli.playground import PlaygroundConfig, page_of
+    from nacdrive.common.paths import find_model
+
+    return page_of(find_model(PlaygroundConfig.model))
 
 
 def source_file(path: str, config: MkDocsConfig) -> File:
@@ -217,6 +228,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         place_ = os.path.relpath(place(target), PurePosixPath(page.file.src_uri).parent)
         return f"{match[1]}{PurePosixPath(place_).as_posix()}{match[3]}"
 
+    if path == "docs/playground.md":
+        markdown = markdown.replace("\n\n", f"\n\n**[Play]({PLAYGROUND})**\n\n", 1)
     return outside_code(markdown, lambda part: LINK.sub(turned, part))
 
 

@@ -142,7 +142,17 @@ def test_what_a_user_keeps_survives_every_verb(
 
 
 def test_every_verb_that_replaces_a_folder_is_among_them() -> None:
-    files = {"drive", "replay", "share", "export", "explain", "sim roads", "expert export", "recordings card"}
+    files = {
+        "drive",
+        "replay",
+        "share",
+        "playground",
+        "export",
+        "explain",
+        "sim roads",
+        "expert export",
+        "recordings card",
+    }
     there = {
         name.removeprefix("nacdrive ")
         for name, config in entries().items()

@@ -40,7 +40,7 @@ from nacdrive.extras.export.network_description import (
 from nacdrive.models import load_policy
 
 PARTS = Path(__file__).parent / "page"
-IMPORT = re.compile(r'^import \{[^}]*\} from "(/js/|\./)([\w.]+)";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{[^}]*\} from "(/js/|[./\w]*/)([\w.]+)";\n', re.MULTILINE)
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
 KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
@@ -182,17 +182,19 @@ def in_script(value: Any) -> str:
 
 
 def bundle(module: Path, seen: set[Path] | None = None) -> str:
-    """A module and all that it imports, of this page or of the live one, as one script without imports and exports.
+    """A module and all that it imports, of any page, as one script without imports and exports.
 
     No two of them may give the same name to something of their own.
     """
     seen = set() if seen is None else seen
+    module = module.resolve()
     if module in seen:
         return ""
     seen.add(module)
     text = module.read_text(encoding="utf-8")
-    folders = {"/js/": shipped("www") / "js", "./": module.parent}
-    needed = [bundle(folders[folder] / name, seen) for folder, name in IMPORT.findall(text)]
+    live = shipped("www") / "js"
+    folders = [(live if folder == "/js/" else module.parent / folder, name) for folder, name in IMPORT.findall(text)]
+    needed = [bundle(folder / name, seen) for folder, name in folders]
     return "".join(needed) + re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
 

@@ -12,10 +12,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nacdrive.extras.playground.sprites import sprites
+from nacdrive.models import Policy, PolicyConfig
 
 HERE = Path(__file__).parent
+SMALL = PolicyConfig(
+    task="carracing",
+    model="nac-steady",
+    actions=(),
+    pedal=True,
+    repeat=2,
+    height=96,
+    width=96,
+    channels=(4, 4),
+    kernels=(8, 5),
+    strides=(6, 4),
+    window=3,
+    d_model=16,
+    num_heads=4,
+    dense=8,
+)
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +62,10 @@ def deno() -> Callable[..., Any]:
 def engine(deno: Callable[..., Any]) -> Callable[[list[dict[str, Any]]], Any]:
     """Drives laps in the page's engine."""
     return lambda drives: deno("engine.js", sprites=sprites(), drives=drives)
+
+
+@pytest.fixture(scope="session")
+def small() -> Policy:
+    """A policy that decides quickly, and drives nowhere."""
+    torch.manual_seed(3)
+    return Policy.new(SMALL, "small")

@@ -1,16 +1,15 @@
 // The car of CarRacing: steering, engine, brakes and tyres, around the bodies and joints of rigid_car.js.
 
-import { RigidCar, WHEEL_RADIUS } from "./rigid_car.js";
+import { RigidCar, UNIT, WHEEL_RADIUS } from "./rigid_car.js";
 
-const SIZE = 0.02;
-const DT = 1 / 50;
-const POWER = 100000000 * SIZE * SIZE;
-const WHEEL_INERTIA = 4000 * SIZE * SIZE;
-const ROAD_FRICTION = 1000000 * SIZE * SIZE;
+const FRAME_S = 1 / 50;
+const POWER = 100000000 * UNIT * UNIT;
+const WHEEL_INERTIA = 4000 * UNIT * UNIT;
+const ROAD_FRICTION = 1000000 * UNIT * UNIT;
 const GRASS_FRICTION = ROAD_FRICTION * 0.6;
-const STIFFNESS = 205000 * SIZE * SIZE;
+const STIFFNESS = 205000 * UNIT * UNIT;
 const BRAKE_FORCE = 15; // radians per second
-const WHEELS = [1, 2, 3, 4];
+export const WHEELS = [1, 2, 3, 4];
 
 export class Car {
   /** @param {number} x @param {number} y @param {number} angle */
@@ -53,7 +52,7 @@ export class Car {
         push = (push / force) * limit;
         grip = (grip / force) * limit;
       }
-      this.omega[i] = omega - (DT * push * WHEEL_RADIUS) / WHEEL_INERTIA;
+      this.omega[i] = omega - (FRAME_S * push * WHEEL_RADIUS) / WHEEL_INERTIA;
       rigid.push(i, grip * sideX + push * aheadX, grip * sideY + push * aheadY);
       if (wind) rigid.push(i, wind * rigid.cos[0], wind * rigid.sin[0]);
     }
@@ -62,10 +61,10 @@ export class Car {
 
   #turnWheel(/** @type {number} */ i, /** @type {number} */ gas) {
     let omega = this.omega[i];
-    omega += (DT * POWER * gas) / WHEEL_INERTIA / (Math.abs(omega) + 5);
+    omega += (FRAME_S * POWER * gas) / WHEEL_INERTIA / (Math.abs(omega) + 5);
     if (this.brake >= 0.9) omega = 0;
     else if (this.brake > 0) omega -= Math.sign(omega) * Math.min(BRAKE_FORCE * this.brake, Math.abs(omega));
-    this.phase[i] += omega * DT;
+    this.phase[i] += omega * FRAME_S;
     return omega;
   }
 

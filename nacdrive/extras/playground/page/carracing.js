@@ -1,12 +1,11 @@
 // The rules of CarRacing: 50 frames a second, 1000 points over all tiles, a tenth of a point less for each frame.
 
-import { Car } from "./car.js";
+import { Car, WHEELS } from "./car.js";
 import { Contacts } from "./contacts.js";
 import { f32 } from "./polygon.js";
 import { PLAYFIELD } from "./track.js";
 
 export const FPS = 50;
-const WHEELS = [1, 2, 3, 4];
 const ENOUGH = 0.95; // of the tiles, where the start is touched for the first time after them
 
 /** @typedef {{steering: number, throttle: number, brake: number, choice?: number}} Action right is positive */

@@ -10,7 +10,7 @@ const FINE = 65536; // parts of a pixel along an edge
 const MORE = FINE / FRACTION;
 
 /** @param {Picture} picture @param {number} x @param {number} y @param {number[]} colour */
-function put({ width, height, bytes }, x, y, colour) {
+function putPixel({ width, height, bytes }, x, y, colour) {
   if (x < 0 || x >= width || y < 0 || y >= height) return;
   bytes.set(colour, (y * width + x) * 3);
 }
@@ -62,13 +62,13 @@ function drawLine(picture, line, colour) {
   const half = FINE / 2;
   const flat = Math.abs(x2 - x1) > Math.abs(y2 - y1);
   if (flat ? x2 < x1 : y2 < y1) [x1, y1, x2, y2] = [x2, y2, x1, y1];
-  put(picture, (x2 + half) >> 16, (y2 + half) >> 16, colour);
+  putPixel(picture, (x2 + half) >> 16, (y2 + half) >> 16, colour);
   if (flat) {
     const slope = Math.trunc(((y2 - y1) * FINE) / (Math.abs(x2 - x1) | 1));
-    for (let x = (x1 + half) >> 16, y = y1 + half, n = (x2 - x1) >> 16; n >= 0; n--, x++, y += slope) put(picture, x, y >> 16, colour);
+    for (let x = (x1 + half) >> 16, y = y1 + half, n = (x2 - x1) >> 16; n >= 0; n--, x++, y += slope) putPixel(picture, x, y >> 16, colour);
   } else {
     const slope = Math.trunc(((x2 - x1) * FINE) / (Math.abs(y2 - y1) | 1));
-    for (let y = (y1 + half) >> 16, x = x1 + half, n = (y2 - y1) >> 16; n >= 0; n--, y++, x += slope) put(picture, x >> 16, y, colour);
+    for (let y = (y1 + half) >> 16, x = x1 + half, n = (y2 - y1) >> 16; n >= 0; n--, y++, x += slope) putPixel(picture, x >> 16, y, colour);
   }
 }
 

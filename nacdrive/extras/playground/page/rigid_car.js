@@ -3,9 +3,9 @@
 
 import { bodyMass, f32 } from "./polygon.js";
 
-const SIZE = 0.02;
-const scaled = (/** @type {number[][]} */ points) => points.map(([x, y]) => /** @type {import("./track.js").Point} */ ([x * SIZE, y * SIZE]));
-export const WHEEL_RADIUS = 27 * SIZE;
+export const UNIT = 0.02; // metres in a unit of the car's shapes
+const scaled = (/** @type {number[][]} */ points) => points.map(([x, y]) => /** @type {import("./track.js").Point} */ ([x * UNIT, y * UNIT]));
+export const WHEEL_RADIUS = 27 * UNIT;
 export const WHEEL_SHAPE = scaled([[-14, 27], [14, 27], [14, -27], [-14, -27]]);
 export const HULL_SHAPES = [
   [[-60, 130], [60, 130], [60, 110], [-60, 110]],
@@ -21,7 +21,7 @@ const DT = f32(1 / 50);
 const INVERSE_DT = f32(1 / DT);
 const [VELOCITY_ROUNDS, POSITION_ROUNDS] = [180, 60];
 const LARGEST_ANGLE = f32(0.4);
-const LARGEST_IMPULSE = f32(DT * f32(180 * 900 * SIZE * SIZE));
+const LARGEST_IMPULSE = f32(DT * f32(180 * 900 * UNIT * UNIT));
 const LINEAR_SLOP = f32(0.005);
 const ANGULAR_SLOP = 0.03490658849477768;
 const LARGEST_CORRECTION = 0.13962635397911072;

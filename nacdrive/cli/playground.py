@@ -1,0 +1,69 @@
+"""``nacdrive playground``: a world and a policy that drives in it, as one page to play with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.options import Target
+from nacdrive.drivers.options import ModelOption
+
+SIDE = 96
+"""Of the pictures of the world in the page."""
+
+
+@dataclass(frozen=True)
+class PlaygroundConfig(
+    ModelOption, Target, defaults={"model": "nac_steady_continuous.pt", "out": Path("playground.html")}
+):
+    """Write CarRacing and a policy into one HTML file, in which it drives and can be changed, blinded and raced.
+
+    The file opens without a server, from a disk or any static host, and fetches nothing.
+    """
+
+
+CONFIG = PlaygroundConfig
+
+
+def run(config: PlaygroundConfig) -> None:
+    """Write the page and say how large it is."""
+    from nacdrive.common.files import refuse_existing, write_text
+    from nacdrive.common.paths import find_model
+
+    if config.out.suffix not in (".html", ".htm"):
+        raise UserError(f"--out is {config.out}: give a file that ends in .html.")
+    refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
+    model = find_model(config.model)
+    write_text(config.out, page_of(model))
+    print(f"{config.out}: {model.name} drives in it; {config.out.stat().st_size / 1e6:.1f} MB")
+
+
+def page_of(model: Path) -> str:
+    """The page in which the policy of ``model`` drives.
+
+    Raises:
+        UserError: if it drives elsewhere, looks at other pictures, or has no JavaScript.
+    """
+    from nacdrive.envs.registry import CARRACING
+    from nacdrive.extras.export.html import PARTS as SHARED
+    from nacdrive.extras.export.html import bundle, in_script, network_json
+    from nacdrive.extras.export.network_description import describe
+    from nacdrive.extras.playground.html import PARTS, playground_page
+    from nacdrive.extras.playground.sprites import sprites
+    from nacdrive.models import load_policy
+
+    policy = load_policy(model)
+    if policy.task != CARRACING.task:
+        raise UserError(
+            f"{model.name} was trained for '{policy.task}', and the playground's world is {CARRACING.title}: give "
+            f"another model, such as {PlaygroundConfig.model}."
+        )
+    net = describe(policy)
+    if (net.preprocessing.height, net.preprocessing.width) != (SIDE, SIDE):
+        raise UserError(f"{model.name} looks at frames of another size than {SIDE} x {SIDE}: give another model.")
+    description, weights = network_json(net)
+    data = {"description": in_script(description), "weights": weights}
+    data |= {"sprites": in_script(sprites()), "repeat": in_script(policy.repeat)}
+    style = (SHARED / "page.css").read_text(encoding="utf-8")
+    return playground_page(net.name, style, data, bundle(PARTS / "playground.js"))

@@ -1,0 +1,100 @@
+// The page's pieces without a browser: lessons, links, and a session with a network; JSON in, JSON out.
+
+import { Edits } from "../../../nacdrive/extras/export/page/edits.js";
+import { Network, floatsOf } from "../../../nacdrive/extras/export/page/network.js";
+import { hangsOn } from "../../../nacdrive/extras/playground/page/hang_on.js";
+import { Journal } from "../../../nacdrive/extras/playground/page/journal.js";
+import { lessonsFor } from "../../../nacdrive/extras/playground/page/lessons.js";
+import { asLinked, fromLink, toLink } from "../../../nacdrive/extras/playground/page/link.js";
+import { Session } from "../../../nacdrive/extras/playground/page/session.js";
+import { readSprites } from "../../../nacdrive/extras/playground/page/sprites.js";
+import { PLAYFIELD, roadAlong, roadOfSeed } from "../../../nacdrive/extras/playground/page/track.js";
+import { NO_TROUBLE } from "../../../nacdrive/extras/playground/page/trouble.js";
+
+const { sprites, description, weights, journals, links, lines } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const network = new Network(description, floatsOf(weights));
+const session = new Session(network, readSprites(sprites), 2);
+const edits = new Edits(() => {});
+const road = roadOfSeed(4000007);
+const circle = Array.from({ length: 60 }, (_, i) => [120 * Math.cos(i / 60 * 2 * Math.PI), 120 * Math.sin(i / 60 * 2 * Math.PI)]);
+const run = (frames) => {
+  for (let i = 0; i < frames; i++) session.step();
+  const { originX, originY } = session.car.world.car.rigid;
+  return [originX[0], originY[0], session.car.world.reward];
+};
+
+function drives() {
+  session.begin(road, 1);
+  const ghostless = session.ghost === null;
+  run(50);
+  edits.list = [{ kind: "mute", head: 0, group: null, neuron: null }];
+  session.change(edits.compile(), NO_TROUBLE);
+  const forked = session.ghost.world.frame;
+  const first = run(50);
+  const after = run(50);
+  session.rewind(2);
+  const again = run(50);
+  session.rewind(0);
+  const ghostOfStart = session.ghost.world.frame;
+  const trouble = Object.fromEntries([
+    ["black", true], ["flicker", 1], ["noise", 0.3], ["delay", 3], ["drop", 0.9], ["wind", 1],
+  ].map(([name, value]) => {
+    session.change(null, { ...NO_TROUBLE, [name]: value });
+    session.begin(road, 1);
+    return [name, run(60)];
+  }));
+  session.change(null, NO_TROUBLE);
+  session.begin(road, 1);
+  const quiet = run(60);
+  session.blow(1);
+  const blown = run(30);
+  session.begin(road, 1);
+  run(60);
+  const calm = run(30);
+  return { ghostless, forked, first, after, again, ghostOfStart, trouble, quiet, blown, calm };
+}
+
+function race() {
+  const journal = new Journal();
+  session.change(null, NO_TROUBLE);
+  session.begin(road, 1, true);
+  while (!session.over) {
+    session.car.person = { steering: 0, throttle: 0.3, brake: 0 };
+    session.step();
+    journal.note(session, [], false, false);
+  }
+  return { winner: session.winner, stretches: journal.stretches };
+}
+
+function hang() {
+  session.begin(road, 1);
+  run(40);
+  edits.list = [];
+  const parts = hangsOn(session.car.driver, [], (list) => edits.compile(list));
+  return parts.map(({ edit, change }) => [edit.kind, change]);
+}
+
+function roadOf(line) {
+  try {
+    const { stations } = roadAlong(asLinked(line));
+    return { length: stations.length, bends: Math.max(...stations.map((s, i) => Math.abs(s.beta - stations[Math.max(0, i - 1)].beta))) };
+  } catch (fault) {
+    return { fault: fault.message };
+  }
+}
+
+const lessons = lessonsFor(network);
+console.log(JSON.stringify({
+  lessons: lessons.map(({ id }) => id),
+  solved: journals.map((journal) => lessons.filter(({ isSolved }) => isSolved(Object.assign(new Journal(), journal), network)).map(({ id }) => id)),
+  links: links.map((hash) => {
+    const { experiment, error } = fromLink(hash);
+    return { error, experiment, again: experiment && toLink(experiment) };
+  }),
+  drawn: toLink({ seed: 0, line: circle, edits: [], trouble: NO_TROUBLE, time: null }),
+  roads: [circle, ...lines].map(roadOf),
+  field: PLAYFIELD,
+  drives: drives(),
+  race: race(),
+  hang: hang(),
+}));

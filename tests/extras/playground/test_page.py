@@ -1,0 +1,168 @@
+"""The playground in a real Chromium, from a file: it drives, takes in changes, fetches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.cli.main import dispatch
+from nacdrive.cli.playground import page_of
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
+from nacdrive.models import Policy, save_policy
+from tests.helpers.small_policies import saved
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+FRAME = "playground.session.car.world.frame"
+PIXELS = "[...document.getElementById('{}').getContext('2d').getImageData(0, 0, 96, 96).data].reduce((a, b) => a + b)"
+TOO_SMALL = """[...document.querySelectorAll('button, select')]
+  .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.id || e.textContent)"""
+UNNAMED = """[...document.querySelectorAll('button, input, select')]
+  .filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map((e) => e.id)"""
+
+
+@pytest.fixture(scope="module")
+def page(small: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("playground")
+    save_policy(small, folder / "small.pt")
+    assert dispatch(["playground", "--model", str(folder / "small.pt"), "-o", str(folder / "p.html")]) == 0
+    return folder / "p.html"
+
+
+def until(tab: Any, condition: str) -> None:
+    """Wait for ``condition``; Playwright's own wait would need what the page's security policy forbids."""
+    for _ in range(2400):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"not within two minutes: {condition}")
+
+
+def drawn(tab: Any, radius: float, centre: tuple[float, float]) -> None:
+    """Draw a round road with the mouse; ``radius`` in pixels."""
+    from math import cos, pi, sin
+
+    x, y = centre
+    tab.mouse.move(x + radius, y)
+    tab.mouse.down()
+    for i in range(1, 40):
+        tab.mouse.move(x + radius * cos(i / 40 * 2 * pi), y + radius * sin(i / 40 * 2 * pi))
+    tab.mouse.up()
+
+
+def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
+    open_page: Callable[..., Any], page: Path
+) -> None:
+    tab = open_page(page.as_uri())
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    until(tab, f"{FRAME} > 30")
+    assert tab.evaluate(PIXELS.format("frame")) > 0
+    tab.click("#heads button:nth-child(2)")
+    tab.click("#black")
+    tab.locator("#wind").fill("0.5")
+    until(tab, "playground.session.ghost !== null && !document.getElementById('key-ghost').hidden")
+    rows = [row.text_content().rstrip("✕") for row in tab.query_selector_all("#edits li")]
+    assert rows == ["head 2 muted", "the camera is black", "wind to the right"]
+    assert tab.evaluate("playground.address") == "#v=1&seed=4000007&if=mute:h2&black=1&wind=0.5"
+    until(tab, "playground.session.car.driver.memories.at(-1).frame.every((v) => v === 0)")
+    other = open_page(f"{page.as_uri()}{tab.evaluate('location.hash')}")
+    assert other.evaluate("playground.address") == tab.evaluate("playground.address")
+    # Its ghost has begun at the start, with the car.
+    assert other.evaluate(f"playground.session.ghost.world.frame === {FRAME}")
+    # Held, a decision is taken apart; the strongest part is taken away by a press.
+    tab.click("#clear")
+    tab.click("#ask")
+    until(tab, "document.querySelectorAll('#parts button').length === 6 && !playground.playing")
+    tab.click("#parts button")
+    assert len(tab.query_selector_all("#edits li")) == 1
+    held = tab.evaluate(FRAME)
+    tab.keyboard.press("ArrowRight")
+    until(tab, f"{FRAME} > {held} && {FRAME} % 2 === 0")
+    assert not tab.evaluate("playground.playing")
+    tab.locator("#seek").fill("0")
+    until(tab, f"{FRAME} === 0")
+    assert [url for url in asked if not url.startswith("data:")] == []
+    assert tab.faults == [] and other.faults == []
+
+
+def test_a_person_draws_a_road_and_drives_and_races_on_it(open_page: Callable[..., Any], page: Path) -> None:
+    tab = open_page(page.as_uri())
+    tab.click("#draw")
+    box = tab.locator("#stage").bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    drawn(tab, 15, middle)
+    until(tab, "document.getElementById('notice').textContent.startsWith('The road is too short')")
+    drawn(tab, min(box["width"], box["height"]) * 0.3, middle)
+    until(tab, "playground.line !== null && playground.playing")
+    assert "road=" in tab.evaluate("location.hash")
+    tab.click("#wheel")
+    tab.keyboard.down("ArrowUp")
+    tab.keyboard.down("ArrowLeft")
+    until(tab, "playground.session.car.world.car.gas > 0 && playground.session.car.world.car.steering > 0.5")
+    assert tab.evaluate("playground.journal.now.person && playground.journal.now.drawn")
+    tab.keyboard.up("ArrowLeft")
+    tab.click("#wheel")
+    until(tab, "!playground.journal.now.person")
+    tab.keyboard.press("r")
+    until(tab, "playground.session.racing && playground.journal.now.racing")
+    tab.evaluate(
+        "playground.setPlaying(false); while (!playground.session.over) playground.frame(); playground.stale = true"
+    )
+    until(tab, "!document.getElementById('end').hidden")
+    assert " has won. " in tab.text_content("#end-text") or "You have won. " in tab.text_content("#end-text")
+    assert tab.faults == []
+
+
+def test_a_broken_link_is_told_and_the_page_runs(open_page: Callable[..., Any], page: Path) -> None:
+    tab = open_page(f"{page.as_uri()}#v=1&seed=1&noise=lots")
+    assert tab.text_content("#notice").startswith("This link is damaged")
+    until(tab, f"{FRAME} > 3")
+    tab.evaluate("location.hash = 'v=9&seed=1'")
+    until(tab, "document.getElementById('notice').textContent.startsWith('This link was made by a newer')")
+    tab.evaluate("location.hash = 'v=1&seed=5&if=mute:h99'")
+    until(tab, "document.getElementById('notice').textContent.startsWith('This link is for another network')")
+    assert tab.evaluate("playground.seed") == 5
+    assert tab.faults == []
+
+
+def test_it_fits_a_phone_and_is_driven_by_touch(open_page: Callable[..., Any], page: Path) -> None:
+    tab = open_page(page.as_uri(), **PHONE)
+    until(tab, f"{FRAME} > 3")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.evaluate(TOO_SMALL) == [] and tab.evaluate(UNNAMED) == []
+    tab.tap("#wheel")
+    box = tab.locator("#stage").bounding_box()
+    for kind, (dx, dy) in (("pointerdown", (0, 0)), ("pointermove", (40, -60))):
+        place = {"clientX": box["x"] + 150 + dx, "clientY": box["y"] + 150 + dy, "pointerId": 1, "pointerType": "touch"}
+        tab.evaluate(
+            "([kind, at]) => { const c = document.getElementById('stage'); c.setPointerCapture = () => {};"
+            " c.dispatchEvent(new PointerEvent(kind, at)); }",
+            [kind, place],
+        )
+    until(tab, "playground.session.car.world.car.gas > 0 && playground.session.car.world.car.steering < -0.5")
+    assert tab.faults == []
+
+
+def test_a_shipped_policy_fits_into_5_mb() -> None:
+    assert len(page_of(shipped("agents") / "carracing" / "nac_steady_continuous.pt").encode()) < 5e6
+
+
+def test_what_cannot_drive_in_it_gets_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"trained for 'udacity', and the playground's world is CarRacing"):
+        page_of(shipped("agents") / "udacity" / "nac_steady.pt")
+    with pytest.raises(UserError, match="frames of another size than 96 x 96"):
+        page_of(saved("nac-exact-choices", tmp_path)[1])
+    with pytest.raises(UserError, match=r"ends in \.html"):
+        dispatch(["playground", "-o", str(tmp_path / "p.txt")])
+    (tmp_path / "p.html").write_text("mine")
+    with pytest.raises(UserError, match="give --overwrite"):
+        dispatch(["playground", "-o", str(tmp_path / "p.html")])
+
+
+def test_a_layer_that_has_no_javascript_gets_one_sentence(model_file: Path) -> None:
+    with pytest.raises(UserError, match="the sequence layer 'mha' has no export"):
+        page_of(model_file)
