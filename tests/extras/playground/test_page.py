@@ -69,6 +69,7 @@ def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
     assert rows == ["head 2 muted", "the camera is black", "wind to the right"]
     assert tab.evaluate("playground.address") == "#v=1&seed=4000007&if=mute:h2&black=1&wind=0.5"
     until(tab, "playground.session.car.driver.memories.at(-1).frame.every((v) => v === 0)")
+    tab.click("#play")
     other = open_page(f"{page.as_uri()}{tab.evaluate('location.hash')}")
     assert other.evaluate("playground.address") == tab.evaluate("playground.address")
     # Its ghost has begun at the start, with the car.
@@ -76,7 +77,7 @@ def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
     # Held, a decision is taken apart; the strongest part is taken away by a press.
     tab.click("#clear")
     tab.click("#ask")
-    until(tab, "document.querySelectorAll('#parts button').length === 6 && !playground.playing")
+    assert tab.evaluate("document.querySelectorAll('#parts button').length") == 6
     tab.click("#parts button")
     assert len(tab.query_selector_all("#edits li")) == 1
     held = tab.evaluate(FRAME)
