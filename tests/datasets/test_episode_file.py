@@ -72,6 +72,7 @@ def test_places_come_back_and_reach_the_ticks_of_a_replay() -> None:
     assert (ticks[5].y_m, ticks[5].heading_rad, ticks[5].progress) == (2, 3, 4)
 
 
+@pytest.mark.nightly
 def test_an_episode_that_knows_no_places_has_the_file_that_it_always_had() -> None:
     recorded = next(SAMPLE.glob("episode-*.parquet")).read_bytes()
     episode = from_parquet(recorded)

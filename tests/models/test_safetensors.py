@@ -188,6 +188,7 @@ def test_what_cannot_be_converted_is_told(shipped_policy: Path, tmp_path: Path) 
     assert not (tmp_path / "m.safetensors").exists()
 
 
+@pytest.mark.nightly
 def test_the_verbs_drive_with_it(shipped_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (

@@ -92,7 +92,7 @@ OPTIONS = [
     {"time_input": "elapsed", "time_features": 3, "input_norm": True, "logit_scale": 8.0},
     {"in_features": 5, "out_features": 3},
     {"backbone_units": 90},
-    {"mode": Euler(adaptive=True, rtol=1e-12, doublings=12)},
+    {"mode": Euler(adaptive=True, rtol=1e-12, doublings=5)},
 ]
 IDS = ["-".join(f"{k}={v}" for k, v in o.items()) for o in OPTIONS]
 

@@ -16,6 +16,7 @@ from nacdrive.nac.kernels import numba
 from nacdrive.nac.kernels.numba import CompiledBackbone
 from nacdrive.nac.kernels.numba.step import CompiledStep
 from nacdrive.nac.reference import nac_forward
+from tests.helpers.nightly import daily
 
 pytest.importorskip("numba", reason="the compiled kernels need numba (pip install nacdrive[fast])")
 
@@ -102,7 +103,7 @@ def assert_same(mine, theirs, tolerance=TOLERANCE):
         assert (a - b).abs().max() <= tolerance * max(1.0, b.abs().max().item()), name
 
 
-@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("masks", daily(MASKS, ["open", "causal-padded"]))
 @pytest.mark.parametrize("name", OPTIONS)
 def test_output_and_gradients_equal_the_naive_twin(name, masks, calls):
     causal, padding = MASKS[masks]
@@ -301,10 +302,12 @@ print("numba" in sys.modules)
 """
 
 
+@pytest.mark.nightly
 def test_the_environment_variable_turns_them_off_and_numba_is_not_even_imported():
     assert run_alone(USE, NACDRIVE_NUMBA="0").strip() == "False"
 
 
+@pytest.mark.nightly
 def test_numba_without_its_compiler_is_as_no_numba():
     assert "True" in run_alone(USE, NUMBA_DISABLE_JIT="1")
 

@@ -9,6 +9,7 @@ from nacdrive.layers import build
 from nacdrive.nac import NAC, Steady, auto_ncp, pairwise
 from nacdrive.nac.kernels import triton
 from nacdrive.nac.reference import nac_forward
+from tests.helpers.nightly import daily
 
 PARTITIONS = {
     "sqrt": ({"selection": "sqrt"}, 70),
@@ -41,9 +42,9 @@ def layer_of(**options) -> NAC:
     return NAC(16, 4, **{"topk": 3, **options}).double().eval()
 
 
-@pytest.fixture(params=PARTITIONS.values(), ids=PARTITIONS)
+@pytest.fixture(params=daily(PARTITIONS, ["sqrt", "sqrt-blocks-of-5"]))
 def partitioned(request) -> tuple[NAC, torch.Tensor]:
-    options, steps = request.param
+    options, steps = PARTITIONS[request.param]
     return layer_of(**options), tokens(steps, batch=1)
 
 

@@ -81,6 +81,7 @@ def test_kernels_compile_to_machine_code_without_a_gpu(tmp_path: Path) -> None:
         assert 0 < shared <= 99 * 1024, f"{name} takes {shared} bytes of shared memory, more than the smallest GPU has"
 
 
+@pytest.mark.nightly
 def test_importing_the_room_needs_no_triton() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"

@@ -24,6 +24,7 @@ from nacdrive.rl.train import BEST, CHECKPOINT, LOG, SB3, train
 from nacdrive.rl.vec_env import ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
 from tests.helpers.expert_cases import tiny
+from tests.helpers.nightly import daily
 from tests.rl.test_ppo_train import StopError, log_without_clock, stop_at
 
 RECALL = "tests.helpers.memory_tasks:make_picture_recall"
@@ -49,6 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_training_without_a_memory_is_stable_baselines3s_own_ppo_bit_for_bit(tmp_path: Path) -> None:
     config = tiny(timesteps=256, n_steps=32, ent_coef=(0.01, 0.01), late=Shaping())
     train(config, tmp_path / "run")
@@ -66,6 +68,7 @@ def test_training_without_a_memory_is_stable_baselines3s_own_ppo_bit_for_bit(tmp
     assert all(torch.equal(value, ours[name]) for name, value in theirs.policy.state_dict().items())
 
 
+@pytest.mark.nightly
 def test_a_resumed_run_with_a_memory_gives_the_same_numbers_as_an_uninterrupted_one(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -150,7 +153,7 @@ def plain_settings(config: PpoConfig) -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.parametrize("env", [RECALL, STEERED])
+@pytest.mark.parametrize("env", daily([RECALL, STEERED], [RECALL]))
 def test_another_environment_trains_is_resumed_and_is_driven(env: str, tmp_path: Path) -> None:
     config = on_pictures(env=env, eval_episodes=2, timesteps=128, n_steps=16, workers=1)
     best = train(config, tmp_path / "one")
@@ -166,6 +169,7 @@ def test_another_environment_trains_is_resumed_and_is_driven(env: str, tmp_path:
         expert.reset(make_carracing())
 
 
+@pytest.mark.nightly
 def test_what_pictures_told_is_remembered_after_the_frames_are_gone(tmp_path: Path) -> None:
     """The whole road of 'expert train' on a task of memory: the cue has left the four frames when it is asked for."""
     config = on_pictures(

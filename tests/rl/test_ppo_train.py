@@ -117,6 +117,7 @@ def test_other_file_is_no_checkpoint(policy: Path) -> None:
         read_checkpoint(policy)
 
 
+@pytest.mark.nightly
 def test_continuous_actions_train_and_evaluate(tmp_path: Path) -> None:
     best = train(tiny(actions="continuous", timesteps=256), tmp_path / "run")
     from nacdrive.drivers import load_expert
@@ -152,6 +153,7 @@ def test_module_names_the_files_it_writes() -> None:
     assert ppo_train.BEST.endswith(".pt") and ppo_train.SB3.endswith(".zip")
 
 
+@pytest.mark.nightly
 def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_path: Path, whole: Path) -> None:
     folder = tmp_path / "run"
     with pytest.raises(StopError):
@@ -164,6 +166,7 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_pat
     assert read_checkpoint(folder / CHECKPOINT)["decisions"] == read_checkpoint(whole / CHECKPOINT)["decisions"]
 
 
+@pytest.mark.nightly
 def test_a_line_of_the_log_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(tiny(timesteps=256), folder)

@@ -171,6 +171,7 @@ def learnt(layer: str) -> float:
     return accuracy(model)
 
 
+@pytest.mark.nightly
 def test_what_must_be_remembered_is_chance_without_a_memory() -> None:
     assert abs(learnt("none") - 0.5) < 0.25
 

@@ -312,6 +312,7 @@ def test_rows_of_version_0_1_are_read_with_the_present_names(tmp_path: Path) -> 
     assert (row["progress"], row["wheels_off"]) == (row["tiles_visited"], row["grass_share"]) == (0.5, 0.25)
 
 
+@pytest.mark.nightly
 def test_the_verb_drives_films_and_compares_with_a_log(
     udacity_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ from nacdrive.rollout.drive import Hold
 from nacdrive.rollout.record import EpisodeDriver, Outcome, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
+from tests.helpers.nightly import daily
 from tests.helpers.ticks import make_tick
 
 SEED = 3_000_000
@@ -161,7 +162,7 @@ def processes_of(session: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for left-over processes in /proc")
-@pytest.mark.parametrize("delay_s", [0.0, 0.2])
+@pytest.mark.parametrize("delay_s", daily([0.0, 0.2], ["0.2"]))
 def test_sigkill_loses_at_most_what_was_under_way_and_resume_gives_the_same_recording(
     uninterrupted: Path, tmp_path: Path, delay_s: float
 ) -> None:

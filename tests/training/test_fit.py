@@ -16,6 +16,7 @@ from nacdrive.training.checkpoint import Progress
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting, checkpoint_path, fit, layer_optimizer_options, make_optimizer
 from nacdrive.training.log import MetricsLog, read_rows
+from tests.helpers.nightly import daily
 
 
 def numbers(folder):
@@ -36,7 +37,7 @@ def test_a_fit_learns(network, task, samples, config, tmp_path):
     assert (tmp_path / "tensorboard").is_dir()
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 5, 9])
+@pytest.mark.parametrize("stop_after", daily([1, 2, 5, 9], ["2", "9"]))
 @pytest.mark.parametrize("schedule", ["cosine", "plateau"])
 def test_a_resumed_fit_gives_the_numbers_of_an_uninterrupted_one(
     network, task, samples, config, tmp_path, stop_after, schedule

@@ -201,6 +201,7 @@ def test_the_page_comes_back_after_the_server_was_restarted(open_page: Callable[
         until(page, "document.getElementById('state').dataset.state === 'live'")
 
 
+@pytest.mark.nightly
 def test_nothing_moves_on_the_page_while_values_change(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -524,6 +525,7 @@ def test_what_the_network_does_not_get_is_dimmed_and_named(open_page: Callable[.
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_header_does_not_jump_whatever_the_drive_says(open_page: Callable[..., Any]) -> None:
     for size in ((390, 844), (1280, 800)):
         with serve() as server:

@@ -155,6 +155,7 @@ def test_a_policy_that_never_turns_says_nothing_of_sides() -> None:
     assert "nothing can be said" in report(found)
 
 
+@pytest.mark.nightly
 def test_figures_are_written_whole(tmp_path: Path) -> None:
     policy = make_policy()
     ticks = retrace(policy, make_episode(), saliency_every=1)

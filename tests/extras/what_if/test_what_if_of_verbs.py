@@ -18,6 +18,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.extras.what_if.moments import moment_of
 from nacdrive.extras.what_if.what_if import WhatIf
+from tests.helpers.nightly import daily
 
 
 def ghost(asked: WhatIf, ticks: Sequence[Tick], driven: Sequence[Action], step: int) -> list[tuple[float, float]]:
@@ -29,8 +30,11 @@ def ghost(asked: WhatIf, ticks: Sequence[Tick], driven: Sequence[Action], step: 
 
 @pytest.mark.parametrize(
     "options",
-    [{"env": "carracing", "seed": 4_000_003}, {"env": "udacity-track", "seed": 3, "track": "lake"}],
-    ids=lambda options: options["env"],
+    daily(
+        [{"env": "carracing", "seed": 4_000_003}, {"env": "udacity-track", "seed": 3, "track": "lake"}],
+        ["carracing"],
+        lambda options: options["env"],
+    ),
 )
 def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_policy(options: dict[str, str]) -> None:
     torch.set_num_threads(1)
@@ -45,6 +49,7 @@ def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_poli
     assert line == [(tick.x_m, tick.y_m) for tick in ticks[15 : 15 + len(line)]]
 
 
+@pytest.mark.nightly
 def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     folder = shipped("recordings") / "carracing-sample"
     run, source = replay.open_run(folder, replay.ReplayConfig(data=(Path(folder),), model="nac_steady.pt"))
@@ -57,6 +62,7 @@ def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     assert len(run.tuning) == 16
 
 
+@pytest.mark.nightly
 def test_a_ghost_of_an_evaluated_drive_has_its_speed_and_its_laps(tmp_path: Path) -> None:
     out = tmp_path / "fast"
     asked = {"env": "udacity-track", "track": "lake", "episodes": 1, "workers": 1, "out": out}

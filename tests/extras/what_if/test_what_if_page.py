@@ -66,6 +66,7 @@ def edits(page: Any) -> list[str]:
     return [str(one) for one in page.locator(".edits li:not(.dim) > span").all_text_contents()]
 
 
+@pytest.mark.nightly
 def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any], replay: ReplayServer) -> None:
     page = open_page(replay.url)
     opened(page)
@@ -168,6 +169,7 @@ def test_on_a_phone_a_finger_paints_and_nothing_sticks_out(open_page: Callable[.
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.nightly
 def test_in_a_live_drive_asking_holds_and_going_back_lets_go(open_page: Callable[..., Any]) -> None:
     policy = small_policy()
     with LiveServer(
