@@ -93,6 +93,7 @@ def nacdrive(line: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_stable_baselines_learns_in_vector_environments() -> None:
     done = subprocess.run(
         [sys.executable, "gym_vec_env.py", "128"],

@@ -111,6 +111,7 @@ def environment(home: Path) -> dict[str, str]:
     return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.nightly
 def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built: Path) -> None:
     with zipfile.ZipFile(built / WHEEL) as archive:
         names = set(archive.namelist())
@@ -132,6 +133,7 @@ def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built:
     assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.14,{'>=3.11'}" in metadata
 
 
+@pytest.mark.nightly
 def test_the_sdist_holds_what_the_tests_need_and_nothing_that_was_made(built: Path) -> None:
     with tarfile.open(built / f"nacdrive-{__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -139,6 +141,7 @@ def test_the_sdist_holds_what_the_tests_need_and_nothing_that_was_made(built: Pa
     assert not [name for name in names if re.match(r"(runs|data|build|dist|\.venv)/", name)]
 
 
+@pytest.mark.nightly
 def test_it_drives_from_another_folder_with_what_the_wheel_brings(installed: Path, tmp_path: Path) -> None:
     command = [str(installed / "bin/python"), "-c", DRIVE]
     done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
@@ -149,6 +152,7 @@ def test_it_drives_from_another_folder_with_what_the_wheel_brings(installed: Pat
     assert metrics["episodes"][0]["seed"] == 4_000_000 and (tmp_path / "result/report.html").is_file()
 
 
+@pytest.mark.nightly
 def test_the_command_answers_without_an_environment_of_its_developers(installed: Path, tmp_path: Path) -> None:
     for line, told in ((["--version"], f"nacdrive {__version__}"), (["bench", "table", "--help"], "--budget")):
         command = [str(installed / "bin/nacdrive"), *line]
@@ -156,6 +160,7 @@ def test_the_command_answers_without_an_environment_of_its_developers(installed:
         assert done.returncode == 0 and told in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     line = "drive --env carracing --model nac_steady.pt --page-port 0 --no-wait --max-frames 400 --expert none"
     with (tmp_path / "said").open("w+") as said:

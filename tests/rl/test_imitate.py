@@ -93,7 +93,9 @@ class StoppedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("tiny", [TINY, FORGETFUL], ids=["stack", "memory"])
+@pytest.mark.parametrize(
+    "tiny", [pytest.param(TINY, id="stack", marks=pytest.mark.nightly), pytest.param(FORGETFUL, id="memory")]
+)
 def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateConfig) -> None:
     whole = imitate(tiny, tmp_path / "whole")
 

@@ -27,7 +27,7 @@ def udacity_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["carracing", "udacity-track"])
+@pytest.fixture(params=["carracing", pytest.param("udacity-track", marks=pytest.mark.nightly)])
 def round_(request: pytest.FixtureRequest, model_file: Path, udacity_file: Path) -> DaggerRound:
     """A short round in every built-in environment."""
     policy = model_file if request.param == "carracing" else udacity_file

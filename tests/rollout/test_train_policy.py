@@ -156,6 +156,7 @@ def test_a_training_without_validation_says_so(
     assert "inf" not in said.err and "without validation" in said.err and "no frames kept aside" in said.out
 
 
+@pytest.mark.nightly
 def test_train_goes_from_a_log_to_a_policy_that_has_driven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = np.zeros((244, 4))
     rows[:, 0] = 0.5 * np.sign(np.sin(np.arange(244) / 20))

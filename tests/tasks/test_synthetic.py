@@ -91,6 +91,7 @@ def test_r2_is_1_for_the_truth_and_0_for_its_mean():
     assert task.score(task.name, list(truth.mean().expand(30, 1)), samples)["r2"] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.nightly
 def test_attention_learns_recall_and_a_constant_does_not(tmp_path):
     task = load_task("synthetic-recall")
     fold = task.folds({}, 1, 0, Size(max_samples=2304, max_tests=256))[0]
