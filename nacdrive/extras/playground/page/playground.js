@@ -140,6 +140,7 @@ class Playground {
 
   /** @param {boolean} on */
   takeWheel(on) {
+    if (this.session.racing) return this.begin(this.road);
     if (this.session.over) return;
     this.reversed = !on && this.isReversed();
     this.session.takeWheel(on);
@@ -250,9 +251,14 @@ class Playground {
     $("end").hidden = !ending;
     if (!ending) return;
     const { world } = session.car;
-    const how = { "lap finished": "Home", "left the field": "It left the field", "time is up": "Time is up" }[world.ended] ?? "The network is home";
-    const who = session.racing ? (session.winner === "you" ? "You have won. " : "The network has won. ") : "";
-    put($("end-text"), `${who}${how} after ${world.t_s.toFixed(2)} s, with ${percent(world.progress)} of the road and ${Math.round(world.reward)} points.`);
+    const how = { "lap finished": "Home", "left the field": "It left the field", "time is up": "Time is up" }[world.ended];
+    const far = `${percent(world.progress)} of the road`;
+    if (session.racing && session.winner === "network" && !world.ended) {
+      put($("end-text"), `The network has won: it is home after ${world.t_s.toFixed(2)} s, and you have come ${far}.`);
+    } else {
+      const who = session.racing ? (session.winner === "you" ? "You have won. " : "The network has won. ") : "";
+      put($("end-text"), `${who}${how} after ${world.t_s.toFixed(2)} s, with ${far} and ${Math.round(world.reward)} points.`);
+    }
     if (session.racing && session.winner === "you" && world.ended === "lap finished") {
       this.time = world.t_s;
       this.remember();
@@ -307,7 +313,7 @@ class Playground {
     input("clear").disabled = !rows.length;
     $("wheel").setAttribute("aria-pressed", String(this.person));
     put($("wheel"), this.person ? "Let it drive" : "Take the wheel");
-    input("wheel").disabled = session.racing;
+    input("ask").disabled = session.racing;
     put($("key-car"), this.person ? "you" : rows.length ? "the network, changed" : "the network");
     document.querySelector(".spot.car").classList.toggle("person", this.person);
     put($("key-ghost-text"), session.racing ? "the network" : "its ghost, without what you changed");
@@ -458,7 +464,7 @@ class Playground {
       " ": () => this.setPlaying(!this.playing),
       ArrowRight: () => this.person || this.stepOn(),
       Home: () => $("restart").click(),
-      g: () => this.session.racing || this.takeWheel(!this.person),
+      g: () => this.takeWheel(!this.person),
       r: () => this.race(),
       n: () => this.newRoad(),
       ",": () => this.blow(-1),
