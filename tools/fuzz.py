@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import dataclasses
 import hashlib
-import io
 import json
 import os
 import random
@@ -64,13 +63,13 @@ def fingerprint(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "gone" for path in paths}
 
 
-def run(arguments: list[str], folder: Path) -> tuple[str, str]:
+def run(arguments: list[str], folder: Path, limit_s: int = LIMIT_S) -> tuple[str, str]:
     """Outcome of a command line (its exit code, ``late``, ``signal N`` or ``traceback``), and the traceback."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
-        _in_child(arguments, folder, writing)
+        _in_child(arguments, folder, writing, limit_s)
     os.close(writing)
     with open(reading, "rb") as pipe:
         text = pipe.read().decode(errors="replace")
@@ -85,17 +84,17 @@ def run(arguments: list[str], folder: Path) -> tuple[str, str]:
     return ("traceback" if text else str(code)), text
 
 
-def _in_child(arguments: list[str], folder: Path, writing: int) -> None:
+def _in_child(arguments: list[str], folder: Path, writing: int, limit_s: int) -> None:
     os.setsid()
     os.set_inheritable(writing, False)
     os.chdir(folder)
     silence = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(silence, number)
-    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(LIMIT_S)
+    signal.alarm(limit_s)
     warnings.simplefilter("ignore")
     from nacdrive.cli.main import main
 
@@ -110,52 +109,107 @@ def _in_child(arguments: list[str], folder: Path, writing: int) -> None:
     os._exit(0)
 
 
-def sources() -> dict[str, tuple[bytes, tuple[str, ...]]]:
-    """A sound file of each kind by name, and the command lines that open it (``{}`` is the file)."""
+MADE = (
+    "record --env carracing --expert geometric --episodes 3 --max-frames 4 --workers 1 --out made",
+    "train --data recording --model gru --epochs 1 --workers 1 --out run",
+    "eval --model model.pt --episodes 1 --max-frames 3 --workers 1 --no-videos --out ev",
+    "bench run --tasks synthetic-decay --models dense --epochs 1 --most 40 --folds 1 --budget smoke --out br",
+    "export model.pt --to onnx --out model.onnx",
+    "export model.pt --to safetensors --out model.safetensors",
+    "recordings export recording --to lerobot --out lerobot",
+    "recordings export recording --to minari --out minari-v0",
+)
+"""What makes sound files of further kinds."""
+DRIVES = ("drive --model {} --headless --max-frames 2", "explain wiring --model {} --out w.png")
+RECORDING = (
+    "recordings check recording", "recordings info recording", "recordings card recording",
+    "recordings export recording --to lerobot --out lr", "recordings export recording --to minari --out mi-v0",
+    "recordings merge recording made --out both", "train --data recording --epochs 1 --model dense --out trained",
+    "explain saliency --model model.pt --data recording --out s.png", "share recording --model model.pt --out p.html",
+    "replay recording --video lap.mp4", "explain neurons --model model.pt --data recording --out n.png",
+)  # fmt: skip
+OPENED = {
+    "model.pt": (
+        *DRIVES, "export {} --to c --out out.c", "export {} --to html --out out.html",
+        "replay made --model {} --video lap.mp4", "share recording --model {} --out p.html",
+        "eval --model {} --episodes 1 --max-frames 2 --workers 1 --no-videos --out e",
+    ),
+    "model.safetensors": DRIVES,
+    "model.onnx": DRIVES,
+    "agent.pt": (
+        "expert eval --agent {} --episodes 1 --max-frames 2 --workers 1 --out e",
+        "drive --driver {} --headless --max-frames 2", "expert imitate --teacher {} --out im",
+        "record --expert {} --episodes 1 --max-frames 2 --workers 1 --out r",
+    ),
+    "agent.zip": ("expert export --agent {} --out exported.pt",),
+    "emnist.pt": ("predict --task emnist digits --model {} --out o",),
+    "recording/recording.json": RECORDING,
+    "recording/episode-3000000.parquet": RECORDING,
+    "made/recording.json": ("record --expert geometric --episodes 4 --max-frames 4 --workers 1 --resume --out made",),
+    "run/run.json": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
+    "run/state.pt": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
+    "run/metrics.jsonl": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
+    "ev/evaluation.json": (f"{MADE[2]} --resume",),
+    "ev/episodes.jsonl": (f"{MADE[2]} --resume",),
+    "br/results.jsonl": (
+        "bench report br --out rep", "bench robustness br --out rob", "bench plan --tasks synthetic-decay --costs br",
+        f"{MADE[3]} --resume",
+    ),
+    "results/results.jsonl": (
+        "bench report results --out rep", "bench robustness results --out rob",
+        "bench plan --tasks synthetic-decay --costs results",
+    ),
+    "digits/seven.png": ("predict --task emnist digits --out o", "predict --task emnist {} --out o"),
+    "idx/t10k-images-idx3-ubyte": ("predict --task emnist idx --out o",),
+    "lerobot/meta/info.json": ("recordings import lerobot --out imported",),
+    "lerobot/meta/stats.json": ("recordings import lerobot --out imported",),
+    "lerobot/data/chunk-000/file-000.parquet": ("recordings import lerobot --out imported",),
+    "minari-v0/data/main_data.hdf5": ("recordings import minari-v0 --out imported",),
+    "minari-v0/data/metadata.json": ("recordings import minari-v0 --out imported",),
+    "log/driving_log.csv": ("recordings import log --out imported", "eval --env udacity --data log --out e"),
+    "log/IMG/center_2018_07_16_17_11_43_382.jpg": ("recordings import log --out imported",),
+    "bearing/acc_00001.csv": ("predict bearing --out o", "data check pronostia --data bearing"),
+    "par/ConfLongDemo_JSI.txt": ("bench run --tasks par --models dense --data par --budget smoke --out b",),
+}  # fmt: skip
+"""Files by name, and the command lines that open them (``{}`` is the file)."""
+RESUMED = ("made", "run", "ev", "br")
+"""What a command goes on with is its own: it may set broken files aside."""
+
+
+def make(folder: Path) -> None:
+    """A sound file of each kind in ``folder``."""
     from PIL import Image
 
-    picture = io.BytesIO()
-    Image.new("L", (28, 28), 90).save(picture, "PNG")
+    from tests.helpers.udacity_logs import make_log
+
+    ppo = AGENTS / "carracing" / "ppo"
+    for source, name in ((ppo / "ppo.pt", "agent.pt"), (ppo / "ppo.zip", "agent.zip")):
+        shutil.copy(source, folder / name)
+    shutil.copy(AGENTS / "emnist" / "nac_exact.pt", folder / "emnist.pt")
+    shutil.copytree(SAMPLE, folder / "recording", dirs_exist_ok=True)
+    for line in MADE:
+        outcome, text = run(line.split(), folder, 10 * LIMIT_S)
+        if outcome != "0":
+            raise SystemExit(f"{line}: {outcome} {text}")
+    make_log(folder / "log")
     row = {
         "key": "emnist/gru/0", "task": "emnist", "model": "gru", "fold": 0, "repeat": 0, "asked": ["emnist"],
         "made_up": [], "status": "done", "scores": {"emnist": {"accuracy": 80.0}}, "parameters": 1000, "train_s": 9.0,
         "wall_s": 10.0, "epochs": 8, "train_sequences": 7000, "peak_mib": 300.0, "fit": {"epochs": 8},
         "record": {"config": {"protocol": "sequence", "size": {"epochs": 8}, "folds": 1, "seed": 0}},
     }  # fmt: skip
-    ppo = AGENTS / "carracing" / "ppo"
-    episode = sorted(SAMPLE.glob("episode-*.parquet"))[0]
-    model = ("export {} --to c --out out.c", "explain wiring --model {} --out w.png", "eval --model {} --episodes 0")
-    return {
-        "model.pt": ((AGENTS / "carracing" / "nac_steady.pt").read_bytes(), model),
-        "agent.pt": ((ppo / "ppo.pt").read_bytes(), ("expert eval --expert {} --episodes 0",)),
-        "agent.zip": (
-            (ppo / "ppo.zip").read_bytes(),
-            ("expert export --source {} --out exported.pt",),
-        ),
-        "emnist.pt": ((AGENTS / "emnist" / "nac_exact.pt").read_bytes(), ("predict --task emnist IMG --model {}",)),
-        "recording/recording.json": ((SAMPLE / "recording.json").read_bytes(), _of_recording()),
-        f"recording/{episode.name}": (episode.read_bytes(), _of_recording()),
-        "picture.png": (picture.getvalue(), ("predict --task emnist {}",)),
-        "results/results.jsonl": (
-            (json.dumps(row) + "\n").encode() * 3,
-            ("bench report results --out rep", "bench robustness results --out rob", "bench plan --costs results"),
-        ),
-        "log/driving_log.csv": (
-            b"IMG/center_2018_07_16_17_11_43_382.jpg,,,0.1,0.2,0,9.5\n" * 4,
-            ("recordings import log --out imported", "eval --env udacity --data log"),
-        ),
-    }
-
-
-def _of_recording() -> tuple[str, ...]:
-    return (
-        "recordings check recording",
-        "recordings info recording",
-        "recordings export recording --to lerobot --out lr",
-        "recordings export recording --to minari --out mi-v0",
-        "recordings card recording",
-        "train --data recording --epochs 0",
+    for name in ("results", "digits", "idx", "bearing", "par"):
+        (folder / name).mkdir()
+    (folder / "results" / "results.jsonl").write_text((json.dumps(row) + "\n") * 3)
+    Image.new("L", (28, 28), 90).save(folder / "digits" / "seven.png")
+    (folder / "idx" / "t10k-images-idx3-ubyte").write_bytes(
+        bytes((0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28)) + bytes(2 * 784)
     )
+    sound = "\n".join(f"9,39,39,{65664 + i},0.552,-0.146" for i in range(2560))
+    for number in range(1, 4):
+        (folder / "bearing" / f"acc_{number:05d}.csv").write_text(sound)
+    reading = "A01,010-000-024-033,6337902279{0:08d},27.05.2009 14:03:25:127,4.06,1.89,0.5,walking\n"
+    (folder / "par" / "ConfLongDemo_JSI.txt").write_text("".join(reading.format(i * 10_000) for i in range(400)))
 
 
 def damage(data: bytes, rng: random.Random) -> bytes:
@@ -187,24 +241,29 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 
 def damaged_files(count: int, rng: random.Random, folder: Path) -> list[tuple[str, str, str]]:
     """Open so many damaged files with every command that takes them: (line, outcome, traceback)."""
-    known = sources()
+    sound = folder.with_name("sound")
+    shutil.copytree(folder, sound)
+    names = [name for name in OPENED if (folder / name).is_file()]
+    for name in sorted({*OPENED} - {*names}):
+        note(name, "not made", "")
     results = []
-    for _ in range(count):
-        name = rng.choice(sorted(known))
-        data, lines = known[name]
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = path.read_bytes() if path.is_file() else None
-        path.write_bytes(damage(data, rng))
+    for number in range(count):
+        name = names[number % len(names)]
+        path, place = folder / name, name.split("/")[0]
+        path.write_bytes(damage((sound / name).read_bytes(), rng))
         kept = hashlib.sha256(path.read_bytes()).hexdigest()
-        line = rng.choice(lines).replace("{}", name)
-        outcome, text = run([*line.split(), "--overwrite"] if "--out" in line else line.split(), folder)
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != kept:
+        line = rng.choice(OPENED[name]).replace("{}", name)
+        overwrite = "--out" in line and "--resume" not in line
+        outcome, text = run([*line.split(), "--overwrite"] if overwrite else line.split(), folder)
+        changed = not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != kept
+        if changed and place not in RESUMED:
             outcome, text = "changed", f"{line}: {name}"
         results.append(note(f"{line}: {name}", outcome, text))
-        path.unlink(missing_ok=True)
-        if before is not None:
-            path.write_bytes(before)
+        if (sound / place).is_dir():
+            shutil.rmtree(folder / place)
+            shutil.copytree(sound / place, folder / place)
+        else:
+            shutil.copy(sound / place, path)
     return results
 
 
@@ -254,9 +313,13 @@ def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
     torch.set_num_threads(1)
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = Path(place) / "home"
+        folder.mkdir()
         plant(folder)
-        results = damaged_files(files, rng, folder)
+        results: list[tuple[str, str, str]] = []
+        if files:
+            make(folder)
+            results = damaged_files(files, rng, folder)
         before = fingerprint(folder)
         for line in random_lines(lines, rng):
             outcome, text = run(line, folder)

@@ -177,6 +177,8 @@ def check_page(host: str, port: int) -> str:
 
 def check_results(out: Path) -> str:
     """Whether results can be written, and how much room there is."""
+    if out.is_symlink() and not out.exists():
+        raise UserError(f"{out} is a link that leads nowhere: remove it, or give another --out.")
     place = out.resolve()
     while not place.exists():
         place = place.parent

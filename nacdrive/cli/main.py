@@ -241,7 +241,7 @@ def first_mistake(box: str) -> str:
         # Where the terminal's encoding has no frames, a line divides the title from the rest.
         del parts[0]
     sentence = " ".join(parts[0]) or "the command line cannot be read"
-    hint = next((part for part in parts[1:] if part[0].startswith("Perhaps you meant")), None)
+    hint = next((part for part in parts[1:] if part and part[0].startswith("Perhaps you meant")), None)
     if hint is not None and len(hint) > 1:
         sentence += f" (did you mean {hint[1].split()[0].rstrip(',')}?)"
     return sentence[0].lower() + sentence[1:].rstrip(".")

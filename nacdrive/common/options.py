@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -127,6 +128,8 @@ def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
             str(value).encode()
         except UnicodeEncodeError as error:
             raise UserError(f"{name} {str(value)!r} is not UTF-8: rename the file or folder.") from error
+    if isinstance(value, Path) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(value)):
+        raise UserError(f"{name} is an address that begins with {value.parts[0]}//: give a path on this machine.")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if isinstance(value, float) and not math.isfinite(value):

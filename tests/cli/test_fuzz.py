@@ -143,6 +143,14 @@ def test_a_text_that_is_no_utf8_is_told() -> None:
         check_value("--data", Path("a\udcff"))
 
 
+@pytest.mark.parametrize("address", ["http://x/y", "s3://bucket", "hf://a/b", "file:///tmp/x"])
+def test_an_address_is_no_path(address: str) -> None:
+    with pytest.raises(UserError, match=rf"--out is an address that begins with {address.partition('/')[0]}//: give"):
+        check_value("--out", Path(address))
+    check_value("--out", Path("a:b/c"))
+    check_value("--out", Path("C:/x"))
+
+
 @pytest.mark.nightly
 def test_damaged_files_and_whole_command_lines_end_without_a_traceback() -> None:
     tool = Path(__file__).parents[2] / "tools" / "fuzz.py"

@@ -43,6 +43,7 @@ def test_python_m_nacdrive() -> None:
         ("eval --epsodes 3", "unrecognized options: --epsodes (did you mean --episodes?)"),
         ("eval --renderer foo", "invalid choice 'foo' for argument '--renderer'"),
         ("expert train --seed", "missing value for argument '--seed'"),
+        ("share --seconds 3 -", "missing from nacdrive share: --data PATH"),
         ("eval --seed 1" + "0" * 5000, "error parsing --seed"),
         ("recordings merge", "--out"),
     ],

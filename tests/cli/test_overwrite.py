@@ -56,6 +56,8 @@ def test_a_file_that_is_there_is_refused_before_the_work(
 
 
 def test_a_folder_is_no_target_even_with_overwrite(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="/ is a folder: give the name of a file with --out"):
+        dispatch(["explain", "wiring", "--out", "/", "--overwrite"])
     with pytest.raises(UserError, match="is a folder: give the name of a file with --video"):
         refuse_existing(tmp_path, overwrite=True, flag="--video")
 

@@ -143,11 +143,11 @@ def check_target(out: Path, overwrite: bool) -> None:
     from nacdrive.common.files import refuse_existing
     from nacdrive.viz.figures import FORMATS
 
+    refuse_existing(out, overwrite=overwrite)
     if out.suffix not in FORMATS:
         raise UserError(
             f"--out is {out}: figures are written as .png, .svg or .pdf, give a name such as {out.with_suffix('.png')}."
         )
-    refuse_existing(out, overwrite=overwrite)
 
 
 VERBS = {
