@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -168,8 +168,14 @@ def own_metrics(row: Row) -> list[str]:
     return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
 
 
+def has_its_kinds(row: Row) -> bool:
+    """Whether the numbers of a row are numbers; one that was damaged is driven again."""
+    kinds = get_type_hints(EpisodeResult)
+    return all(isinstance(row[name], kind | int) for name, kind in kinds.items() if name in row)
+
+
 class ResultsFile:
-    """Rows of one driver by seed; a line torn by a crash is dropped when the file is opened again."""
+    """Rows of one driver by seed; a line that is torn or damaged is dropped when the file is opened again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -179,10 +185,10 @@ class ResultsFile:
             for line in text.splitlines():
                 try:
                     row = json.loads(line)
-                    if is_whole_row(row):
+                    if is_whole_row(row) and has_its_kinds(row):
                         # Rows of version 0.1 have the old names alone.
                         self.rows[row["seed"]] = {n: row[old] for n, old in OLD_NAMES.items() if old in row} | row
-                except (json.JSONDecodeError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())
             if sound != text:

@@ -320,14 +320,14 @@ class CarRacing(Imitation):
         return sample
 
     def architecture(self, samples: Sequence[Sample], gap_s: float, instruments: bool) -> dict[str, Any]:
-        """The network of the paper's Table 4 (strides are ours)."""
+        """The network of the paper's Table 4; under ``paper`` kernels and strides are its scripts', otherwise ours."""
         steers = is_continuous(samples)
         actions = [to_action(choice) for choice in range(0 if steers else len(ACTIONS))]
         return {
             "actions": tuple((a.steering, a.throttle, a.brake) for a in actions),
             "repeat": round(gap_s * FPS),
             "masked_rows": None if instruments else INSTRUMENTS,
-            "strides": (3, 2, 2),
+            **({"kernels": (3, 5, 5), "strides": (2, 2, 2)} if self.protocol == "paper" else {"strides": (3, 2, 2)}),
             "pedal": steers,
         }
 

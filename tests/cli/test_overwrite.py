@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nacdrive.cli.doctor import check_results
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing, write_text
@@ -60,6 +61,12 @@ def test_a_folder_is_no_target_even_with_overwrite(tmp_path: Path) -> None:
         dispatch(["explain", "wiring", "--out", "/", "--overwrite"])
     with pytest.raises(UserError, match="is a folder: give the name of a file with --video"):
         refuse_existing(tmp_path, overwrite=True, flag="--video")
+
+
+def test_doctor_says_of_a_link_that_leads_nowhere_that_no_results_can_be_written(tmp_path: Path) -> None:
+    (link := tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match="is a link that leads nowhere"):
+        check_results(link)
 
 
 def test_a_link_that_leads_nowhere_counts_as_a_file(tmp_path: Path) -> None:

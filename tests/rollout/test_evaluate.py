@@ -249,6 +249,15 @@ def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     assert ResultsFile(path).rows == {1: {"seed": 1, "episode_return": 5}, 2: {"seed": 2, "episode_return": 7}}
 
 
+@pytest.mark.parametrize("damage", ['"decisions": "x"', '"decisions": []', '"episode_return": {}', "[" * 100_000])
+def test_a_line_that_is_damaged_is_dropped(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "carracing.jsonl"
+    path.write_text(
+        f'{{"seed": 1, "episode_return": 5, "failure": null}}\n{{"seed": 2, "episode_return": 5, {damage}}}\n'
+    )
+    assert [*ResultsFile(path).rows] == [1]
+
+
 def test_rows_of_any_track_are_among_the_files_that_overwrite_may_replace(tmp_path: Path) -> None:
     out = result_folder(tmp_path / "out")
     ResultsFile(out / "my_own_track.jsonl").add({"seed": 1, "episode_return": 5})

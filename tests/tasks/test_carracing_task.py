@@ -11,6 +11,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.envs.carracing.env import to_action
+from nacdrive.models.driving import DrivingNetwork
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import LossOptions
 
@@ -50,6 +51,14 @@ def test_the_network_is_that_of_the_papers_table_4_at_the_rate_of_the_recording(
     assert (config.d_model, config.num_heads, config.dense) == (64, 16, 64)
     assert (config.repeat, config.gap_s, config.window, config.masked_rows) == (4, 0.08, 8, (84, 96))
     assert config.actions[1] == (to_action(1).steering, 0.0, 0.0)
+
+
+def test_under_paper_kernels_and_strides_are_those_of_its_scripts(tmp_path):
+    task = load_task("carracing", "paper")
+    config = task.policy_config("nac-exact", 1, task.load([record(tmp_path / "r")]), instruments=True)
+    # "10-30@3-5": 96 pixels become 47, 22, 9.
+    assert (config.kernels, config.strides) == ((3, 5, 5), (2, 2, 2))
+    assert DrivingNetwork(config).vision(torch.zeros(1, 3, *config.input_size)).numel() == 30 * 9 * 9
 
 
 def test_recordings_of_different_rates_are_not_mixed(tmp_path):
