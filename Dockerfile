@@ -32,7 +32,7 @@ COPY constraints.txt /tmp/constraints.txt
 COPY --from=wheel /dist /tmp/dist
 RUN torch="$(grep '^torch==' /tmp/constraints.txt)" \
     && pip install --no-cache-dir --index-url "${TORCH_INDEX}" --extra-index-url https://pypi.org/simple "${torch}+cpu" \
-    && pip install --no-cache-dir --constraint /tmp/constraints.txt /tmp/dist/*.whl \
+    && pip install --no-cache-dir --constraint /tmp/constraints.txt "$(echo /tmp/dist/*.whl)[all]" \
     && rm -rf /tmp/constraints.txt /tmp/dist
 
 # Small networks on few cores: more threads than one make every step slower.

@@ -9,6 +9,7 @@ process; ``workers=N`` takes N processes, and a script that asks for them keeps 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,17 @@ if TYPE_CHECKING:
     World: TypeAlias = str | gymnasium.Env[Any, Any]
     """What --env takes, or an environment, which stays open."""
     Data: TypeAlias = str | Path | Recording
+
+
+@contextmanager
+def _named_extras() -> Iterator[None]:
+    """A package that is not installed is named with the command that adds it."""
+    from nacdrive.common.optional import missing_extra
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +75,7 @@ class Evaluation:
         return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes)"
 
 
+@_named_extras()
 def load_policy(
     name: str | Path, *, device: str = "cpu", layer: str | None = None, **options: Any
 ) -> Policy | ExportedPolicy:
@@ -87,6 +100,7 @@ def load_policy(
     return policy.with_layer(layer, **options)
 
 
+@_named_extras()
 def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     """What ``--env`` names, as a Gymnasium environment that takes an ``Action`` too, with colours.
 
@@ -121,6 +135,7 @@ def rollout(
         yield from opened
 
 
+@_named_extras()
 def evaluate(
     policy: Who = "nac_steady",
     env: World = "carracing",
@@ -194,6 +209,7 @@ def _loaded(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDri
     return config.driven(find_model(name, config.spec.task)).load(), opened, config
 
 
+@_named_extras()
 def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options: Any) -> Recording:
     """Let an expert (``expert``, or a ``driver`` of one's own) drive, and keep its episodes in the folder ``out``.
 
@@ -211,6 +227,7 @@ def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options
     return Recording.open(config.folder)
 
 
+@_named_extras()
 def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any) -> Policy:
     """Train a policy around the sequence layer ``layer`` on recordings; with ``dagger=N`` it then drives in N rounds.
 
@@ -233,6 +250,7 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
     return load_policy(train_policy(TrainConfig(data=folders, model=layer, **usual | options | paths)))
 
 
+@_named_extras()
 def export_onnx(policy: str | Path | Policy, out: str | Path) -> Path:
     """Write a policy to the file ``out`` as ONNX, for machines without torch; what is there is replaced.
 

@@ -91,7 +91,8 @@ def test_the_versions_that_are_installed_are_not_below_the_least(name: str) -> N
         for line in text("constraints.txt").splitlines()
         if "==" in line
     }
-    bounds = [line for line in PROJECT["dependencies"] if re.match(rf"{name}\W", line)]
+    asked = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    bounds = [line for line in asked if re.match(rf"{name}\W", line)]
     assert bounds and all(pinned[name] >= numbers(line.partition(">=")[2]) for line in bounds)
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 import pytest
 
 from nacdrive import __version__
+from nacdrive.common.optional import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -130,7 +131,7 @@ def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built:
     parts = [name.split("/") for name in names if name.startswith("nacdrive/_shipped/")]
     for part in {"/".join(part[: 3 if part[2] == "www" else 4]) for part in parts}:
         assert f"`{part}`" in page, part
-    assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.14,{'>=3.11'}" in metadata
+    assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.15,{'>=3.11'}" in metadata
 
 
 @pytest.mark.nightly
@@ -203,6 +204,7 @@ def third_party() -> dict[str, str]:
 def test_every_package_that_is_imported_is_declared() -> None:
     extras = PROJECT["optional-dependencies"]
     users = [line for name in extras if name not in ("dev", "docs", "bench") for line in extras[name]]
+    assert {name_of(line) for line in PROJECT["dependencies"]} == {"torch", "numpy"}
     declared = {name_of(line) for line in (*PROJECT["dependencies"], *users)}
     provided = packages_distributions()
     for module, file in third_party().items():
@@ -226,9 +228,24 @@ def test_what_others_bring_along_they_still_bring(module: str) -> None:
     assert needed & provided
 
 
+def test_every_module_of_an_extra_is_named_with_it() -> None:
+    extras = PROJECT["optional-dependencies"]
+    declared = {extra: {name_of(line) for line in extras[extra]} for extra in EXTRAS}
+    provided = packages_distributions()
+    known = {module for modules in EXTRAS.values() for module in modules}
+    for extra, modules in EXTRAS.items():
+        for module in modules:
+            names = {name_of(name) for name in provided.get(module, [module])} | {BROUGHT.get(module)}
+            assert names & declared[extra], f"{module} is not of the extra {extra}"
+    core = {"torch", "numpy", "numba", "llvmlite", "triton"}
+    assert not set(third_party()) - known - core
+
+
 def test_nothing_is_declared_that_is_not_used() -> None:
     provided = packages_distributions()
     used = {name_of(name) for module in third_party() for name in provided.get(module, [module])}
-    # Read by torch's SummaryWriter.
-    used.add("tensorboard")
-    assert {name_of(line) for line in PROJECT["dependencies"]} <= used
+    # Read by torch's SummaryWriter; the extras name one another.
+    used |= {"tensorboard", "nacdrive"}
+    extras = PROJECT["optional-dependencies"]
+    asked = [line for name in ("drive", "udacity", "rl", "viz", "data") for line in extras[name]]
+    assert {name_of(line) for line in (*PROJECT["dependencies"], *asked)} <= used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nacdrive.rollout.record_config import RecordConfig
     from nacdrive.rollout.train_config import TrainConfig
 
+FILMS = "none: pip install 'nacdrive[viz]' adds films"
 BATCH = 4
 """Sequences per step: so few laps make too few steps an epoch with more."""
 
@@ -92,7 +94,7 @@ def run(config: DemoConfig) -> int:
     print(
         f"\n{config.model}: return {result.episode_return:.1f} on track {config.seed}; "
         f"the expert on the same track: {expert['episode_return']:.1f}\n"
-        f"video:  {driving.video}\n"
+        f"video:  {driving.video or FILMS}\n"
         f"policy: {model}\n"
         f"all of it took {time.perf_counter() - began:.0f} s.\n\n"
         f"next: nacdrive drive --model {model}\n"
@@ -171,7 +173,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
         model=str(training.folder / training.file_name),
         episodes=1,
         seed=config.seed,
-        video=config.out / "drive.mp4",
+        video=config.out / "drive.mp4" if find_spec("imageio_ffmpeg") else None,
         overwrite=True,
         headless=config.headless,
         fast=config.fast,

@@ -10,12 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.optional import EXTRAS, missing_extra
 from nacdrive.common.options import OutOption, Page
 from nacdrive.common.paths import shipped
 from nacdrive.common.runs import package_versions
@@ -82,6 +84,7 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
     checks: list[tuple[str, Callable[[], str], bool]] = [
         ("Python", check_python, True),
         ("packages", check_packages, True),
+        ("extras", check_extras, False),
         ("CarRacing", check_carracing, True),
         ("ffmpeg", check_ffmpeg, True),
         ("PPO expert", check_expert, True),
@@ -98,6 +101,9 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
             yield Check(name, True, look())
         except UserError as error:
             yield Check(name, False, str(error), essential)
+        except ModuleNotFoundError as error:
+            missing = missing_extra(error)
+            yield Check(name, False, str(missing or error), essential=missing is None)
         except (ImportError, OSError, RuntimeError) as error:
             said = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
             yield Check(name, False, f"{said}. Reinstall with pip install --force-reinstall nacdrive.", essential)
@@ -105,8 +111,8 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
 
 def check_python() -> str:
     """Version, and whether it is one that is supported."""
-    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise UserError(f"{platform.python_version()} is not supported: install Python 3.11, 3.12 or 3.13.")
+    if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+        raise UserError(f"{platform.python_version()} is not supported: install Python 3.11 to 3.14.")
     return f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
@@ -118,6 +124,17 @@ def check_packages() -> str:
 
     found = package_versions()
     return ", ".join(f"{name} {found[name]}" for name in ("nacdrive", "torch", "gymnasium", "numpy") if name in found)
+
+
+def check_extras() -> str:
+    """Which extras are installed whole, which build of torch, and whether there is a Chromium for the tests."""
+    import torch
+
+    there = [extra for extra, modules in EXTRAS.items() if all(map(find_spec, modules))]
+    lacking = [extra for extra in EXTRAS if extra not in there]
+    more = f"; pip install 'nacdrive[{','.join(lacking)}]' adds the others" if lacking else ""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or "no Chromium"
+    return f"{', '.join(there)}{more}; torch {torch.__version__} ({torch.version.cuda or 'CPU'}); {chromium}"
 
 
 def check_carracing() -> str:

@@ -117,6 +117,8 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     from nacdrive.rollout.drive import warn_of_pixels
 
     if config.video is not None:
+        import imageio_ffmpeg  # noqa: F401
+
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     spec = config.spec
     loaded = load(config)

@@ -136,6 +136,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     drive = config.driven(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
     check_ray(config.ray)
+    if config.videos:
+        import imageio_ffmpeg  # noqa: F401
     driver = drive.load().driver
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
     if policy is not None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nacdrive import __version__
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
+from nacdrive.common.optional import missing_extra
 from nacdrive.common.paths import PACKAGE
 from nacdrive.common.plugins import REFERENCE, trust
 from nacdrive.common.progress import set_quiet
@@ -316,6 +317,11 @@ def main() -> None:
         sys.stdout.flush()
     except UserError as error:
         say(f"nacdrive: {error}")
+        code = 2
+    except ModuleNotFoundError as error:
+        if (missing := missing_extra(error)) is None:
+            raise
+        say(f"nacdrive: {missing}")
         code = 2
     except KeyboardInterrupt as stop:
         say(f"\nnacdrive: stopped; {str(stop) or 'what was complete is kept.'}")

@@ -1,9 +1,12 @@
-"""What a training writes while it runs: ``metrics.jsonl``, one row per epoch, and the same for TensorBoard."""
+"""What a training writes while it runs: ``metrics.jsonl``, one row per epoch, and where TensorBoard is installed the
+same for it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +34,31 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, round_: int, epoch: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
         self.path = folder / "metrics.jsonl"
         kept = [row for row in read_rows(self.path) if (row["round"], row["epoch"]) < (round_, epoch)]
         write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._index = len(kept)
-        self._board = SummaryWriter(str(folder / BOARD), purge_step=self._index)
-        note_board(folder)
+        self._board: Any = None
+        with suppress(ModuleNotFoundError):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder / BOARD), purge_step=self._index)
+            note_board(folder)
 
     def add(self, row: dict[str, Any]) -> None:
         """Write one row, flushed to the disk."""
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row, allow_nan=False) + "\n")
-        for name, value in row.items():
-            if isinstance(value, float):
-                self._board.add_scalar(name, value, self._index)
-        self._board.flush()
+        if self._board is not None:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    self._board.add_scalar(name, value, self._index)
+            self._board.flush()
         self._index += 1
 
     def close(self) -> None:
-        self._board.close()
+        if self._board is not None:
+            self._board.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from captum.attr import LayerAttribution, LayerGradCam
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
 from nacdrive.models.policy import Policy
@@ -28,7 +26,7 @@ class GradCam:
         if layer is None:
             raise UserError(f"{policy.name} has no convolution to look into: saliency needs one.")
         self.policy = policy
-        self._cam = LayerGradCam(self._scores, layer)
+        self._layer: nn.Module = layer
         self._past: Tensor | None = None
         self._times: Tensor | None = None
 
@@ -44,10 +42,17 @@ class GradCam:
         newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
         if choice is None:
             choice = int(network.class_scores(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())
-        # relu_attributions: only what speaks for the choice, as in the paper's figures.
-        cam: Any = self._cam.attribute(newest, target=choice, relu_attributions=True)
+        maps: list[Tensor] = []
+        hook = self._layer.register_forward_hook(lambda module, inputs, output: maps.append(output))
+        try:
+            score = self._scores(newest)[0, choice]
+        finally:
+            hook.remove()
+        (gradient,) = torch.autograd.grad(score, maps[0])
+        # Only what speaks for the choice, as in the paper's figures.
+        cam = F.relu((gradient.mean(dim=(2, 3), keepdim=True) * maps[0]).sum(dim=1, keepdim=True))
         first, last = network.config.crop or (0, network.config.height)
-        seen = LayerAttribution.interpolate(cam, (last - first, newest.shape[2]), interpolate_mode="bilinear")[0, 0]
+        seen = F.interpolate(cam, (last - first, newest.shape[2]), mode="bilinear")[0, 0]
         map_ = torch.zeros(newest.shape[1:3])
         map_[first:last] = seen.detach().float().cpu()
         return scaled(map_.numpy())

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-import imageio_ffmpeg
-
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.drivers.tick import Listener, Tick
@@ -110,6 +108,8 @@ def ffmpeg() -> str:
         UserError: if there is none.
     """
     try:
+        import imageio_ffmpeg
+
         return str(imageio_ffmpeg.get_ffmpeg_exe())
     except RuntimeError as error:
         raise UserError("there is no ffmpeg: run pip install --force-reinstall imageio-ffmpeg.") from error
@@ -127,4 +127,6 @@ def ffmpeg_version() -> str:
         raise UserError(f"ffmpeg does not run ({error}): run pip install --force-reinstall imageio-ffmpeg.") from error
     if "libx264" not in done.stdout:
         raise UserError("this ffmpeg cannot write H.264 (no libx264): unset IMAGEIO_FFMPEG_EXE to use the shipped one.")
+    import imageio_ffmpeg
+
     return str(imageio_ffmpeg.get_ffmpeg_version())
