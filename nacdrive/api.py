@@ -182,7 +182,9 @@ def _loaded(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDri
     from nacdrive.drivers import DRIVERS, SHIPPED
     from nacdrive.drivers.base import as_driver
     from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.envs.base import DrivingEnv
     from nacdrive.envs.gym_env import adapt
+    from nacdrive.envs.registry import ENVIRONMENTS
     from nacdrive.models.frame_policy import FramePolicy
     from nacdrive.rollout.drive import LoadedDrive
 
@@ -191,6 +193,9 @@ def _loaded(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDri
         made = type(env)
         known = f"gym:{env.spec.id}" if env.spec is not None else f"{made.__module__}:{made.__qualname__}"
         opened = adapt(env, getattr(env, "name", known))
+        if env.spec is None and not isinstance(env, DrivingEnv):
+            # So that a class in a notebook or a function is known by its name too.
+            ENVIRONMENTS.register(known, lambda: opened)
         env = opened.name
     options = {"expert": "none", **options}
     if not isinstance(policy, (str, Path)):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -135,3 +136,17 @@ def test_a_task_of_ones_own_is_a_column_of_the_table(elsewhere: Path) -> None:
     table = nacdrive("bench table --tasks my_task:MyTask --models gru --budget smoke --out table --workers 1")
     row = next(line for line in table.splitlines() if line.startswith("| gru"))
     assert float(row.split("|")[2]) > 80  # chance is 50 %
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda file: file.stem)
+def test_the_cells_of_a_notebook_run_one_after_the_other(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if file.stem == "recording":
+        pytest.importorskip("pandas")
+    module = ModuleType(f"notebook_{file.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    assert cells[0]["source"][0].startswith("# ") and all(not cell.get("outputs") for cell in cells)
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), str(file), "exec"), module.__dict__)

@@ -25,6 +25,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
+FIRST = ("install.md", "nac_in_five_minutes.md")
+"""Pages to read after the first one."""
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Pages about the project itself, beside the licence."""
 ICON = "server/www/icon.svg"
@@ -107,7 +109,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if place(target) not in files.src_uris:
             files.append(source_file(target, config))
     rooms = room_pages()
-    for name, text in {**rooms, "commands.md": commands()}.items():
+    for name, text in {**rooms, "reference.md": commands(), "functions.md": functions()}.items():
         files.append(File.generated(config, name, content=text))
     files.append(File.generated(config, PLAYGROUND, content=playground()))
     config.nav = menu(files, list(rooms))
@@ -154,6 +156,10 @@ def room_pages() -> dict[str, str]:
         if room == "cli":
             continue
         modules = sorted((ROOT / "nacdrive" / room).rglob("*.py"))
+        # What the room itself exports comes first, in the order in which it does.
+        exports = (ROOT / "nacdrive" / room / "__init__.py").read_text("utf-8")
+        found = {path: exports.find(f"nacdrive.{room}.{path.stem} ") for path in modules}
+        modules.sort(key=lambda path: (path.stem != "__init__", found[path] if found[path] >= 0 else len(exports)))
         names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
         parts = [f"::: {name.removesuffix('.__init__')}" for name in names]
         # Of a package itself the description alone: what it exports is shown where it is defined.
@@ -165,11 +171,25 @@ def room_pages() -> dict[str, str]:
     return {"api/index.md": "\n".join(index) + "\n", **result}
 
 
+def functions() -> str:
+    """The page of the public functions; the classes among the public names are on the pages of their rooms."""
+    classes = {"NAC": "nac.md#nacdrive.nac.layer.NAC", "Recording": "datasets.md#nacdrive.datasets.recording.Recording"}
+    classes |= {
+        "FramePolicy": "models.md#nacdrive.models.frame_policy.FramePolicy",
+        "Tick": "drivers.md#nacdrive.drivers.tick.Tick",
+    }
+    links = ", ".join(f"[`{name}`](api/{place_})" for name, place_ in classes.items())
+    return f"# The public functions\n\nWhat they give and take: {links}.\n\n::: nacdrive.api\n"
+
+
 def commands() -> str:
     """The page of the command line: what ``--help`` says of every verb."""
     from nacdrive.cli.main import VERBS, load_verb
 
-    parts = ["# Commands\n\nWhat `--help` prints, of every verb.\n", f"```text\n{help_of([])}\n```\n"]
+    parts = [
+        "# Every option of every command\n\nWhat `--help` prints, of every verb.\n",
+        f"```text\n{help_of([])}\n```\n",
+    ]
     for verb in VERBS:
         parts.append(f"## nacdrive {verb}\n")
         parts.append(f"```text\n{help_of([verb])}\n```\n")
@@ -196,17 +216,17 @@ def menu(files: Files, api: list[str]) -> list[Any]:
     def under(folder: str) -> list[str]:
         return [uri for uri in uris if uri.startswith(folder)]
 
-    made = {"index.md", "commands.md", *PROJECT}
+    made = {"index.md", *FIRST, "reference.md", "functions.md", "architecture.md", "licences.md", *PROJECT}
     guides = [uri for uri in uris if "/" not in uri and uri not in made]
     sections = {
-        "Home": ["index.md"],
+        "Home": ["index.md", *FIRST],
         "Tutorials": under("tutorials/"),
         "Guides": [*guides, "server/README.md", "recordings/README.md"],
+        "Reference": ["api.md", "functions.md", "reference.md"],
         "Results": under("results/"),
         "Agents": under("agents/"),
-        "Commands": ["commands.md"],
-        "Python": api,
-        "Project": [*PROJECT, "source/LICENSE.md"],
+        "Project": [*PROJECT, "source/LICENSE.md", "licences.md"],
+        "Inside": ["architecture.md", *api],
         "Source": [uri for uri in under("source/") if uri != "source/LICENSE.md"],
     }
     rest = set(uris) - {uri for part in sections.values() for uri in part}

@@ -60,7 +60,7 @@ class GymEnv(DrivingEnv):
         fps = env.metadata.get("render_fps") or USUAL_FPS
         self._frame_s = step_s if step_s is not None else 1 / float(fps)
         self.step_s = self._frame_s * repeat
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": max(1, round(1 / self.step_s))}
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 1 / self.step_s}
         self.render_mode = "rgb_array"
         self.action_space = env.action_space
         self._to_native = to_native
@@ -233,7 +233,12 @@ def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: i
             env.close()
             env = gymnasium.make(gym_id, render_mode="rgb_array")
     except (gymnasium.error.Error, ImportError, TypeError) as error:
-        raise UserError(f"Gymnasium cannot make '{gym_id}': {' '.join(str(error).split()).rstrip('.')}.") from error
+        # Since Gymnasium 1.0 a package registers its environments only when it is imported.
+        short = gym_id.rpartition("/")[2]
+        form = f" One of a package is named with its module, gym:highway_env:{short}." if ":" not in gym_id else ""
+        raise UserError(
+            f"Gymnasium cannot make '{gym_id}': {' '.join(str(error).split()).rstrip('.')}.{form}"
+        ) from error
     return adapt(env, name, repeat=repeat, max_frames=max_frames)
 
 

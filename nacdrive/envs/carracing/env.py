@@ -83,7 +83,7 @@ class CarRacingEnv(DrivingEnv):
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
-        self.metadata = {**self.metadata, "render_fps": round(1 / self.step_s)}
+        self.metadata = {**self.metadata, "render_fps": 1 / self.step_s}
         self.action_space: spaces.Space[Any] = self.world.action_space
         channels = 1 if seen == "grey" else 3
         self.observation_space = spaces.Box(0, 255, (96, 96, channels), np.uint8)

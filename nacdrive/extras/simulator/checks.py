@@ -36,6 +36,8 @@ def check_server_versions() -> str:
     Raises:
         UserError: if one is missing or too old, or another package stands in its place.
     """
+    import socketio
+
     found = {}
     for name, lowest in LOWEST.items():
         wanted = ".".join(map(str, lowest))
@@ -49,8 +51,6 @@ def check_server_versions() -> str:
                 f"{name} {found[name]} is too old (a drive.py may have pinned it): run pip install '{name}>={wanted}', "
                 "and keep the old program in an environment of its own."
             )
-    import socketio
-
     if not hasattr(socketio, "WSGIApp"):
         raise UserError(
             "'import socketio' finds another package of that name: run pip uninstall socketio, then "
