@@ -40,6 +40,8 @@ BRAKE_AT_LIMIT = (
     dynamics.FRICTION_LIMIT * WHEEL_RADIUS / dynamics.WHEEL_MOMENT_OF_INERTIA + FRICTION / WHEEL_RADIUS
 ) / (15 * official.FPS)
 """Brake for a deceleration of ``FRICTION``; more makes the wheels slip."""
+LOST_SPEED = 15.0
+"""Never faster while no wheel is on the road: with full lock and much gas the car would turn on the spot for good."""
 PENALTY, ROUNDS = 0.001, 400
 """Of the solver of the racing line: its step, and how many."""
 
@@ -119,6 +121,8 @@ class RacingLine(Driver):
         speed = float(hull.linearVelocity.length)
         s = self._locate(x, y)
         limit = self._at_s(self.limits, s + p.reaction_s * speed)
+        if not any(wheel.tiles for wheel in self._world.car.wheels):
+            limit = min(limit, LOST_SPEED)
         steering = self._steering(hull, x, y, s, speed)
         gas, brake = self._pedals(speed, limit, abs(speed * float(hull.angularVelocity)))
         return Action(steering, gas, brake)

@@ -31,6 +31,7 @@ from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
 from nacdrive.drivers.ppo import PpoExpert
+from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.seeds import EXPERT_TRAINING, EXPERT_VALIDATION
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import MemoryState
@@ -39,7 +40,7 @@ from nacdrive.models.agents.view import View
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
-from nacdrive.rollout.dagger import supervised
+from nacdrive.rollout.dagger import LOST_AFTER, supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.tasks.driving import HUBER, MOST_STEERING, SHARPNESS
 
@@ -48,6 +49,8 @@ KIND, VERSION = "nacdrive imitation checkpoint", 1
 DRIVES, DRIVES_VERSION = "nacdrive labelled drives", 2
 AT_ONCE = 16
 """Drives side by side."""
+RECOVERY_S = 8.0
+"""Of a bad start: until then the car may get nowhere."""
 TRACKS = 20_000
 """Tracks of a training seed: its share of those for experts."""
 
@@ -255,7 +258,11 @@ class Imitation:
         frames, labels = [], []
         times: list[float] = []
         with loaded.open(track, rng=rng) as opened:
-            for tick in supervised(opened):
+            patience = LOST_AFTER
+            if chosen.random() < config.bad_starts:
+                opened.driver = LedAstray(opened.driver, chosen)
+                patience += round(RECOVERY_S / opened.env.step_s)
+            for tick in supervised(opened, patience):
                 assert tick.expert is not None
                 if tick.held:
                     continue  # no newer frame, no decision

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, Result, Tracks
+from nacdrive.common.options import Count, Result, Share, Tracks
 from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, WheelOption
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.world import EpisodeOptions, RepeatOption
@@ -67,6 +67,9 @@ class ImitateConfig(
     """Minibatches after each round."""
     last_steps: int = 800
     """Minibatches after the last round, on top."""
+    bad_starts: Share = 0.0
+    """Share of the drives that begin badly: the car is first driven off the road and stands, so that the way back is
+    learnt."""
     frames: Count = 4
     """Frames that the agent sees at once, one for each of its last decisions."""
     channels: tuple[Channels, Channels, Channels] = (32, 64, 64)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
@@ -182,16 +181,6 @@ def _about_of(actions: spaces.Space[Any]) -> dict[str, Any]:
     continuous = isinstance(actions, spaces.Box)
     outputs = (actions.shape or (1,))[0] if continuous else 5
     return {"env": CARRACING, "actions": "continuous" if continuous else "discrete", "outputs": outputs}
-
-
-def rebuilt(model: Sb3Zip) -> ActorCriticCnnPolicy:
-    """stable-baselines3's own policy with the tensors of a zip of ours without a memory, to compare with."""
-    seen = spaces.Box(0, 255, model.observation_shape, dtype=np.uint8)
-    policy = ActorCriticCnnPolicy(
-        seen, model.actions, lambda _: 0.0, net_arch=[], features_extractor_class=VisionExtractor
-    )
-    policy.load_state_dict(model.tensors)
-    return policy
 
 
 def export(

@@ -193,9 +193,9 @@ class MixtureWorker:
         return buffer.episode(source=loaded.spec.source, driver=self.learner.name, meta=meta)
 
 
-def supervised(opened: OpenDrive) -> Iterator[Tick]:
+def supervised(opened: OpenDrive, patience: int = LOST_AFTER) -> Iterator[Tick]:
     """A drive whose every decision bears the expert's label; it ends early, after a Tick that is not ``done``, where
-    it gets nowhere for ``LOST_AFTER`` decisions.
+    it gets nowhere for so many decisions.
     """
     furthest, last_gain = 0.0, 0
     for tick in opened:
@@ -203,5 +203,5 @@ def supervised(opened: OpenDrive) -> Iterator[Tick]:
         if progress > furthest:
             furthest, last_gain = progress, tick.step + 1
         yield tick
-        if not tick.done and tick.step + 1 - last_gain >= LOST_AFTER:
+        if not tick.done and tick.step + 1 - last_gain >= patience:
             return

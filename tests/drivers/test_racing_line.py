@@ -11,9 +11,11 @@ from gymnasium.envs.box2d import car_racing
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_driver, load_expert
 from nacdrive.drivers.racing_line import MASS, RacingLine, RacingLineParameters, racing_line, speed_plan
+from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.udacity_track import make_udacity_track
+from nacdrive.rollout.drive import Drive
 
 SEEDS = (1_000_000, 1_000_001, 1_000_002)
 
@@ -41,6 +43,19 @@ def test_drives_the_whole_lap_with_hardly_a_wheel_on_the_grass(world: FastCarRac
             if ended:
                 break
     assert info["lap_finished"] and total > 910 and grass / frames < 0.003
+
+
+@pytest.mark.parametrize("seed", [900_000, 900_003])
+def test_a_car_that_stands_beside_the_road_is_brought_back(seed: int) -> None:
+    """At full lock, with all of the gas, a car on grass turns on the spot for good."""
+    teacher = Drive(driver="racing-line", options={"renderer": "fast", "repeat": 4, "max_frames": 400})
+    with teacher.open(seed) as opened:
+        astray = LedAstray(opened.driver, np.random.default_rng(seed % 10))
+        opened.driver = astray
+        ticks = list(opened)
+    left = next(tick for tick in ticks if tick.t_s >= astray.ends_s)
+    assert left.info["wheels_off"] == 1 and left.progress is not None and left.progress < 0.05
+    assert ticks[-1].progress > left.progress + 0.05
 
 
 def test_the_mass_it_reckons_with_is_that_of_the_car(world: FastCarRacing) -> None:

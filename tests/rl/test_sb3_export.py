@@ -13,11 +13,12 @@ import pytest
 import torch
 from gymnasium import Env, spaces
 from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.policies import ActorCriticCnnPolicy
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import load_expert
-from nacdrive.rl.sb3 import export, read_sb3, rebuilt, to_net
+from nacdrive.rl.sb3 import VisionExtractor, export, read_sb3, to_net
 from nacdrive.rl.train import SB3, train
 from tests.helpers.expert_cases import tiny
 
@@ -56,7 +57,12 @@ def test_zip_acts_as_the_best_policy_of_its_run(run: Path) -> None:
 
 @pytest.mark.skipif(not (SHIPPED / "ppo.zip").exists(), reason="the SB3 model is not shipped in a wheel")
 def test_shipped_policy_acts_as_the_shipped_sb3_model() -> None:
-    theirs, _ = rebuilt(read_sb3(SHIPPED / "ppo.zip")).predict(stacks(256), deterministic=True)
+    zipped = read_sb3(SHIPPED / "ppo.zip")
+    seen = spaces.Box(0, 255, zipped.observation_shape, dtype=np.uint8)
+    own = {"net_arch": [], "features_extractor_class": VisionExtractor}
+    policy = ActorCriticCnnPolicy(seen, zipped.actions, lambda _: 0.0, **own)
+    policy.load_state_dict(zipped.tensors)
+    theirs, _ = policy.predict(stacks(256), deterministic=True)
     ours = load_expert("ppo").logits(stacks(256)).argmax(1)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(ours, theirs)
 
