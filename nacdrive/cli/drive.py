@@ -82,7 +82,7 @@ class DriveConfig(
     server: Literal["threads", "eventlet"] | None = None
     """udacity: what serves the connections (threads)."""
     neurons_every: int = 2
-    """Decisions between two readings of the neurons for the page; 0 reads none."""
+    """Decisions between two readings of the neurons, and of why it decides so, for the page; 0 reads none."""
     kept_mb: Annotated[int, Interval(ge=1, le=100_000)] = 128
     """Megabytes of pictures kept for the page's what-if: five minutes of CarRacing, one of the simulator."""
 
@@ -137,17 +137,14 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         page = None
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page, show_in_browser
-            from nacdrive.common.paths import find_model
             from nacdrive.drivers.exported import ExportedPolicy
             from nacdrive.extras.what_if import WhatIfCard
-            from nacdrive.models.tuning import read_tuning
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
             what["choices"] = spec.actions if spec.realtime else loaded.actions
             if policy is not None and not isinstance(policy.policy, ExportedPolicy):
-                what["tuning"] = read_tuning(find_model(config.model, spec.task))
                 asked = what_if_of(config, policy, loaded.companion is not None)
                 what["cards"] = [WhatIfCard.of_drive(asked, config.kept_mb)]
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
@@ -387,6 +384,7 @@ def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer
     return Probes(
         neurons=policy.neurons,
         neurons_every=config.neurons_every,
+        why=policy.why,
         saliency=None if cam is None else lambda frame: policy.look(cam, frame),
         saliency_every=max(config.saliency_every, 1),
         watched=lambda: page.viewers > 0,

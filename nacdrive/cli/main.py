@@ -42,7 +42,7 @@ VERBS = {
     "replay": "watch recorded episodes again, beside a policy or another run",
     "share": "a lap and the network in one page, to send around: what if?",
     "playground": "a world and the network in one page: play with it, race it",
-    "explain": "saliency, neurons, wiring: figures of what a policy looks at and why it steers",
+    "explain": "effect, saliency, neurons, wiring: why a policy steers, measured, and figures of what it looks at",
     "export": "onnx, c, html, safetensors: a policy for other programs and machines without torch",
     "data": "list, fetch, check: the public data sets beside driving",
     "recordings": "info, check, merge, import, export, card: look after recorded episodes",

@@ -117,15 +117,16 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
         )
         return recorded, None
 
+    from functools import partial
+
     import torch
 
     from nacdrive.cli.page import network_view
     from nacdrive.common.paths import find_model
     from nacdrive.extras.what_if.recorded import what_if_of
     from nacdrive.models import load_policy
-    from nacdrive.models.tuning import read_tuning
     from nacdrive.viz.recorded import driven_actions
-    from nacdrive.viz.trace import retrace
+    from nacdrive.viz.trace import retrace, why_of
 
     torch.set_num_threads(1)
     policy = load_policy(find_model(config.model, task), expect_task=task)
@@ -137,8 +138,8 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
         choices,
         policy=policy.name,
         expert=expert,
-        tuning=read_tuning(find_model(config.model, task)),
         driven=lambda i: driven_actions(recording.load(i)),
+        why=partial(why_of, policy.copy(), policy.meter(), names=choices),
         **network_view(policy),
     )
     return retraced, what_if_of(kept_in(folder), str(config.model), policy)

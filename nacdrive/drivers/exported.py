@@ -5,6 +5,8 @@ Both have the face of ``Policy``, so no driver or verb knows which it drives.
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.frame_policy import FramePolicy
+from nacdrive.models.effects import StepMeter, SteppedDecision
 
 if TYPE_CHECKING:
     from nacdrive.models.policy import Policy
@@ -48,6 +51,7 @@ class ExportedPolicy(FramePolicy):
         self.name = Path(path).stem
         self.meta: dict[str, Any] = about["training"]
         self.about: dict[str, Any] = about
+        self._recent: deque[tuple[NDArray[np.uint8], float]] = deque(maxlen=self.config.window)
 
     @property
     def task(self) -> str:
@@ -62,11 +66,33 @@ class ExportedPolicy(FramePolicy):
     def reset(self, env: Any = None) -> None:
         super().reset()
         self._runtime.reset()
+        self._recent.clear()
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
         # Raises ValueError for a frame of another shape, or a time that goes back.
-        decision = self._runtime.step(frame, t_s, speed_mps)
-        return Action(*decision)
+        before = self._runtime.state
+        action = Action(*self._runtime.step(frame, t_s, speed_mps))
+        self._recent.append((frame, t_s))
+        self._last = before, action
+        return action
+
+    def last_decision(self) -> SteppedDecision:
+        """What the last decision was made of."""
+        frames, times = zip(*self._recent, strict=True)
+        return SteppedDecision(frames, times, *self._last)
+
+    def meter(self) -> StepMeter:
+        """What measures why it decides so, of any ``last_decision``."""
+        # The same graph with a memory of its own.
+        runtime = copy.copy(self._runtime)
+
+        def step(state: Any, frame: NDArray[np.uint8], t_s: float) -> tuple[Action, Any]:
+            runtime.reset()
+            if state is not None:
+                runtime.state = state
+            return Action(*runtime.step(frame, t_s)), runtime.state
+
+        return StepMeter(self.config, step)
 
     def neurons(self) -> dict[str, NDArray[np.float32]]:
         """None: a graph shows no neurons."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models import Policy
+    from nacdrive.models.effects import EffectMeter, StepMeter
 
 SLACK_S = 0.01
 """Half a frame: a decision that is due before the next picture is taken now."""
@@ -40,6 +42,11 @@ class PolicyDriver(Driver):
         self._memory = Lock()
         self._state = DriverState()
         self._held, self._held_s = IDLE, -math.inf
+        self._actions: tuple[str, ...] = ()
+
+    @cached_property
+    def _meter(self) -> EffectMeter | StepMeter:
+        return self.policy.meter()
 
     @property
     def needs(self) -> Needs:
@@ -54,7 +61,7 @@ class PolicyDriver(Driver):
         )
 
     def reset(self, env: DrivingEnv) -> None:
-        self._held_s = -math.inf
+        self._held_s, self._actions = -math.inf, env.actions
         with self._memory:
             self.policy.reset()
 
@@ -79,6 +86,12 @@ class PolicyDriver(Driver):
         """Named neuron states of the last decision."""
         with self._memory:
             return dict(self.policy.neurons())
+
+    def why(self) -> Mapping[str, Any]:
+        """What muting each part alone does to the last decision: ``Effects.explain``. No decision waits for it."""
+        with self._memory:
+            decision = self.policy.last_decision()
+        return self._meter.measure(decision).explain(self._actions)  # type: ignore[arg-type]
 
     def look(self, saliency: Saliency, frame: Frame) -> NDArray[np.float32]:
         """What ``saliency`` says of the policy and ``frame``, while no decision changes its memory."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,9 @@ class Tick:
     neurons: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Named neuron states of the sequence layer (phi, omega, weights, ...), and ``frame_t_s``: when the frames of the
     window were taken. Empty where not asked for."""
+    why: Mapping[str, Any] | None = None
+    """What muting each part of the policy alone does to this decision, as of ``models.effects.Effects.explain``; None
+    where not asked for."""
     saliency: NDArray[np.float32] | None = None
     """Where the policy looked, [height, width] in 0 .. 1; None where not asked for."""
     events: tuple[str, ...] = ()

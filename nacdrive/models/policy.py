@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.frame_policy import FramePolicy
+from nacdrive.models.effects import EffectMeter
 
 
 class LastDecision(NamedTuple):
@@ -23,9 +25,10 @@ class LastDecision(NamedTuple):
     frame: NDArray[np.uint8]
     """The frame it was made on, [height, width, 3]."""
     past: Tensor | None
-    """Features of the frames before it in the window, [T - 1, features]; None where there are none."""
-    times: NDArray[np.float32]
-    """[T] times of the frames of the window, in seconds."""
+    """Features of the frames before it, [T - 1, features]: those of the window, and the one before them, for the oldest
+    may be judged by its gap to that; None where there are none."""
+    times: NDArray[np.float64]
+    """[T] times of these frames, in seconds."""
     scores: NDArray[np.float32]
     """What the head gave: a score per action, or the steering alone."""
 
@@ -38,6 +41,11 @@ class Policy(FramePolicy):
         name: for people, such as ``nac_steady``.
         meta: what is known of its training; plain JSON.
     """
+
+    hidden: Sequence[int] = ()
+    """Frames of the window that are forgotten: how many decisions ago each was taken."""
+    shift_s = 0.0
+    """By how many seconds the frames before the present one are older than they were."""
 
     def __init__(self, network: DrivingNetwork, name: str = "policy", meta: dict[str, Any] | None = None) -> None:
         self.network = network.eval()
@@ -77,8 +85,7 @@ class Policy(FramePolicy):
     def reset(self, env: Any = None) -> None:
         super().reset()
         self.state = self.network.sequence.init_state(1)
-        kept = self.config.window
-        self._recent: deque[tuple[NDArray[np.uint8], float, Tensor]] = deque(maxlen=kept)
+        self._recent: deque[tuple[NDArray[np.uint8], float, Tensor]] = deque(maxlen=self.config.window + 1)
 
     @torch.inference_mode()
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
@@ -117,7 +124,15 @@ class Policy(FramePolicy):
         frames, times, features = zip(*self._recent, strict=True)
         # Clones: what comes out of inference mode may not go into a gradient.
         past = [x.clone() for x in features[:-1]]
-        return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times, np.float32), self._scores)
+        return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times), self._scores)
+
+    def copy(self) -> Policy:
+        """The same network with a memory of its own."""
+        return Policy(self.network, self.name, self.meta)
+
+    def meter(self) -> EffectMeter:
+        """What measures why it decides so, of any ``last_decision``."""
+        return EffectMeter(self)
 
     @torch.inference_mode()
     def neurons(self) -> dict[str, NDArray[np.float32]]:
@@ -129,8 +144,8 @@ class Policy(FramePolicy):
         """
         if not self._recent:
             return {}
-        x = torch.cat([features for _, _, features in self._recent]).unsqueeze(0)
-        t = torch.tensor([[t_s for _, t_s, _ in self._recent]], device=self.device)
+        _, times, features = zip(*list(self._recent)[-self.config.window :], strict=True)
+        x, t = torch.cat(features).unsqueeze(0), torch.tensor([times], device=self.device)
         states = self.network.sequence.neuron_states(x, t)
         arrays = {key: value.float().cpu().numpy() for key, value in states.items()}
         return {**arrays, "frame_t_s": t[0].float().cpu().numpy()} if arrays else {}

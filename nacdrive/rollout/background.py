@@ -87,9 +87,9 @@ class BackgroundListener:
             return tick
         found: dict[str, Any] = {}
         # Not every Tick gets here, so a reading is due from some step on, not at one.
-        if probes.neurons is not None and probes.neurons_every and tick.step >= self._neurons_due:
+        if probes.neurons_every and tick.step >= self._neurons_due:
             self._neurons_due = tick.step + probes.neurons_every
-            found["neurons"] = probes.neurons()
+            found |= probes.inside()
         if probes.saliency is not None and tick.step >= self._saliency_due:
             self._saliency_due = tick.step + probes.saliency_every
             found["saliency"] = probes.saliency(tick.frame)

@@ -87,7 +87,11 @@ class RolloutWorker:
         loaded = self.loaded if job.who == "policy" else self.expert
         title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
         watchers = self.watchers if job.who == "policy" else ()
-        probes = Probes(loaded.policy.neurons, NEURONS_EVERY) if watchers and loaded.policy is not None else None
+        probes = (
+            Probes(loaded.policy.neurons, NEURONS_EVERY, loaded.policy.why)
+            if watchers and loaded.policy is not None
+            else None
+        )
         source = loaded.spec.source
         with ExitStack() as stack:
             opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes, env=self._env)

@@ -41,7 +41,9 @@ class Probes:
     neurons: Callable[[], Mapping[str, NDArray[np.float32]]] | None = None
     """Named neuron states of the last decision."""
     neurons_every: int = 0
-    """Decisions between two readings of them; 0 never."""
+    """Decisions between two readings of them, and of ``why``; 0 never."""
+    why: Callable[[], Mapping[str, Any]] | None = None
+    """What muting each part alone does to the last decision."""
     saliency: Saliency | None = None
     """Says where the policy looks."""
     saliency_every: int = 1
@@ -54,11 +56,16 @@ class Probes:
         found: dict[str, Any] = {}
         if not self.watched():
             return found
-        if self.neurons is not None and self.neurons_every and step % self.neurons_every == 0:
-            found["neurons"] = self.neurons()
+        if self.neurons_every and step % self.neurons_every == 0:
+            found |= self.inside()
         if self.saliency is not None and step % self.saliency_every == 0:
             found["saliency"] = self.saliency(frame)
         return found
+
+    def inside(self) -> dict[str, Any]:
+        """``neurons`` and ``why`` of a Tick."""
+        read = {"neurons": self.neurons, "why": self.why}
+        return {name: one() for name, one in read.items() if one is not None}
 
 
 def rollout(

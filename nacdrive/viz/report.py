@@ -9,12 +9,19 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nacdrive.common.compat import evaluated_environment
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import write_text
+from nacdrive.common.files import file_checksum, write_text
+from nacdrive.common.paths import find_model
 from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
+from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.envs.registry import env_spec, spec_of_source
+from nacdrive.models.policy import Policy
+from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.viz.report_charts import (
     by_track,
     differs,
@@ -25,6 +32,7 @@ from nacdrive.viz.report_charts import (
     track_of,
     worst_moment,
 )
+from nacdrive.viz.trace import why_of
 
 REPLAY = "http://127.0.0.1:8090/"
 """Where ``nacdrive replay`` serves its page if nobody says otherwise."""
@@ -205,11 +213,12 @@ def films(metrics: dict[str, Any], folder: Path | None) -> str:
         return ""
     kept = kept_drives(folder)
     figures, linked = "", False
+    policy = driven_by(metrics) if kept else None
     for name, entry in entries.items():
         file = escape(entry["file"], quote=True)
         said = f"{name}: return {entry['episode_return']:.0f} on track {entry['seed']}"
         index = kept.index(entry["drive"]) if entry.get("drive") in kept else None
-        moment = "" if index is None or folder is None else worst(folder, index, said, file)
+        moment = "" if index is None or folder is None else worst(folder, index, said, file, policy)
         linked = linked or bool(moment)
         figures += (
             f'<figure><video controls muted preload="metadata" src="{file}"></video>'
@@ -229,17 +238,35 @@ def kept_drives(folder: Path | None) -> list[str]:
         return []
 
 
-def worst(folder: Path, index: int, said: str, film: str) -> str:
-    """Map of a kept drive, what was worst in it, and links to that moment: in the film, and in a replay."""
+def driven_by(metrics: dict[str, Any]) -> Policy | ExportedPolicy | None:
+    """The policy that was evaluated; None where it was none, or its file is not there or another by now."""
+    config = metrics["run"].get("config")
+    model = config.get("model") if isinstance(config, dict) else None
+    try:
+        path = find_model(model, env_spec(metrics["model"]["env"]).task) if model else None
+        same = path is not None and file_checksum(path) == metrics["model"]["sha256"]
+        return load_any_policy(path) if path is not None and same else None
+    except (UserError, KeyError):
+        return None
+
+
+def worst(folder: Path, index: int, said: str, film: str, policy: Policy | ExportedPolicy | None = None) -> str:
+    """Map of a kept drive, what was worst in it and why, and links to that moment: in the film, and in a replay."""
     episode = Recording.open(folder / DRIVES).load(index)
     at_s, lost = worst_moment(episode)
     ride = (episode.expert_choice >= 0).any() or episode.expert_steering is not None
     beside = f"; the expert would have done something else in {differs(episode).mean():.0%}" if ride else ""
     place = f"{REPLAY}#run=0&amp;ep={index + 1}&amp;t={at_s:.2f}"
+    why = ""
+    if policy is not None:
+        ticks, spec = recorded_ticks(episode), spec_of_source(episode.source)
+        step = int(np.searchsorted(episode.t_s, at_s))
+        names = spec.actions if spec is not None else ()
+        why = f" {escape(why_of(policy, policy.meter(), ticks, step, names)['sentence'])}"
     return (
         drive_map(episode, at_s, f"Map of the drive: {said}")
         + f"<figcaption>worst second: at {at_s:.1f} s (return {lost:+.1f}), in the "
-        f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{beside}</figcaption>'
+        f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{beside}.{why}</figcaption>'
     )
 
 

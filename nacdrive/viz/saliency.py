@@ -38,7 +38,7 @@ class GradCam:
         """
         recent = self.policy.last_decision()
         network, device = self.policy.network, self.policy.device
-        self._past, self._times = recent.past, torch.from_numpy(recent.times).to(device).unsqueeze(0)
+        self._past, self._times = recent.past, torch.from_numpy(recent.times).float().to(device).unsqueeze(0)
         newest = torch.from_numpy(np.ascontiguousarray(recent.frame)).to(device).unsqueeze(0).float()
         if choice is None:
             choice = int(network.class_scores(torch.from_numpy(recent.scores).unsqueeze(0)).argmax())

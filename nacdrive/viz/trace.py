@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.exported import ExportedPolicy
 from nacdrive.drivers.tick import Tick
+from nacdrive.models.effects import EffectMeter, StepMeter
 from nacdrive.models.policy import Policy
 from nacdrive.viz.recorded import replayed
 from nacdrive.viz.saliency import GradCam
@@ -52,6 +55,20 @@ def retrace(
     except ValueError as error:
         raise UserError(f"{policy.name} cannot look at this recording: {error}.") from error
     return [replace(tick, neurons=states[i], saliency=maps[i]) for i, tick in enumerate(ticks)]
+
+
+def why_of(
+    policy: Policy | ExportedPolicy,
+    meter: EffectMeter | StepMeter,
+    ticks: Sequence[Tick],
+    step: int,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """What muting each part alone does to the decision of ``step``, as of ``Effects.explain``; the policy is reset."""
+    policy.reset()
+    for tick in ticks[max(0, step - policy.config.window) : step + 1]:
+        policy.step(tick.frame, tick.t_s, tick.speed_mps)
+    return meter.measure(policy.last_decision()).explain(names)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,11 @@ class ReplaySource:
     """Name of the expert that gave the labels; where it drove too, it is not compared with itself."""
     network_input: Mapping[str, Any] | None = None
     """What the policy gets of a frame, as for ``LiveServer``."""
-    tuning: Sequence[Mapping[str, Any]] = ()
-    """Which heads tell left from right, as for ``LiveServer``."""
     driven: Callable[[int], Sequence[Action]] | None = None
     """What was done in an episode, where ``load`` gives what a policy that looks on would have done."""
+
+    why: Callable[[Sequence[Tick], int], Mapping[str, Any]] | None = None
+    """What muting each part of the policy alone does to a decision of an episode; asked of one at a time."""
 
     def caption(self, episode: int) -> str:
         """Who drove and who only looks on, for a film; empty where the policy that is shown drove."""
@@ -65,7 +66,7 @@ class EpisodeCache:
 
     def __init__(self, runs: Sequence[ReplaySource]) -> None:
         self.runs = list(runs)
-        self._lock = Lock()
+        self._lock, self._asking = Lock(), Lock()
         self._kept: OrderedDict[tuple[int, int], Sequence[Tick]] = OrderedDict()
         self._driven: tuple[tuple[int, int], Sequence[Action]] | None = None
 
@@ -94,6 +95,14 @@ class EpisodeCache:
                 self._driven = (run, episode), driven(episode)
             return self._driven[1]
 
+    def why(self, run: int, episode: int, step: int) -> Mapping[str, Any] | None:
+        """Why a policy that looks on decides so at a step; None where nobody can say."""
+        ticks, ask = self.ticks(run, episode), self.runs[run].why
+        if ask is None or not 0 <= step < len(ticks):
+            return None
+        with self._asking:
+            return ask(ticks, step)
+
     def listing(self) -> list[dict[str, Any]]:
         """The runs and their episodes as plain JSON."""
         return [
@@ -104,7 +113,6 @@ class EpisodeCache:
                 "policy": run.policy,
                 "expert": run.expert,
                 "network_input": dict(run.network_input) if run.network_input is not None else None,
-                "tuning": [dict(head) for head in run.tuning],
                 "episodes": [
                     {
                         "seed": label.seed,

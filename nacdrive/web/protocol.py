@@ -40,7 +40,7 @@ class Packed:
 
 
 def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, lane: int = 0) -> Packed:
-    """Encode frame, saliency, scores and neurons of ``tick``."""
+    """Encode frame, saliency, scores, neurons and why of ``tick``."""
     parts: list[dict[str, Any]] = []
     blobs: list[bytes] = []
 
@@ -57,6 +57,8 @@ def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, 
         if decided is not None and decided.logits is not None:
             scores = float32(decided.logits)
             add(name, "f32", scores.tobytes(), scores.shape)
+    if tick.why is not None:
+        add("why", "json", json.dumps(tick.why, allow_nan=False, separators=(",", ":")).encode(), ())
     for name, values in tick.neurons.items():
         array = float32(values)
         if array.size <= EXACT_VALUES:

@@ -71,6 +71,11 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, cards: Se
         body = b"".join(message({"step": i}, [pack(tick, i + 1)]) for i, tick in chosen)
         return Response(body, content_type="application/octet-stream")
 
+    @app.get("/replay/<int:run>/<int:episode>/why/<int:step>")
+    def why(run: int, episode: int, step: int) -> dict[str, Any]:
+        ticks(run, episode)
+        return {"why": cache.why(run, episode, step)}
+
     @app.get("/replay/<int:run>/<int:episode>/video.mp4")
     def mp4(run: int, episode: int) -> Response:
         seen = ticks(run, episode)

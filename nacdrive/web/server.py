@@ -39,7 +39,6 @@ class LiveServer(HttpServer):
         network_input: What the network gets of a ``frame`` of [rows, columns]: ``rows`` [from, to) that are kept,
             ``masked`` rows [from, to) or None, ``size`` [rows, columns] after resizing, ``colours`` ("RGB" or "YUV");
             None if not known.
-        tuning: Which heads tell left from right, as of ``models.tuning``; without, the page measures it on the drive.
         names: Of the lanes, where several drive.
         people: Those of ``names`` that a person drives; of a drive alone a person may always take the wheel.
         cards: Further parts of the page.
@@ -55,7 +54,6 @@ class LiveServer(HttpServer):
         announce: Callable[[str], None] = print,
         control: HumanControl | None = None,
         network_input: Mapping[str, Any] | None = None,
-        tuning: Sequence[Mapping[str, Any]] = (),
         names: Sequence[str] = (),
         people: Sequence[str] = (),
         cards: Sequence[Card] = (),
@@ -71,7 +69,6 @@ class LiveServer(HttpServer):
             "choices": list(choices),
             "control": control is not None,
             "network_input": dict(network_input) if network_input is not None else None,
-            "tuning": [dict(head) for head in tuning],
             "names": list(names),
             "people": [list(names).index(name) for name in people],
             "cards": {card.name: card.describe() for card in cards},

@@ -19,6 +19,21 @@ CIRCUIT = {
 }
 
 
+WHY = {
+    "sentence": "It steers left. Without the upper left of the picture it would accelerate: left 94 → 6 %.",
+    "bars": [
+        {"kind": kind, "index": i, "name": name, "change": change, "text": f"left 94 → {rest} %", "decides": rest < 50}
+        for kind, i, name, change, rest in (
+            ("region", 3, "upper left of the picture", 0.88, 6),
+            ("head", 2, "head 3", 0.63, 31),
+            ("frame", 1, "frame of 0.05 s ago", 0.01, 93),
+        )
+    ],
+    "head": 2,
+    "missing": "",
+}
+
+
 def steering_at(step: int) -> float:
     return round(float(np.sin(step / 9)), 4)
 
@@ -75,6 +90,7 @@ def make_tick(step: int, *, episode: int = 0, circuit: bool = True, saliency: bo
         "budget_ms": 50.0,
         "expert": Action(steering_at(step + 1), 0.25, 0.0, choice, scores),
         "neurons": neurons(step) if circuit else {},
+        "why": WHY if circuit else None,
         "saliency": looked,
         "events": ("started",) if step == 0 else (),
     }

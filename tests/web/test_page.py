@@ -16,7 +16,7 @@ from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.layers import build
 from nacdrive.web import DriveResult, LiveServer
-from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick, steering_at
+from tests.helpers.ticks import CHOICES, CIRCUIT, WHY, make_tick, steering_at
 
 PICTURE = "() => document.getElementById('frame').toDataURL()"
 PAINTED = """(id) => {
@@ -112,8 +112,22 @@ def test_values_on_the_page_are_those_of_the_tick(open_page: Callable[..., Any])
         assert text(page, "#throttle output") == "0.25"
         assert text(page, ".choice[data-chosen=yes] span") == CHOICES[tick.action.choice or 0]
         assert text(page, "#agree") == "the expert agrees"
-        for canvas in ("frame", "wheel", "circuit", "attention", "gates", "strips"):
+        assert text(page, "#why .reason") == WHY["sentence"]
+        assert "measured at 1.70 s" in text(page, "#why-note")
+        rows = page.locator("#why li").all_text_contents()
+        assert rows == [
+            "upper left of the pictureleft 94 → 6 %",
+            "head 3left 94 → 31 %",
+            "frame of 0.05 s agoleft 94 → 93 %",
+        ]
+        assert page.locator("#why li[data-decides=yes]").count() == 2
+        assert not page.is_visible("#circuit")
+        page.click("#show-neurons")
+        # The head that changes most is the one whose neurons are shown.
+        assert text(page, "#heads [aria-pressed=true]") == "3"
+        for canvas in ("frame", "wheel", "circuit", "attention", "strips"):
             until(page, PAINTED, canvas)
+        assert text(page, "#equation").startswith("φ ")
         assert page.faults == []
 
 
@@ -165,12 +179,12 @@ def test_waiting_says_for_what(open_page: Callable[..., Any]) -> None:
 def test_a_policy_without_a_circuit_and_without_an_expert_is_shown_too(open_page: Callable[..., Any]) -> None:
     with serve(circuit=None, choices=()) as server:
         page = open_page(server.url)
-        tick = make_tick(3, circuit=False, saliency=False, expert=None, speed_mps=None, budget_ms=None)
+        tick = make_tick(3, circuit=False, why=None, saliency=False, expert=None, speed_mps=None, budget_ms=None)
         server.publish(tick)
         shows(page, tick)
         assert text(page, "#agree") == "no expert rides along"
         assert text(page, "#speed") == "–"
-        assert "no neuronal attention circuit" in text(page, "#circuit-note")
+        assert "no network whose parts could be muted" in text(page, "#why")
         assert page.faults == []
 
 
@@ -244,7 +258,9 @@ def test_everything_can_be_reached_with_the_keyboard(open_page: Callable[..., An
         page = open_page(server.url)
         server.publish(make_tick(0))
         shows(page, make_tick(0))
-        reached = set()
+        page.click("#show-neurons")
+        page.focus("#png")
+        reached = {"png"}
         for _ in range(20):
             page.keyboard.press("Tab")
             reached.add(page.evaluate("document.activeElement.id || document.activeElement.getAttribute('aria-label')"))
@@ -347,6 +363,7 @@ def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Call
     with serve() as server:
         page = open_page(server.url)
         with Drive(server, 12):
+            page.click("#show-neurons")
             page.wait_for_selector("#heads button")
             for head, held_ms in ((2, 0), (4, 40), (1, 80), (3, 120), (2, 200), (4, 300)):
                 box = page.locator(f"#heads [aria-label='head {head}']").bounding_box()
@@ -361,6 +378,7 @@ def test_the_keyboard_keeps_its_place_among_the_heads_while_the_car_drives(open_
     with serve() as server:
         page = open_page(server.url)
         with Drive(server, 12):
+            page.click("#show-neurons")
             page.wait_for_selector("#heads button")
             page.focus("#heads [aria-label='head 2']")
             page.wait_for_timeout(500)
@@ -412,6 +430,7 @@ def test_a_saliency_map_stays_on_the_frame_that_it_belongs_to(open_page: Callabl
 def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
+        page.click("#show-neurons")
         for step in range(60):  # a simulator's pictures, of which the policy is asked for every third
             decided = step % 3 == 0
             neurons = make_tick(step).neurons
@@ -574,43 +593,26 @@ def test_where_actions_are_chosen_the_return_stands_though_the_place_in_the_lane
         assert (text(page, "#return-name"), text(page, "#return")) == ("return", "5.0")
 
 
-def test_the_head_that_tells_left_from_right_is_chosen_until_a_person_chooses(open_page: Callable[..., Any]) -> None:
-    def telling(step: int) -> dict[str, Any]:
-        tick = make_tick(step)
-        gate = np.full_like(tick.neurons["omega"], 1.0)
-        gate[2] = 4.0 if tick.action.steering < 0 else 0.5
-        same = {name: np.full_like(tick.neurons[name], 0.5) for name in ("phi", "t", "logits")}
-        return {"neurons": {**tick.neurons, **same, "omega": gate}}
-
+def test_a_head_that_was_chosen_stays_though_another_changes_more(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
-        for step in range(70):
-            server.publish(make_tick(step, saliency=False, **telling(step)))
-            page.wait_for_timeout(25)
+        server.publish(make_tick(0))
         until(page, "document.querySelector('#heads [aria-pressed=true]')?.textContent === '3'")
-        until(page, "document.getElementById('why-note').textContent.startsWith('head 3 says ')")
-        said = text(page, "#why-note")
-        assert "left 4.00, right 0.50" in said
+        page.click("#show-neurons")
         page.click("#heads [aria-label='head 1']")
-        for step in range(70, 100):
-            server.publish(make_tick(step, saliency=False, **telling(step)))
-            page.wait_for_timeout(15)
+        server.publish(make_tick(1, why={**WHY, "sentence": "It coasts.", "head": 3}))
+        until(page, "document.querySelector('#why .reason').textContent === 'It coasts.'")
         assert text(page, "#heads [aria-pressed=true]") == "1"
 
 
 def test_the_reason_is_soon_that_of_the_moment_that_is_shown(open_page: Callable[..., Any]) -> None:
-    head = {"name": "omega", "left": 4.0, "straight": 2.0, "right": 0.5, "strength": 1.0}
-    with serve(tuning=[{**head, "head": 1}, {**head, "head": 0, "strength": 0.1}]) as server:
+    with serve() as server:
         page = open_page(server.url)
-        for step, value in ((0, 0.5), (1, 4.0)):
-            tick = make_tick(step, saliency=False)
-            gates = {"omega": np.full_like(tick.neurons["omega"], value)}
-            server.publish(make_tick(step, saliency=False, neurons={**tick.neurons, **gates}))
-            shows(page, tick)
-        # Measured beforehand: the head is chosen with the first decision.
-        assert text(page, "#heads [aria-pressed=true]") == "2"
-        until(page, "document.getElementById('why-note').textContent.startsWith('head 2 says left: ω is 4.00')")
-        assert "(left 4.00, straight 2.00, right 0.50)" in text(page, "#why-note")
+        for step in range(3):
+            server.publish(make_tick(step, saliency=False, why={**WHY, "sentence": f"It is step {step}."}))
+            shows(page, make_tick(step))
+        until(page, "document.querySelector('#why .reason').textContent === 'It is step 2.'")
+        assert "measured at 0.10 s" in text(page, "#why-note")
 
 
 def test_a_drive_without_rewards_has_no_return_to_show(open_page: Callable[..., Any]) -> None:

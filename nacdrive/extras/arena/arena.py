@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, Protocol, Self
@@ -92,6 +92,8 @@ class Arena:
         self.noise = noise or CameraNoise()
         self.changes: list[dict[str, Any]] = []
         """What was wrong with the cameras since when: ``episode``, ``since_s`` and ``camera``, after each change."""
+        self.watched: Callable[[], bool] = lambda: False
+        """Whether anybody looks on: if not, nobody measures why the contestants decide so."""
         self._lanes: list[_Lane] = []
 
     def __enter__(self) -> Self:
@@ -275,7 +277,8 @@ class _Clock:
         keys = state.keys if state is not None else None
         events, self._events = self._events, ()
         axes = state.axes if state is not None else None
-        return Go(max(self._race_s, self.granted_s + 1e-6), self._arena.noise, keys or frozenset(), axes, events)
+        until_s, watched = max(self._race_s, self.granted_s + 1e-6), self._arena.watched()
+        return Go(until_s, self._arena.noise, keys or frozenset(), axes, events, watched)
 
 
 def _error(failed: Failed) -> Exception:

@@ -19,7 +19,10 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
 from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.rollout import Probes
 
+WHY_EVERY = 5
+"""Decisions between two measurements of why, while somebody watches."""
 LARGE = ("clean_frame", "jpeg", "cameras")
 """Of ``Info``: pictures that nobody in the main process looks at."""
 
@@ -62,6 +65,7 @@ class Go:
     keys: frozenset[str] = frozenset()
     axes: tuple[float, float] | None = None
     events: tuple[str, ...] = ()
+    watched: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Gate(DriverWrapper):
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         assert isinstance(env, NoisyCamera)
-        self._env, self._until_s = env, 0.0
+        self._env, self._until_s, self._watched = env, 0.0, False
 
     def before_decision(self) -> None:
         """Wait for permission.
@@ -140,8 +144,13 @@ class Gate(DriverWrapper):
             self._until_s = order.until_s
             self._env.camera.change(order.noise)
             self._events += order.events
+            self._watched = order.watched
             if isinstance(self.driver, Person):
                 self.driver.keys, self.driver.axes = order.keys, order.axes
+
+    def is_watched(self) -> bool:
+        """Whether anybody looked on when the last permission came."""
+        return self._watched
 
     def act(self, frame: Frame, info: Info) -> Action:
         self._told, self._events = tuple(self._events), []
@@ -180,7 +189,9 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
             continue
         begun, order = order, None
         with loaded.open(begun.seed, episode=begun.episode, track=begun.track, camera=begun.noise) as opened:
-            opened.driver = Gate(opened.driver, pipe)
+            opened.driver = gate = Gate(opened.driver, pipe)
+            if loaded.policy is not None:
+                opened.probes = Probes(neurons_every=WHY_EVERY, why=loaded.policy.why, watched=gate.is_watched)
             try:
                 for tick in opened:
                     pipe.send(light(tick))

@@ -193,6 +193,7 @@ def open_page(
     )
     print(f"watch at {page.start()}  (Ctrl-C ends it)", flush=True)
     stack.callback(page.stop)
+    track.watched = lambda: page.viewers > 0
     if config.wait and not config.fast:
         page.wait_for_viewer(FIRST_VIEWER_S)
     return card, page

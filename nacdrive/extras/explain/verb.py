@@ -39,8 +39,7 @@ class HeadOption(Options):
     """Which head."""
 
     head: int = 0
-    """Which head, from 1; 0 takes the one that tells left from right best, where that was or can be measured, else the
-    first."""
+    """Which head, from 1; 0 takes the one whose muting changes most on the recorded laps of its task, or the first."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,29 @@ class WiringConfig(ModelOption, HeadOption, Target, defaults={"out": Path("wirin
     """The circuit of one head of a policy's NAC layer: its strongest synapses, bundled by groups of neurons."""
 
 
+@dataclass(frozen=True)
+class EffectConfig(ModelOption, RecordingOption, Target, defaults=SAMPLE | {"out": Path("effect.png")}):
+    """Mute each part of a policy alone (heads, remembered frames, regions of the picture, the time): which decides."""
+
+    positional = ("model", "data")
+
+    every: Annotated[int, Interval(ge=1, le=1000)] = 1
+    """Decisions of the recording between two that are measured."""
+
+
+def effect(config: EffectConfig) -> int:
+    """Draw bars and print a table of which part decides how often."""
+    from nacdrive.extras.explain.effect import effect_figure, measure_recording, report
+    from nacdrive.viz.figures import save
+
+    check_target(config.out, config.overwrite)
+    policy, recording = opened(config.model, config.data)
+    measured = list(measure_recording(policy, recording, config.every))
+    save(effect_figure(measured, f"{policy.name} on {config.data.name}: what decides"), config.out)
+    print(f"{report(measured)}\nfigure: {config.out}")
+    return 0
+
+
 def saliency(config: SaliencyConfig) -> int:
     """Draw frames and what the policy looks at in them."""
     from nacdrive.extras.explain.figures import saliency_figure, telling_moments
@@ -80,6 +102,7 @@ def saliency(config: SaliencyConfig) -> int:
 
 def neurons(config: NeuronsConfig) -> int:
     """Draw every neuron group over time and say what tells left from right."""
+    from nacdrive.extras.explain.effect import strongest_head
     from nacdrive.extras.explain.figures import neurons_figure
     from nacdrive.extras.explain.sides import report, separations
     from nacdrive.viz.figures import save
@@ -90,9 +113,7 @@ def neurons(config: NeuronsConfig) -> int:
     episodes: list[Sequence[Tick]] = [retrace(policy, recording.load(i), number=i) for i in range(len(recording))]
     Trace.of(episodes[0], 0)  # a policy without such neurons is refused here, in one sentence
     found = separations(episodes)
-    head = config.head - 1
-    if config.head == 0:
-        head = next((one.head for one in found if one.name == "omega"), 0)
+    head = config.head - 1 if config.head else strongest_head(policy)
     trace = Trace.of(episodes[config.episode], head)
     save(neurons_figure(trace, f"{policy.name}, head {head + 1}, track {episodes[config.episode][0].seed}"), config.out)
     print(report(found))
@@ -103,21 +124,20 @@ def neurons(config: NeuronsConfig) -> int:
 def wiring(config: WiringConfig) -> int:
     """Draw the circuit."""
     from nacdrive.common.paths import find_model
+    from nacdrive.extras.explain.effect import strongest_head
     from nacdrive.extras.explain.wiring import wiring_figure
     from nacdrive.models import load_policy
-    from nacdrive.models.tuning import read_tuning
     from nacdrive.viz.figures import save
 
     check_target(config.out, config.overwrite)
-    model = find_model(config.model, "carracing")
-    telling = max(read_tuning(model), key=lambda one: float(one["strength"]), default={"head": 0})
-    head = config.head - 1 if config.head else int(telling["head"])
-    save(wiring_figure(load_policy(model), head), config.out)
+    policy = load_policy(find_model(config.model, "carracing"))
+    head = config.head - 1 if config.head else strongest_head(policy)
+    save(wiring_figure(policy, head), config.out)
     print(f"figure: {config.out}")
     return 0
 
 
-def opened(model: str, data: Path, episode: int) -> tuple[Policy, Recording]:
+def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]:
     """The policy and the recording that it is to look at."""
     import torch
 
@@ -151,6 +171,7 @@ def check_target(out: Path, overwrite: bool) -> None:
 
 
 VERBS = {
+    "effect": (EffectConfig, effect),
     "saliency": (SaliencyConfig, saliency),
     "neurons": (NeuronsConfig, neurons),
     "wiring": (WiringConfig, wiring),

@@ -201,12 +201,12 @@ def bundle(module: Path, seen: set[Path] | None = None) -> str:
 def page(net: NetworkDescription, record: dict[str, Any]) -> str:
     """The whole page."""
     description, weights = network_json(net)
-    tokens = (shipped("www") / "css" / "tokens.css").read_text(encoding="utf-8")
+    shared = [(shipped("www") / "css" / name).read_text(encoding="utf-8") for name in ("tokens.css", "why.css")]
     return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
         version=__version__,
         title=escape(f"{net.name}: {record['where']}"),
         heading="nacdrive",
-        style=f"{tokens}\n{(PARTS / 'page.css').read_text(encoding='utf-8')}",
+        style="\n".join([*shared, (PARTS / "page.css").read_text(encoding="utf-8")]),
         description=in_script(description),
         record=in_script(record),
         weights=weights,

@@ -223,11 +223,6 @@ class IntervenedPolicy(Policy):
         self.shift_s = sum(edit.seconds for edit in self.edits if isinstance(edit, ShiftTime))
         super().__init__(network, policy.name, policy.meta)
 
-    def reset(self, env: Any = None) -> None:
-        super().reset()
-        # One more than the window: the oldest of it may be judged by its gap to the one before.
-        self._memory: list[tuple[Tensor, float]] = []
-
     def seen(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """What the network gets of ``frame``."""
         for edit in self.picture_edits:
@@ -236,17 +231,15 @@ class IntervenedPolicy(Policy):
 
     def remember(self, frame: NDArray[np.uint8], t_s: float) -> Action:
         """Take in a frame; returns the decision without the edits of the memory."""
-        own = super().step(self.seen(frame), t_s)
-        self._memory = [*self._memory[-self.config.window :], (self._recent[-1][2], t_s)]
-        return own
+        return super().step(self.seen(frame), t_s)
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
         """Decide on one frame under the edits; see ``Policy.step``."""
         own = self.remember(frame, t_s)
         if not self.hidden and not self.shift_s:
             return own
-        window = torch.cat([x for x, _ in self._memory]).unsqueeze(0)
-        return action_of(self, scores(self, window, [t for _, t in self._memory])[0])
+        _, times, features = zip(*self._recent, strict=True)
+        return action_of(self, scores(self, torch.cat(features).unsqueeze(0), times)[0])
 
 
 @torch.inference_mode()

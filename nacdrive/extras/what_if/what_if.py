@@ -6,6 +6,7 @@ actions that were taken, up to the moment; from there on the edited policy drive
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,9 @@ from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.registry import action_names
 from nacdrive.extras.what_if.interventions import IntervenedPolicy, edits_from_json, occlusion_map
+from nacdrive.models.effects import EffectMeter
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.rollout import rollout
 
@@ -127,6 +130,7 @@ class WhatIf:
     def __init__(self, policy: Policy, simulation: Simulation | None = None) -> None:
         self.policy, self.simulation = policy, simulation
         self._kept: dict[str, IntervenedPolicy] = {}
+        self._meters: dict[str, EffectMeter] = {}
         self._base: dict[Any, dict[str, Any]] = {}
         self._unedited: dict[Any, list[dict[str, Any]]] = {}
 
@@ -140,12 +144,24 @@ class WhatIf:
         return self._kept[key]
 
     def decide(self, moment: Moment, edits: Any) -> dict[str, Any]:
-        """What the policy decides at ``moment`` as it is (``base``) and under ``edits`` (``edited``)."""
+        """What the policy decides at ``moment`` as it is (``base``) and under ``edits`` (``edited``), each with its
+        ``why``; of the edited one also the ``neurons``.
+        """
         began = time.perf_counter()
         if moment.key not in self._base:
-            self._base = {moment.key: decision(self.edited([]), moment)}
-        found = {"base": self._base[moment.key], "edited": decision(self.edited(edits), moment)}
+            self._base = {moment.key: self._explained([], moment)}
+        base = self._base[moment.key]
+        found = {"base": base, "edited": self._explained(edits, moment) if edits else base}
         return {**found, "ms": (time.perf_counter() - began) * 1e3}
+
+    def _explained(self, edits: Any, moment: Moment) -> dict[str, Any]:
+        policy, key = self.edited(edits), repr(edits)
+        made = decision(policy, moment)
+        if key not in self._meters:
+            self._meters = {key: policy.meter(), **dict(list(self._meters.items())[:7])}
+        why = self._meters[key].measure(policy.last_decision()).explain(action_names(policy.task))
+        neurons = {name: as_json(values) for name, values in policy.neurons().items()} if edits else {}
+        return {**made, "why": why, "neurons": neurons}
 
     def occlusion(self, moment: Moment, edits: Any) -> dict[str, Any]:
         """Which part of the picture the decision under ``edits`` hangs on; see ``occlusion_map``."""
@@ -273,6 +289,11 @@ def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:
         "choice": action.choice,
         "logits": None if action.logits is None else [float(x) for x in action.logits],
     }
+
+
+def as_json(values: NDArray[np.float32]) -> dict[str, Any]:
+    """An array as plain JSON: its shape, and its numbers in base64."""
+    return {"shape": list(values.shape), "f32": base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")}
 
 
 def point(tick: Tick) -> dict[str, Any]:

@@ -14,8 +14,14 @@ export class Attention {
     this.neurons = null;
     this.film = null;
     this.head = 0;
-    // Frames that are hidden under what if: how many decisions ago.
+    // Frames that are hidden under what if (how many decisions ago), and what is painted over all of them.
     this.hidden = new Set();
+    this.patches = [];
+    this.surface.touch();
+  }
+
+  setHidden(hidden) {
+    this.hidden = hidden;
     this.surface.touch();
   }
 
@@ -83,6 +89,8 @@ export class Attention {
         c.fillStyle = colours.sunk;
         c.fillRect(x, top + 2, wide, strip - 2);
       }
+      c.fillStyle = "rgb(128 128 128)";
+      for (const { left, top: above, right, bottom } of this.patches) c.fillRect(x + left * wide, top + 2 + above * (strip - 2), (right - left) * wide, (bottom - above) * (strip - 2));
       if (this.hidden.has(keys - 1 - key)) {
         c.fillStyle = colours.card;
         c.globalAlpha = 0.75;

@@ -44,13 +44,13 @@ export class Dashboard {
     onTheme(() => this.repaint());
   }
 
-  describe({ title, circuit, choices, columns, network_input: input, tuning }, capacity = CAPACITY) {
+  describe({ title, circuit, choices, columns, network_input: input }, capacity = CAPACITY) {
     put($("title"), title);
     document.title = `${title} · nacdrive`;
     this.columns = columns;
     this.input = input ?? null;
     this.decision.setChoices(choices ?? []);
-    this.network.setWiring(circuit, tuning ?? []);
+    this.network.setWiring(circuit);
     this.frame.describe(this.input);
     this.map.clear();
     this.log.clear();
@@ -115,13 +115,13 @@ export class Dashboard {
     return Object.fromEntries(this.columns.map((name, i) => [name, values[i] ?? NaN]));
   }
 
-  // Everything of one moment {row, parts, withNeurons, withSaliency}: its numbers, its frame, the last neurons and the
-  // last saliency up to it (moments too), and the frames that were attended to.
+  // Everything of one moment {row, parts, withNeurons, why, withSaliency}: its numbers, its frame, the last neurons, why and
+  // saliency up to it (moments too), and the frames that were attended to.
   // frameAt(episode, t_s): the encoded frame of that time, or a promise of it, or nothing.
   async show(moment, frameAt) {
     const ticket = ++this.asked;
     this.latest = [moment, frameAt];
-    const { row, parts, withNeurons, withSaliency } = moment;
+    const { row, parts, withNeurons, why, withSaliency } = moment;
     const neurons = Neurons.of(withNeurons?.parts);
     const [bitmap, film, looked] = await Promise.all([
       decodeFrame(parts.get("frame")),
@@ -145,7 +145,7 @@ export class Dashboard {
       }
     }
     put($("saliency-note"), this.frame.note(Boolean(withSaliency)));
-    this.network.show(neurons, row, film);
+    this.network.show(neurons, row, film, why);
     this.map.show(this.ring, row);
   }
 

@@ -48,6 +48,14 @@ export class EpisodeStore {
     return (await coming)?.[step % CHUNK] ?? null;
   }
 
+  // Why a policy that looks on decides so at a step; null where nobody can say. Rejected as `tick` is.
+  async why(step) {
+    const answer = await fetch(`${this.base}/why/${step}`);
+    if (!answer.ok) throw new TypeError(`no answer (${answer.status})`);
+    const { why } = await answer.json();
+    return why && { why, t_s: this.ring.at(step, "t_s"), step };
+  }
+
   chunk(number) {
     if (number < 0 || number * CHUNK >= this.length) return null;
     const kept = this.chunks.get(number);

@@ -23,6 +23,8 @@ export class Lane {
     // The furthest place so far, row by row: whoever goes back has been there already.
     this.reach = [];
     this.frames = [];
+    // What muting each part alone changed, of those rows that it came with.
+    this.reasons = [];
     this.bytes = 0;
     this.oldest = 0;
     this.placed = true;
@@ -37,8 +39,8 @@ export class Lane {
     return this.length > 0 && this.at(this.length - 1, "done") === 1;
   }
 
-  // frame: {kind, data} of the last of these rows.
-  push(rows, frame) {
+  // frame: {kind, data} of the last of these rows, why: of effects.js.
+  push(rows, frame, why = null) {
     const place = this.columns.get("station_m");
     for (const row of rows) {
       const here = row[place];
@@ -46,7 +48,9 @@ export class Lane {
       this.reach.push(Math.max(this.reach.at(-1) ?? -Infinity, known(here) ? here : -Infinity));
       this.rows.push(row);
       this.frames.push(null);
+      this.reasons.push(null);
     }
+    if (why && rows.length) this.reasons[this.length - 1] = why.sentence;
     if (frame && rows.length) {
       this.frames[this.length - 1] = frame;
       this.bytes += frame.data.length;
@@ -61,7 +65,7 @@ export class Lane {
   thin() {
     const half = this.length / 2;
     const kept = (list) => list.filter((_, i) => i > half || i % 2 === 0);
-    [this.rows, this.reach, this.frames] = [this.rows, this.reach, this.frames].map(kept);
+    [this.rows, this.reach, this.frames, this.reasons] = [this.rows, this.reach, this.frames, this.reasons].map(kept);
     this.oldest = 0;
     this.bytes = this.frames.reduce((sum, frame) => sum + (frame?.data.length ?? 0), 0);
   }

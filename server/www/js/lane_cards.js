@@ -3,6 +3,9 @@
 import { fixed, known, percent, put } from "./dom.js";
 import { verb } from "./words.js";
 
+// So many rows back a sentence of why is looked for.
+const REASON_ROWS = 60;
+
 export const colourOf = (index) => `c${index + 1}`;
 
 // The number of a contestant in its colour: colours alone do not tell six apart for everybody.
@@ -46,7 +49,8 @@ class LaneCard {
     this.steering = meter("steering", true, "own");
     this.pedal = meter("gas", false, "go");
     this.line = element("p", "numbers-line");
-    this.root.append(heading, frame, this.verb, this.steering.root, this.pedal.root, this.line);
+    this.why = element("p", "lane-why");
+    this.root.append(heading, frame, this.verb, this.steering.root, this.pedal.root, this.line, this.why);
     this.drawn = undefined;
   }
 
@@ -76,7 +80,16 @@ class LaneCard {
     this.line.dataset.ended = ended ? (lane.ending?.failed ? "failed" : "yes") : "no";
     const what = ended ? `: ${lane.ending?.text ?? "ended"}` : behind && lane.length ? ": not there yet" : "";
     put(this.line, lane.length ? `${place}${fixed(row.t_s, 1)} s, ${fixed(row.speed_mps, 1)} m/s${what}` : "waits for its first frame");
+    this.reason(at);
     this.picture(lane.frameAt(at));
+  }
+
+  // The last that was measured before this moment, and when: a contestant is asked at every fifth decision.
+  reason(at) {
+    const { lane } = this;
+    let i = at;
+    while (i > 0 && i > at - REASON_ROWS && !lane.reasons[i]) i--;
+    put(this.why, lane.reasons[i] ? `At ${fixed(lane.at(i, "t_s"), 1)} s: ${lane.reasons[i]}` : "");
   }
 
   // A moment of which this browser has no picture, for it came later or was too slow, gets none.

@@ -7,7 +7,7 @@ const MOST_BYTES = 96e6;
 // So many of the newest stay open: they are shown, or their frames stand in the film strip.
 const OPEN = 24;
 
-// One decision that was shown. Neurons and saliency do not come with every one: each knows the last that had them.
+// One decision that was shown. Neurons, why and saliency do not come with every one: each knows the last that had them.
 class Moment {
   constructor(data, content, clock, before) {
     this.data = data;
@@ -18,6 +18,7 @@ class Moment {
     const last = before?.episode === this.episode ? before : null;
     const names = [...content.parts.keys()];
     this.withNeurons = names.some((name) => name.startsWith("neurons.")) ? this : last?.withNeurons;
+    this.withWhy = names.includes("why") ? this : last?.withWhy;
     this.withSaliency = names.includes("saliency") ? this : last?.withSaliency;
   }
 }
@@ -65,8 +66,9 @@ export class MomentHistory {
 
   // What the dashboard shows of a moment.
   view(moment) {
-    const { withNeurons, withSaliency } = moment;
-    return { ...this.open(moment), withNeurons: withNeurons && this.open(withNeurons), withSaliency: withSaliency && this.open(withSaliency) };
+    const [withNeurons, withWhy, withSaliency] = [moment.withNeurons, moment.withWhy, moment.withSaliency].map((one) => one && this.open(one));
+    const why = withWhy ? { why: withWhy.parts.get("why").data, t_s: withWhy.row.t_s } : null;
+    return { ...this.open(moment), withNeurons, why, withSaliency };
   }
 
   // Place of the last moment that is not after t; the first one if all are.

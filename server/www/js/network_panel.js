@@ -1,28 +1,27 @@
-// Why it decides so: the circuit of one head, the gates of all heads, the attention over the window.
+// Why it decides so: what muting each part alone changes; behind it the circuit of one head and the attention over the window.
 
 import { Attention } from "./attention.js";
 import { Circuit } from "./circuit.js";
 import { $, put } from "./dom.js";
-import { Gates } from "./gates.js";
-import { HeadTuning, SYMBOLS } from "./head_tuning.js";
+import { NEURON_STOPS, Tour } from "./tour.js";
+import { WhyPanel } from "./why_panel.js";
 
 // A sentence changes no faster than it is read.
 const READING_MS = 1000;
-// Below this share the attention lies nowhere in particular.
-const MOSTLY = 0.45;
-const SMOOTHING_S = 1;
+const SYMBOLS = { phi: "φ", omega: "ω", t: "t", logits: "logit" };
 
 export class NetworkPanel {
   constructor() {
-    this.circuit = new Circuit($("circuit"));
-    this.attention = new Attention($("attention"));
-    this.gates = new Gates($("gates"));
-    // What stands there where a driver has no circuit.
-    // Which heads tell most, where that was measured beforehand.
-    this.table = [];
-    this.without = "This driver has no neuronal attention circuit.";
+    // As it is, and beside it as it is under edits.
+    this.views = ["", "-edited"].map((which) => ({ circuit: new Circuit($(`circuit${which}`)), attention: new Attention($(`attention${which}`)) }));
+    this.circuit = this.views[0].circuit;
+    this.reasons = new WhyPanel($("why"));
+    this.without = "This driver has no network whose parts could be muted.";
     this.edits = [];
     this.onHead = null;
+    $("show-neurons").addEventListener("click", () => this.open($("neurons").hidden));
+    const tour = new Tour(NEURON_STOPS, $("neuron-tour"));
+    $("neuron-tour").addEventListener("click", () => tour.start());
     this.clear();
   }
 
@@ -31,67 +30,93 @@ export class NetworkPanel {
     this.chosen = false;
     this.neurons = null;
     this.film = null;
-    this.row = null;
-    this.tuning = new HeadTuning(this.table);
-    this.mean = null;
+    this.why = null;
+    /** @type {{neurons: any, why: any} | null} */
+    this.edited = null;
     this.said = -Infinity;
     this.buttons = [];
   }
 
-  // tuning: of HeadTuning, [] where it is not known.
-  setWiring(wiring, tuning = []) {
-    this.table = tuning;
+  setWiring(wiring) {
     this.clear();
-    this.circuit.setWiring(wiring);
-    this.attention.clear();
-    this.gates.clear();
+    for (const { circuit, attention } of this.views) {
+      circuit.setWiring(wiring);
+      attention.clear();
+    }
     $("heads").replaceChildren();
     this.wired = Boolean(wiring);
-    this.note(wiring ? "Waiting for the first neurons …" : this.without);
-    put($("why-note"), "the neuronal attention circuit");
+    this.reasons.note(this.without);
+    put($("why-note"), "each part muted alone, measured");
     this.fold();
   }
 
   // Room is kept only for what can come.
   fold() {
-    $("circuit").closest(".why").classList.toggle("empty", !this.wired && !this.neurons);
+    $("show-neurons").hidden = !this.neurons && !this.wired;
+    $("show-neurons").closest(".why").classList.toggle("empty", !this.wired && !this.neurons && !this.why);
   }
 
-  note(text) {
-    if ($("circuit-note").hidden !== !text) $("circuit-note").hidden = !text;
-    put($("circuit-note"), text);
+  // The neurons are for those who want to see them.
+  open(on) {
+    $("neurons").hidden = !on;
+    $("show-neurons").setAttribute("aria-expanded", String(on));
+    put($("show-neurons"), on ? "Hide the neurons" : "Show the neurons");
+    /** @type {HTMLElement} */ ($("show-neurons").closest(".why")).dataset.neurons = on ? "yes" : "no";
+    if (on) this.refresh();
   }
 
-  // neurons: the last ones up to the moment of row, null where there are none; film: the frames they attend to.
-  show(neurons, row, film) {
-    if (!neurons) return;
-    const fresh = neurons.times.at(-1) !== this.neurons?.times.at(-1) || row.episode !== this.row?.episode;
-    this.neurons = neurons;
+  // neurons and why: {why, t_s}: the last ones up to a moment, null where there are none; film: the frames attended to.
+  show(neurons, row, film, why) {
+    this.neurons = neurons ?? this.neurons;
     this.film = film;
-    this.row = row;
-    this.note(neurons.has("phi") ? "" : this.without);
+    this.why = why;
+    // What was measured under edits stands for its own moment alone.
+    if (row.t_s !== this.shown_s) this.edited = null;
+    this.shown_s = row.t_s;
     this.fold();
-    if (this.buttons.length !== neurons.heads) this.makeButtons(neurons.heads);
-    if (fresh) this.learn(neurons, row);
+    if (neurons && this.buttons.length !== neurons.heads) this.makeButtons(neurons.heads);
     this.refresh();
   }
 
-  learn(neurons, row) {
-    const steering = row.person ? row.policy_steering : row.steering;
-    this.tuning.observe(neurons, steering);
-    const best = this.tuning.best;
-    if (best && !this.chosen && best.head !== this.head) this.mark(best.head);
-    const now = neurons.meanWeights();
-    const share = this.mean?.length === now.length ? Math.min(1, neurons.gap / SMOOTHING_S || 1) : 1;
-    this.mean = now.map((w, i) => (share === 1 ? w : this.mean[i] + share * (w - this.mean[i])));
+  // Of the very moment that stands still: why, and under edits the neurons and why of the edited network.
+  answer(why, edited = this.edited) {
+    this.why = why;
+    this.edited = edited;
+    this.fold();
+    if (edited) this.still();
+    this.refresh();
   }
 
   refresh() {
-    const { neurons, head } = this;
-    this.circuit.show(neurons, head);
-    this.gates.show(neurons, head);
-    this.attention.show(neurons, head, this.film);
-    if (!neurons?.has("weights")) return;
+    this.explain();
+    if ($("neurons").hidden || !this.neurons) return;
+    const shown = [this.neurons, this.edited?.neurons ?? null];
+    this.views.forEach(({ circuit, attention }, i) => {
+      const beside = i === 1 && !shown[1];
+      for (const { surface } of [circuit, attention]) {
+        if (surface.canvas.hidden === beside) continue;
+        surface.canvas.hidden = beside;
+        for (const view of this.views) [view.circuit, view.attention].forEach((one) => one.surface.fit());
+      }
+      if (!shown[i]) return;
+      circuit.show(shown[i], this.head);
+      attention.show(shown[i], this.head, this.film);
+    });
+    const { neurons } = this;
+    const ages = Array.from(neurons.times, (_, key) => neurons.age(key).toFixed(2));
+    $("attention").setAttribute("aria-label", `Attention of every head over the frames of ${ages.join(", ")} s ago`);
+    put($("equation"), Object.entries(SYMBOLS).filter(([name]) => neurons.has(name)).map(([name, symbol]) => {
+      const values = shown.filter(Boolean).map((one) => one.summary(name, this.head)?.mean.toFixed(2) ?? "–");
+      return `${symbol} ${values.join(" → ")}`;
+    }).join(" · "));
+  }
+
+  // The sentence and the bars are of one moment, which is said beside them.
+  explain() {
+    if (!this.why) {
+      if (this.reasons.why) this.reasons.note("Measuring …");
+      return;
+    }
     const rest = this.said + READING_MS - performance.now();
     if (rest > 0) {
       // What is said last is said of what is shown: nothing may come any more that would say it anew.
@@ -104,31 +129,11 @@ export class NetworkPanel {
     clearTimeout(this.later);
     this.later = null;
     this.said = performance.now();
-    const ages = Array.from(neurons.times, (_, key) => neurons.age(key).toFixed(2));
-    $("attention").setAttribute("aria-label", `Attention of every head over the frames of ${ages.join(", ")} s ago`);
-    put($("why-note"), this.tuned(neurons) ?? this.looked(neurons));
-  }
-
-  // What the head that tells most says of the steering; null while too little was seen of both sides.
-  tuned(neurons) {
-    const found = this.tuning.of(this.head);
-    if (!found) return null;
-    const { name, left, right, strength } = found;
-    const value = neurons.summary(name, this.head)?.mean;
-    if (value === undefined || strength < 0.6) return `head ${this.head + 1} does not tell left from right`;
-    const usual = Object.entries({ left, straight: found.straight, right }).filter(([, v]) => Number.isFinite(v));
-    const [side] = usual.reduce((best, one) => (Math.abs(value - one[1]) < Math.abs(value - best[1]) ? one : best));
-    return `head ${this.head + 1} says ${side}: ${SYMBOLS[name]} is ${value.toFixed(2)} (${usual.map(([word, v]) => `${word} ${v.toFixed(2)}`).join(", ")})`;
-  }
-
-  // Where the attention of all heads lay over the last second.
-  looked(neurons) {
-    if (neurons.keys === 1) return "decides from this frame alone";
-    const best = this.mean.indexOf(Math.max(...this.mean));
-    const age = neurons.age(best);
-    if (this.mean[best] < MOSTLY) return `attends to all ${neurons.keys} frames of the last ${neurons.age(0).toFixed(2)} s`;
-    const share = Math.round(this.mean[best] * 100);
-    return best === neurons.keys - 1 ? `attends most to this frame (${share} %)` : `attends most to the frame of ${age.toFixed(2)} s ago (${share} %)`;
+    const { why, t_s } = this.why;
+    this.reasons.show(this.edited?.why ?? why, this.edited?.why ? why : null);
+    put($("why-note"), `each part muted alone, measured at ${t_s.toFixed(2)} s`);
+    const head = (this.edited?.why ?? why).head;
+    if (head !== null && !this.chosen && head !== this.head) this.mark(head);
   }
 
   // edits: of what if; what is muted or hidden is crossed out.
@@ -140,9 +145,11 @@ export class NetworkPanel {
       if (neuron === null) muted.set(group, null);
       else if (muted.get(group) !== null) muted.set(group, (muted.get(group) ?? new Set()).add(neuron));
     }
-    this.circuit.setMuted(muted);
-    this.attention.hidden = new Set(edits.filter(({ kind }) => kind === "hide").map(({ back }) => back));
-    this.attention.surface.touch();
+    for (const { circuit, attention } of this.views) {
+      circuit.setMuted(muted);
+      attention.setHidden(new Set(edits.filter(({ kind }) => kind === "hide").map(({ back }) => back)));
+    }
+    this.views[1].attention.patches = edits.filter(({ kind }) => kind === "paint");
     const heads = new Set(edits.filter(({ kind, group }) => kind === "mute" && !group).map(({ head }) => head));
     this.buttons.forEach((button, i) => { button.dataset.muted = heads.has(i) ? "yes" : "no"; });
   }
@@ -182,7 +189,6 @@ export class NetworkPanel {
 
   mark(head) {
     this.head = head;
-    this.said = -Infinity;
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === head)));
     this.setEdits(this.edits);
     this.onHead?.(head);

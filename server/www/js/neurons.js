@@ -13,6 +13,15 @@ export class Neurons {
     return arrays.size ? new Neurons(arrays) : null;
   }
 
+  // Arrays as JSON says them: {name: {shape, f32 in base64}}; null where there are none.
+  static ofJson(given) {
+    const arrays = Object.entries(given ?? {}).map(([name, { shape, f32 }]) => {
+      const bytes = Uint8Array.from(atob(f32), (letter) => letter.charCodeAt(0));
+      return /** @type {const} */ ([name, { data: new Float32Array(bytes.buffer), shape }]);
+    });
+    return arrays.length ? new Neurons(new Map(arrays)) : null;
+  }
+
   constructor(arrays) {
     this.arrays = arrays;
     const lead = arrays.get("weights") ?? arrays.get("phi") ?? arrays.values().next().value;

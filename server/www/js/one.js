@@ -4,11 +4,11 @@ import { Dashboard } from "./dashboard.js";
 import { $, dialog, input, onKeys } from "./dom.js";
 import { togglePresentation } from "./presentation.js";
 import { StatisticsCard } from "./statistics_card.js";
-import { Tour } from "./tour.js";
+import { PAGE_STOPS, Tour } from "./tour.js";
 
 export async function startOne(mode) {
   const dashboard = new Dashboard();
-  const tour = new Tour();
+  const tour = new Tour(PAGE_STOPS, $("help"));
   const names = () => ({ own: $("legend-a").textContent, other: dashboard.otherName, choices: dashboard.decision.names });
   const statistics = new StatisticsCard(dashboard.statistics, names);
   $("over-run").addEventListener("click", () => statistics.open());

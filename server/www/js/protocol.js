@@ -1,15 +1,15 @@
 // One message: uint32 n, n bytes of JSON, then the parts one after another, each padded to four bytes.
 
 /**
- * An array of a message: png, jpeg, u8 (between lo and hi) or f32.
+ * A part of a message: png, jpeg, u8 (between lo and hi), f32 or json.
  * @typedef {object} Part
  * @property {string} name
- * @property {"png" | "jpeg" | "u8" | "f32"} kind
+ * @property {"png" | "jpeg" | "u8" | "f32" | "json"} kind
  * @property {number} bytes
  * @property {number[]} shape
  * @property {number} [lo]
  * @property {number} [hi]
- * @property {any} data Uint8Array, or Float32Array of f32
+ * @property {any} data Uint8Array, Float32Array of f32, or what the JSON says
  */
 /** @typedef {{header: any, parts: Map<string, Part>[]}} Message of each lane its parts */
 /**
@@ -22,7 +22,6 @@
  * @property {object | null} [circuit]
  * @property {object | null} [network_input]
  * @property {Record<string, any>} cards
- * @property {object[]} [tuning]
  * @property {string[]} [names]
  * @property {number[]} [people]
  */
@@ -36,9 +35,8 @@ export function decode(buffer, start = 0) {
   const parts = Array.from(header.lanes ?? [null], () => new Map());
   let offset = start + 4 + length;
   for (const part of header.parts ?? []) {
-    const data = part.kind === "f32"
-      ? new Float32Array(buffer, offset, part.bytes / 4)
-      : new Uint8Array(buffer, offset, part.bytes);
+    const bytes = new Uint8Array(buffer, offset, part.bytes);
+    const data = part.kind === "f32" ? new Float32Array(buffer, offset, part.bytes / 4) : part.kind === "json" ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
     parts[part.lane].set(part.name, { ...part, data });
     offset += pad(part.bytes);
   }

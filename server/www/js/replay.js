@@ -15,6 +15,9 @@ import { disagrees } from "./track_map.js";
 const WHOLE_S = 45;
 const SPAN_S = 30;
 const RETRY_MS = 1000;
+const READING_MS = 800;
+// A reason is shown no longer than this after its moment.
+const REASON_S = 3;
 // A saliency map is looked for so many decisions back.
 const LOOK_BACK = 16;
 
@@ -27,6 +30,8 @@ export async function startReplay(dashboard, statistics) {
   let drawing = false;
   let asked = 0;
   let away = false;
+  let reason = null;
+  let asking = false;
   /** @type {[number, number]} */
   let place = [0, 0];
   let notes = [];
@@ -148,7 +153,7 @@ export async function startReplay(dashboard, statistics) {
 
   async function pick(run, episode) {
     const ticket = ++asked;
-    const { circuit, choices, network_input, tuning, name, policy, expert, episodes } = runs[run];
+    const { circuit, choices, network_input, name, policy, expert, episodes } = runs[run];
     head.play(false);
     dashboard.state("waiting", "Reading the episode …");
     dashboard.curtain(policy ? "The policy looks at the recorded frames …" : "Reading the episode …");
@@ -157,12 +162,13 @@ export async function startReplay(dashboard, statistics) {
     store = fresh;
     place = [run, episode];
     notes = readNotes();
+    reason = null;
     cards.describe(runs[run].cards, { choices });
     const { driver } = episodes[episode];
     // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
     const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
-    dashboard.network.without = "Replay with --model to see what a policy's neurons do here.";
-    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input, tuning }, 1);
+    dashboard.network.without = "Replay with --model to see why a policy decides so here.";
+    dashboard.describe({ title: `${title} · ${name} · ${who}`, circuit, choices, columns, network_input }, 1);
     dashboard.decision.describe({ driver: policy ? driver : null, expert: !policy && expert && driver === expert ? expert : null });
     put($("legend-a"), policy ? `${policy} (looks on)` : driver);
     $("legend-driver").hidden = !policy;
@@ -272,17 +278,36 @@ export async function startReplay(dashboard, statistics) {
       const row = dashboard.row(step);
       const moment = { row, parts: found };
       moment.withNeurons = moment;
+      moment.why = reason && (head.playing ? reason.step <= step && row.t_s - reason.t_s < REASON_S : reason.step === step) ? reason : null;
       moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.has("saliency") ? moment : null;
       if (source !== store) return;
       shown = step;
       standing();
       if (!head.playing) dashboard.network.still();
       await dashboard.show(moment, (_, t_s) => frameAt(source, step, t_s));
+      if (reason?.step !== step) guarded(() => ask(source, step));
     } finally {
       drawing = false;
     }
     // The playhead has gone on meanwhile.
     if (Math.max(0, store.ring.upTo(head.time)) !== shown) refresh();
+  }
+
+  // Why it decides so: asked of one step at a time, while it plays no faster than a sentence is read.
+  async function ask(source, step) {
+    if (asking || !runs[place[0]].policy) return;
+    asking = true;
+    try {
+      const answer = await source.why(step);
+      if (source !== store) return;
+      reason = answer;
+      if (answer && (head.playing || step === shown)) dashboard.network.answer(answer);
+      if (head.playing) await new Promise((done) => setTimeout(done, READING_MS));
+    } finally {
+      asking = false;
+    }
+    // The page has come to stand elsewhere meanwhile.
+    if (source === store && !head.playing && shown !== step) guarded(() => ask(source, shown));
   }
 
   // The last decision up to step that has a saliency map.

@@ -131,7 +131,7 @@ export function startSeveral() {
   async function message({ header, parts }) {
     if (race.begin(header.attempt)) kept = looked = NaN;
     lastMs = performance.now();
-    header.lanes.forEach(({ rows }, k) => race.lanes[k].push(rows, parts[k].get("frame")));
+    header.lanes.forEach(({ rows }, k) => race.lanes[k].push(rows, parts[k].get("frame"), parts[k].get("why")?.data));
     if (header.about) {
       ({ about } = header);
       // When the last track is over there is nothing left to pause or to start over.

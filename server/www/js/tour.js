@@ -1,23 +1,32 @@
 // A tour of a minute: one card after the other in the light, with a sentence or two on what it shows.
 
-import { $, button, put } from "./dom.js";
+import { button, put } from "./dom.js";
 
-const STOPS = [
+export const PAGE_STOPS = [
   [".sees", "What the camera sees. What is dimmed never reaches the network."],
   [".does", "What the policy does now, and how sure it is. The diamond is the expert: what it would do in this place."],
-  [".why", "The neuronal attention circuit. Each frame of the last moments is weighed by a small network of neurons, once per head. The line above says what the head that tells most says now."],
+  [".why", "Why it decides so, measured: the decision is made anew with one part muted at a time. The longer the bar, the more that part moves it; a bold one makes it do something else."],
   [".charts", "The same over time. Click into it to hold that moment; comma and full stop go one decision back and on."],
   [".map", "The road from above, as it was driven. Wide and orange: the expert would have done something else."],
   [".log", "What happened, moments worth a look, and your own notes."],
   [".ask", "And the point of it all: at any moment, change something, and see what it would do then."],
 ];
 
+export const NEURON_STOPS = [
+  ["#heads", "One head after the other: each weighs the frames of the last moments by neurons of its own. Choose another, and only what is below changes."],
+  [".circuit", "From left to right: query and key of a pair of frames, inter neurons, command neurons, and two motor neurons. Blue is below zero, orange above."],
+  ["#equation", "The motor neurons give φ, the target, and ω, the rate. The logit of a frame moves towards φ / ω for the time t."],
+  [".attention", "A softmax over the logits gives the weight of each frame; below, every head has a row. A weight is no effect: what counts stands above, measured."],
+];
+
 export class Tour {
-  constructor() {
+  // back: who has the focus again at the end.
+  constructor(stops, back) {
+    this.all = stops;
+    this.back = back;
     this.at = -1;
     this.card = document.createElement("div");
     this.card.className = "tour";
-    this.card.hidden = true;
     this.card.setAttribute("role", "dialog");
     this.card.setAttribute("aria-label", "Tour of the page");
     this.text = document.createElement("p");
@@ -30,9 +39,8 @@ export class Tour {
     row.className = "row";
     row.append(this.next, button("Back", () => this.go(this.at - 1)), button("End the tour", () => this.end(), { key: "Esc" }), this.count);
     this.card.append(this.text, row);
-    document.body.append(this.card);
     document.addEventListener("keydown", (press) => {
-      if (this.card.hidden || press.key !== "Escape") return;
+      if (!this.card.isConnected || press.key !== "Escape") return;
       press.stopImmediatePropagation();
       this.end();
     }, true);
@@ -40,10 +48,11 @@ export class Tour {
 
   // Those that are on this page now.
   get stops() {
-    return STOPS.filter(([where]) => document.querySelector(where)?.getClientRects().length);
+    return this.all.filter(([where]) => document.querySelector(where)?.getClientRects().length);
   }
 
   start() {
+    document.body.append(this.card);
     this.go(0);
     this.next.focus();
   }
@@ -61,7 +70,6 @@ export class Tour {
     put(this.text, text);
     put(this.count, `${n + 1} of ${stops.length}`);
     put(this.next.firstChild, n === stops.length - 1 ? "Done" : "Next");
-    this.card.hidden = false;
     const box = lit.getBoundingClientRect();
     const room = this.card.getBoundingClientRect();
     // Beneath what it speaks of, or above, or over its lower edge.
@@ -78,7 +86,7 @@ export class Tour {
   end() {
     this.mark();
     this.at = -1;
-    this.card.hidden = true;
-    $("help").focus();
+    this.card.remove();
+    this.back.focus();
   }
 }

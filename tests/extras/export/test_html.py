@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.extras.export.html import PARTS, bundle, export_html, lap_record, load_lap, network_json, page
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
+from nacdrive.models.effects import Effects, frame_part, head_part, region_part, time_part
 from tests.helpers.episodes import make_episode
 from tests.helpers.nightly import daily
 from tests.helpers.small_policies import DAILY, KINDS, saved, small_policy, smooth_frames
@@ -51,11 +52,26 @@ DECIDE_ALL = """([description, weights, frames, t_s, changes]) => {
 }"""
 
 
+MEASURE = """async ([description, weights, frames, t_s, names]) => {
+  const network = new Network(description, floatsOf(weights));
+  const size = description.preprocessing.height * description.preprocessing.width * 3;
+  const text = atob(frames);
+  const first = Math.max(0, t_s.length - network.window);
+  const frame = (i) => Uint8Array.from({length: size}, (_, k) => text.charCodeAt(i * size + k));
+  const times = t_s.slice(first);
+  const tokens = times.map((_, i) => network.token(frame(first + i)));
+  const moment = {tokens, times, before_s: t_s.at(-2), pixels: frame(t_s.length - 1)};
+  const effects = await measure(network, moment, NO_EDITS);
+  return [{...effects, muted: effects.muted.map((m) => [...m])}, explain(effects, names)];
+}"""
+
+
 @pytest.fixture(scope="module")
 def javascript(browser: Any) -> Any:
     """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
     tab = browser.new_page()
-    tab.add_script_tag(content=bundle(PARTS / "network.js"))
+    seen: set[Path] = set()
+    tab.add_script_tag(content=bundle(PARTS / "network.js", seen) + bundle(shipped("www") / "js" / "effects.js", seen))
 
     def decide(policy: Policy, frames: Any, t_s: Any, **changes: Any) -> np.ndarray:
         description, weights = network_json(describe(policy))
@@ -63,6 +79,7 @@ def javascript(browser: Any) -> Any:
         given = [description, weights, packed, [float(t) for t in t_s], changes]
         return np.array(tab.evaluate(DECIDE_ALL, given))
 
+    decide.tab = tab  # type: ignore[attr-defined]
     yield decide
     tab.close()
 
@@ -151,6 +168,51 @@ def test_a_frame_that_comes_later_is_one_with_a_later_time(javascript: Any) -> N
         found = javascript(policy, frames, t_s, delay_s=0.3)[-1]
         late = decided(policy, frames, [*t_s[:-1], t_s[-1] + 0.3])[-1]
         np.testing.assert_allclose(found, late, atol=CLOSE)
+
+
+# ----------------------------------------------------------------------------------------------------- why, measured
+
+
+def in_browser(javascript: Any, policy: Policy, frames: Any, t_s: Any, names: list[str]) -> Any:
+    """What the page's own module measures and says of the last of these frames."""
+    description, weights = network_json(describe(policy))
+    packed = base64.b64encode(np.ascontiguousarray(frames).tobytes()).decode()
+    return javascript.tab.evaluate(MEASURE, [description, weights, packed, [float(t) for t in t_s], names])
+
+
+@pytest.mark.parametrize(
+    "kind", ["nac-exact-choices", "nac-steady-steers", "topk", "cfc-choices", "long-lstm", "upright"]
+)
+def test_both_modules_measure_the_same_and_say_the_same(javascript: Any, kind: str) -> None:
+    policy = small_policy(kind)
+    frames, t_s = smooth_frames(policy, 12)
+    names = ["nothing", "right", "left", "gas", "brake"]
+    decided(policy, frames, t_s)
+    effects = policy.meter().measure(policy.last_decision())
+    found, why = in_browser(javascript, policy, frames, t_s, names)
+    own = effects.explain(names)
+    assert [part["name"] for part in found["parts"]] == [part.name for part in effects.parts]
+    np.testing.assert_allclose(found["muted"], effects.muted, atol=CLOSE * max(1.0, np.abs(effects.muted).max()))
+    assert why["sentence"] == own["sentence"] and why["missing"] == own["missing"]
+    assert [bar["change"] for bar in why["bars"]] == pytest.approx([bar["change"] for bar in own["bars"]], abs=1e-3)
+
+
+def test_both_modules_say_the_same_of_a_hundred_numbers(javascript: Any) -> None:
+    rng = np.random.default_rng(0)
+    parts = tuple([head_part(i) for i in range(8)] + [frame_part(i, 0.08 * i) for i in range(1, 4)] + [time_part(0.08)])
+    parts += tuple(region_part(i) for i in range(12))
+    given, own = [], []
+    for i in range(100):
+        actions = small_policy("dense-choices").config.actions if i % 2 else ()
+        base = rng.normal(0, 3, 5 if i % 2 else 2).astype(np.float32) / (1 if i % 2 else 8)
+        muted = base + rng.normal(0, 10.0 ** rng.integers(-4, 1), (len(parts), len(base))).astype(np.float32)
+        effects = Effects(parts, base, muted, actions)
+        own.append(effects.explain(["a", "b"]))
+        plain = [asdict(part) for part in parts]
+        given.append({"parts": plain, "base": base.tolist(), "muted": muted.tolist(), "actions": actions})
+    told = javascript.tab.evaluate("(all) => all.map((one) => explain(one, ['a', 'b']))", given)
+    assert told == own
+    assert len({"Nothing" in one["sentence"] for one in own}) == 2
 
 
 # ------------------------------------------------------------------------------------------------------------ the page

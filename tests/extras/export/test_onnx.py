@@ -18,6 +18,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
+from nacdrive.models.effects import NO_HEADS_EXPORTED
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -224,3 +225,19 @@ def test_the_runtime_decides_on_image_files(exported: Path, tmp_path: Path, caps
     assert rows[0] == "t_s,steering,throttle,brake,choice"
     assert int(rows[1].split(",")[-1]) == load_policy(STEADY).step(frame, 0.0).choice
     assert onnx_runtime.main([str(tmp_path / "none.onnx"), "--images", "a.png"]) == 2
+
+
+def test_an_exported_policy_shows_what_can_be_muted_from_outside(exported: Path) -> None:
+    policy, graph = load_policy(STEADY), ExportedPolicy(exported)
+    for begins, frame, t_s in decisions(policy.config, 7):
+        for one in (policy, graph):
+            if begins:
+                one.reset()
+            one.step(frame, t_s)
+    own, seen = policy.meter().measure(policy.last_decision()), graph.meter().measure(graph.last_decision())
+    assert seen.missing == NO_HEADS_EXPORTED
+    assert [part.kind for part in seen.parts] == ["frame"] * 3 + ["region"] * 12 + ["time"]
+    known = dict(zip(own.parts, own.muted, strict=True))
+    for part, outputs in zip(seen.parts, seen.muted, strict=True):
+        np.testing.assert_allclose(outputs, known[part], atol=1e-3, err_msg=part.name)
+    assert graph.step(frame, t_s + 0.1).choice == policy.step(frame, t_s + 0.1).choice, "its memory is as it was"

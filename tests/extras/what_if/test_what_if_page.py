@@ -75,6 +75,12 @@ def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any
     assert "if=paint:0.2" in page.url
     press(page, "[aria-label='Mute head 2']")
     until(page, ANSWERED.format("With 25 % of the picture painted grey and head 2 muted"))
+    # Why is of the edited network, beside as it is; so are circuit and attention.
+    until(page, "document.querySelector('#why .reason').textContent.startsWith('Changed: It ')")
+    assert text(page, "#why .reason-before").startswith("As it is: It ")
+    press(page, "#show-neurons")
+    assert page.is_visible("#circuit-edited") and page.is_visible("#attention-edited")
+    assert "→" in text(page, "#equation")
     assert page.get_attribute("#heads [aria-label='head 2']", "data-muted") == "yes"
     assert page.get_attribute("[aria-label='Mute head 2']", "aria-pressed") == "true"
     press(page, ".edits button")
@@ -92,9 +98,25 @@ def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any
     assert page.faults == []
 
 
+def test_an_answer_to_a_question_that_has_changed_is_not_shown(
+    open_page: Callable[..., Any], replay: ReplayServer
+) -> None:
+    page = open_page(replay.url)
+    opened(page)
+    page.evaluate(
+        "[...document.querySelectorAll('.what-if button')]"
+        ".filter((b) => ['What it hangs on', '1'].includes(b.textContent)).forEach((b) => b.click())"
+    )
+    until(page, ANSWERED.format("With head 1 muted"))
+    page.wait_for_timeout(1500)
+    assert page.evaluate("document.getElementById('what-if').dataset.mapMs === undefined"), "of the unedited policy"
+
+
 def test_a_neuron_is_muted_by_a_click_on_it(open_page: Callable[..., Any], replay: ReplayServer) -> None:
     page = open_page(replay.url)
     opened(page)
+    press(page, "#show-neurons")
+    page.wait_for_timeout(300)
     box = page.locator("#circuit").bounding_box()
     # Along the column of the motor neurons, until one lies under the pointer.
     for share in range(20, 90, 2):
@@ -246,8 +268,8 @@ def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callabl
         before = page.locator("#frame").bounding_box()["height"]
         page.keyboard.press("f", delay=PRESS_MS)
         page.wait_for_timeout(300)
-        assert not page.is_visible("#strips") and not page.is_visible("#circuit")
-        assert page.is_visible("#verb") and page.is_visible("#why-note")
+        assert not page.is_visible("#strips") and not page.is_visible("#show-neurons")
+        assert page.is_visible("#verb") and page.is_visible("#why .reason")
         assert page.locator("#frame").bounding_box()["height"] > before
         page.keyboard.press("f", delay=PRESS_MS)
-        until(page, "document.getElementById('circuit').getClientRects().length > 0")
+        until(page, "document.getElementById('strips').getClientRects().length > 0")

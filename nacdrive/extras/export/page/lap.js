@@ -1,5 +1,6 @@
 // The recorded lap: its frames as pixels, and what the network decides at any of them, also under edits.
 
+import { measure } from "/js/effects.js";
 import { NO_EDITS } from "./network.js";
 
 const KEPT_PICTURES = 48; // decoded frames kept at a time
@@ -83,6 +84,17 @@ export class Lap {
     const found = this.network.decide(tokens, this.t_s.slice(first, i + 1), before, edits?.network ?? NO_EDITS);
     if (!edits) this.plain[i] = found;
     return found;
+  }
+
+  // What muting each part alone changes at frame i, on top of edits; null where goesOn() says no meanwhile.
+  async measure(i, edits, goesOn) {
+    const first = Math.max(0, i - this.network.window + 1);
+    const touched = (j) => edits?.picture && (j === i || edits.picture.everyFrame);
+    const tokens = [];
+    for (let j = first; j <= i; j++) tokens.push(await this.token(j, touched(j) ? edits.picture : null));
+    const pixels = await this.pixels(i);
+    const moment = { tokens, times: this.t_s.slice(first, i + 1), before_s: i > 0 ? this.t_s[i - 1] : null, pixels: touched(i) ? editPicture(pixels, this.size, edits.picture) : pixels };
+    return measure(this.network, moment, edits?.network ?? NO_EDITS, goesOn);
   }
 
   // What was driven at frame i.

@@ -576,7 +576,10 @@ export class Network {
   // Decide on the newest of `tokens` (the frames of the window, oldest first), taken at `times` in seconds.
   // before_s: when the frame before the newest was taken; null where there is none.
   decide(tokens, times, before_s, edits = NO_EDITS) {
-    const { y, heads } = this.sequence.decide(tokens, times, before_s, edits);
+    const newest = tokens.length - 1;
+    // A hidden frame never came: the time since the last one is that since the last that did.
+    const last_s = edits.hidden.has(1) ? times.findLast((_, i) => i < newest && !edits.hidden.has(newest - i)) ?? null : before_s;
+    const { y, heads } = this.sequence.decide(tokens, times, last_s, edits);
     const hidden = this.hidden.of(y).map((x) => (x > 0 ? x : this.activation === "elu" ? Math.expm1(x) : 0));
     const outputs = this.output.of(hidden);
     if (!this.actions.length) {

@@ -3,7 +3,9 @@
 import { $, canvas, dialog, input, onKeys, percent, put } from "/js/dom.js";
 import { words } from "/js/edits.js";
 import { effect } from "/js/effect.js";
+import { explain } from "/js/effects.js";
 import { fromAddress, toAddress } from "/js/moment_link.js";
+import { WhyPanel } from "/js/why_panel.js";
 import { side, verb } from "/js/words.js";
 import { Edits } from "./edits.js";
 import { Film, imageOf } from "./film.js";
@@ -30,6 +32,8 @@ class Player {
     this.chart = new LapChart(lap);
     this.film = new Film(lap, this.network.window, this.edits);
     this.at = 0;
+    this.reasons = new WhyPanel($("why"));
+    this.measuring = 0; // for what was asked when the measurement began that goes on; 0 where none does
     this.playing = false;
     this.painting = false;
     this.asked = 0; // what was asked for last: an answer that comes late is thrown away
@@ -90,8 +94,7 @@ class Player {
       $("heads").replaceChildren(...Array.from({ length: s.heads }, (_, h) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.innerHTML = "<span></span><i></i>";
-        button.firstChild.textContent = String(h + 1);
+        button.textContent = String(h + 1);
         button.setAttribute("aria-label", `Mute head ${h + 1}`);
         button.addEventListener("click", () => this.edits.toggle(headMuted(h)));
         return button;
@@ -128,9 +131,9 @@ class Player {
     this.showMoment();
     this.chart.draw(this.at, this.tried);
     await this.film.show(this.now, () => asked !== this.asked);
-    if (this.playing || asked !== this.asked) return;
-    this.remember();
-    await this.weighHeads(asked);
+    if (asked !== this.asked) return;
+    if (!this.playing) this.remember();
+    this.explain();
   }
 
   drawFrame(rgb) {
@@ -189,26 +192,23 @@ class Player {
     input("forward").disabled = at === this.lap.length - 1;
   }
 
-  // What muting each head alone would change in this decision: a bar in its button.
-  async weighHeads(asked) {
-    if (!this.circuit) return;
-    const { at, now } = this.now;
-    const change = (a, b) => (a.shares ? a.shares.reduce((sum, s, k) => sum + Math.abs(s - b.shares[k]), 0) / 2 : Math.abs(a.steering - b.steering));
-    const changes = [];
-    for (let head = 0; head < this.network.sequence.heads; head++) {
-      if (asked !== this.asked) return;
-      const muted = this.edits.has(headMuted(head));
-      const list = muted ? this.edits.list : [...this.edits.list, headMuted(head)];
-      changes.push(muted ? 0 : change(now, await this.lap.decide(at, this.edits.compile(list))));
-      if (head % 4 === 3) await breathe();
-    }
-    if (asked !== this.asked) return;
-    const most = Math.max(...changes, 0.02);
-    changes.forEach((c, head) => {
-      const button = /** @type {HTMLElement} */ ($("heads").children[head]);
-      /** @type {HTMLElement} */ (button.children[1]).style.transform = `scaleX(${c / most})`;
-      button.title = `muting head ${head + 1} alone would change the decision by ${now.shares ? percent(c) : c.toFixed(3)}`;
-    });
+  // Why it decides so at the frame that is shown, under the edits too; while the lap plays of one frame after the other, as fast as
+  // that goes.
+  async explain() {
+    if (this.measuring && this.playing) return;
+    const asked = this.measuring = this.asked;
+    const { at, edits } = this.now;
+    const goesOn = async () => {
+      await breathe();
+      return this.measuring === asked && (this.playing || asked === this.asked);
+    };
+    const labels = this.network.labels ?? [];
+    const measured = await this.lap.measure(at, edits, goesOn);
+    const plain = measured && edits ? await this.lap.measure(at, null, goesOn) : null;
+    if (this.measuring === asked) this.measuring = 0;
+    if (!measured || (edits && !plain)) return;
+    this.reasons.show(explain(measured, labels), plain && explain(plain, labels));
+    put($("why-note"), `each part muted alone, measured at ${this.lap.t_s[at].toFixed(1)} s`);
   }
 
   // ---------------------------------------------------------------- the lap

@@ -4,6 +4,7 @@ import { $, button, input, onKeys, percent } from "/js/dom.js";
 import { alike, decodeEdits, encode, phrase } from "/js/edits.js";
 import { effect } from "/js/effect.js";
 import { PatchLayer } from "/js/patch_layer.js";
+import { Neurons } from "/js/neurons.js";
 import { softmax } from "/js/protocol.js";
 import { side, verb } from "/js/words.js";
 import { WhatIfPanel } from "./what_if_panel.js";
@@ -112,9 +113,15 @@ export class WhatIf {
       this.stopGhost();
       this.questions.close();
       this.map = null;
+      this.dashboard.network.answer(this.dashboard.network.why, null);
     }
     this.paint();
     this.page.changed();
+  }
+
+  // The edits that hold.
+  get asked() {
+    return this.isOpen ? this.edits : [];
   }
 
   describePanel() {
@@ -128,7 +135,13 @@ export class WhatIf {
     const same = JSON.stringify(name) === JSON.stringify(this.moment);
     this.moment = name;
     this.row = row;
-    if (same || !this.isOpen) return;
+    if (same) return;
+    if (!this.isOpen) {
+      // A drive that goes on was not measured at every decision; a replay's server says it itself.
+      if (!name) this.questions.close();
+      else if (this.can && !("run" in name)) this.questions.ask("decide", { moment: name, edits: this.asked });
+      return;
+    }
     this.map = null;
     this.stopGhost();
     this.dashboard.map.setGhosts(null);
@@ -187,12 +200,18 @@ export class WhatIf {
     const { network, frame } = this.dashboard;
     this.panel.show(edits, alike);
     this.layer.set(edits.filter(({ kind }) => kind === "paint"), this.map);
+    $("frame").classList.toggle("under-map", Boolean(this.map));
     frame.setLook(edits.filter(({ kind }) => kind === "dim" || kind === "blur"));
     network.setEdits(edits);
   }
 
   receive(ask, answer, body) {
-    if (!this.isOpen) return;
+    // An answer belongs to the question that asked it: of another moment, or of other edits, it says nothing.
+    if (JSON.stringify(body.moment) !== JSON.stringify(this.moment)) return;
+    const stands = JSON.stringify(body.edits) === JSON.stringify(this.asked);
+    if (ask === "decide" && stands && !answer.error) this.explained(answer);
+    // A sentence names its own edits; while a slider is drawn along, that of a moment ago is better than none.
+    if (!this.isOpen || (ask !== "decide" && !stands)) return;
     if (answer.error && ask !== "ghost") return this.panel.say(capital(answer.error));
     if (answer.error) {
       this.ghost = null;
@@ -201,6 +220,12 @@ export class WhatIf {
     if (ask === "decide") this.decided(answer, body.edits);
     if (ask === "occlusion") this.mapped(answer);
     if (ask === "ghost" && this.ghost) this.drove(answer);
+  }
+
+  // Why, of the very moment that stands still; under edits of the edited network, beside as it is.
+  explained({ base, edited }) {
+    const changed = this.asked.length ? { why: edited.why, neurons: Neurons.ofJson(edited.neurons) } : null;
+    this.dashboard.network.answer({ why: base.why, t_s: this.row.t_s }, changed);
   }
 
   decided({ base, edited, tookMs }, edits) {

@@ -87,7 +87,7 @@ export class WhatIfPanel {
     tools.className = "tools";
     this.memory = group("hide a remembered frame", this.hide);
     this.memory.append(this.late.row);
-    this.network = group("mute a head; a neuron: click it in the circuit", this.heads, this.groups);
+    this.network = group("mute a head; a neuron: show the neurons, click it", this.heads, this.groups);
     tools.append(group("paint over the picture: drag on it", row(this.level, this.mapButton), this.dim.row, this.blur.row), this.memory, this.network);
     const answers = document.createElement("div");
     answers.className = "answers";

@@ -1,0 +1,111 @@
+"""Which part decides how often: effects of muting each part alone, over a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nacdrive.common.paths import shipped
+from nacdrive.common.statistics import proportion
+from nacdrive.common.table import markdown
+from nacdrive.datasets.recording import Recording
+from nacdrive.models.effects import Effects
+from nacdrive.models.policy import Policy
+
+COLOURS = {"head": "#0064b0", "frame": "#b96a00", "region": "#2e7d4f", "time": "#566473"}
+SAMPLED_EVERY = 10
+
+
+@dataclass(frozen=True)
+class PartCount:
+    """What muting one part alone did over many decisions."""
+
+    kind: str
+    name: str
+    measured: int
+    """Decisions in which the part was there."""
+    decides: int
+    """Of those, how many it changes."""
+    first: int
+    """Of those, in how many no other part changes more."""
+    mean: float
+    """Mean change of the probability of what was chosen, or of wheel and pedal."""
+
+
+def measure_recording(policy: Policy, recording: Recording, every: int = 1) -> Iterable[Effects]:
+    """The effects of every ``every``-th decision on a recording's frames."""
+    meter = policy.meter()
+    for number in range(len(recording)):
+        episode = recording.load(number)
+        policy.reset()
+        for i, frame in enumerate(episode.decoded()):
+            policy.step(frame, float(episode.t_s[i]))
+            if i % every == 0:
+                yield meter.measure(policy.last_decision())
+
+
+def count_parts(measured: Sequence[Effects]) -> list[PartCount]:
+    """Every part, those that decide most often first."""
+    seen: dict[tuple[str, int], list[tuple[bool, bool, float]]] = {}
+    names: dict[tuple[str, int], str] = {}
+    for one in measured:
+        order, changes, decides = one.order(), one.changes(), one.decides()
+        for i, part in enumerate(one.parts):
+            key = part.kind, part.index
+            names[key] = f"frame of {part.index} decisions ago" if part.kind == "frame" else part.name
+            seen.setdefault(key, []).append((bool(decides[i]), i == order[0], float(changes[i])))
+    counts = []
+    for key, rows in seen.items():
+        decides_n, first_n = sum(row[0] for row in rows), sum(row[1] for row in rows)
+        counts.append(
+            PartCount(key[0], names[key], len(rows), decides_n, first_n, float(np.mean([row[2] for row in rows])))
+        )
+    return sorted(counts, key=lambda one: (-one.decides / one.measured, -one.mean))
+
+
+def strongest_head(policy: Policy) -> int:
+    """The head, from 0, whose muting changes most on the recorded laps of its task; the first where there are none."""
+    folder = shipped("recordings") / f"{policy.task}-sample"
+    if not folder.is_dir():
+        return 0
+    counts = count_parts(list(measure_recording(policy, Recording.open(folder), SAMPLED_EVERY)))
+    heads = [one for one in counts if one.kind == "head"]
+    return int(max(heads, key=lambda one: one.mean).name.split()[1]) - 1 if heads else 0
+
+
+def report(measured: Sequence[Effects]) -> str:
+    """A table for people."""
+    counts = count_parts(measured)
+    some = sum(bool(one.decides().any()) for one in measured)
+    header = ["muted alone", "changes the decision", "95 %", "changes most", "mean change"]
+    rows = []
+    for one in counts:
+        low, high = proportion(one.decides, one.measured)
+        share = f"{one.decides / one.measured:.1%}"
+        rows.append([one.name, share, f"{low:.1%} to {high:.1%}", f"{one.first / one.measured:.1%}", f"{one.mean:.3f}"])
+    lines = markdown(header, rows, ["---", *["---:"] * 4])
+    missing = [measured[0].missing] if measured[0].missing else []
+    return "\n".join(
+        [*lines, "", f"In {some} of {len(measured)} decisions some part alone changes the decision.", *missing]
+    )
+
+
+def effect_figure(measured: Sequence[Effects], title: str, shown: int = 24) -> Figure:
+    """Bars: how often muting each part alone changes the decision, with 95 % intervals."""
+    counts = count_parts(measured)[:shown]
+    figure = Figure(figsize=(8, 0.26 * len(counts) + 1.4), layout="constrained")
+    axis = figure.subplots()
+    places = np.arange(len(counts))
+    shares = np.array([one.decides / one.measured for one in counts])
+    bounds = np.array([proportion(one.decides, one.measured) for one in counts])
+    spread = np.clip(np.abs(bounds.T - shares), 0, None)
+    axis.barh(places, 100 * shares, xerr=100 * spread, color=[COLOURS[one.kind] for one in counts], ecolor="#566473")
+    axis.set_yticks(places, [one.name for one in counts], fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlabel(f"% of {len(measured)} decisions that are others when the part alone is muted")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title(title, fontsize=11)
+    return figure
