@@ -1,9 +1,11 @@
 // What the policy decides: the verb, the meters, the probabilities, the numbers. The expert stands beside every one.
 
-import { $, fixed, known, percent, put } from "./dom.js";
+import { $, fixed, input, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
 import { verb } from "./words.js";
+
+const SPEAK_MS = 2000;
 
 const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 
@@ -46,6 +48,8 @@ export class DecisionPanel {
     this.card = $("verb").closest(".card");
     this.names = [];
     this.rows = [];
+    this.spoken = "";
+    this.spokeMs = -Infinity;
     this.describe({});
   }
 
@@ -71,6 +75,7 @@ export class DecisionPanel {
     this.card.dataset.person = row.person ? "yes" : "no";
     put($("does-note"), this.driver ? `what it would decide; ${this.driver} drove` : !row.person ? "what it decides now" : known(row.policy_steering) ? "a person drives, the policy beside" : "a person drives");
     put($("verb"), verb(row));
+    this.speak(verb(row));
     this.showChoices(row, parts);
     this.showExpert(row);
     put($("speed"), fixed(row.speed_mps, 1));
@@ -83,6 +88,15 @@ export class DecisionPanel {
     put($("missed"), fixed(row.missed, 0));
     $("missed").classList.toggle("bad", row.missed > 0);
     this.showLatency(row);
+  }
+
+  // For who wants to hear it: what it does, when that becomes something else, at most once in two seconds.
+  speak(doing) {
+    const now = performance.now();
+    if (!input("speak").checked || doing === this.spoken || now - this.spokeMs < SPEAK_MS) return;
+    this.spoken = doing;
+    this.spokeMs = now;
+    put($("spoken"), doing);
   }
 
   showChoices(row, parts) {

@@ -47,7 +47,8 @@ export function button(text, act, { title = "", key = "", name = "" } = {}) {
     element.append(hint);
   }
   if (title) element.title = title;
-  if (title || name) element.setAttribute("aria-label", name || title);
+  // Who speaks to a page says what is read on it: a title that does not say the same stands in for signs alone.
+  if (name || (title && (!/[a-z]/i.test(text) || title.toLowerCase().includes(text.toLowerCase())))) element.setAttribute("aria-label", name || title);
   element.addEventListener("click", act);
   return element;
 }

@@ -40,6 +40,8 @@ export class JumpPanel {
     });
     $("log-tabs").replaceChildren(...this.tabs);
     this.shown = "";
+    /** @type {WeakMap<object, [string, HTMLLIElement]>} */
+    this.items = new WeakMap();
     this.pick(0);
     setInterval(() => this.tab === 1 && this.show(), REST_MS);
   }
@@ -64,10 +66,21 @@ export class JumpPanel {
     const key = `${this.tab}/${jumps.version}/${entries.length}`;
     if (key === this.shown) return;
     this.shown = key;
-    // Rebuilt only when there is something new, and not under a finger or the keyboard.
-    const items = entries.slice(-SHOWN).reverse().map((entry) => this.item(entry, this.tab === 1 ? sentence(entry, decision.names) : entry.text));
+    // An entry that stands there stays the same element, so that the keyboard keeps its place in the list.
+    const items = entries.slice(-SHOWN).reverse().map((entry) => this.kept(entry, this.tab === 1 ? sentence(entry, decision.names) : entry.text));
     if (!items.length) items.push(this.empty());
-    this.list.replaceChildren(...items);
+    for (const gone of [...this.list.children]) if (!items.includes(/** @type {HTMLLIElement} */ (gone))) gone.remove();
+    items.forEach((item, i) => {
+      if (this.list.children[i] !== item) this.list.insertBefore(item, this.list.children[i] ?? null);
+    });
+  }
+
+  kept(entry, text) {
+    const [, item] = this.items.get(entry) ?? [];
+    if (item?.lastChild.textContent === text) return item;
+    const made = this.item(entry, text);
+    this.items.set(entry, [text, made]);
+    return made;
   }
 
   item(entry, text) {

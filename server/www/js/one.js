@@ -21,6 +21,7 @@ export async function startOne(mode) {
     dashboard.again();
   });
   $("only-input").addEventListener("change", () => dashboard.frame.setOnlyInput(input("only-input").checked));
+  $("large").addEventListener("click", togglePresentation);
   onKeys({
     a: () => statistics.open(),
     f: togglePresentation,

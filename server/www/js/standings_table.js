@@ -3,7 +3,7 @@
 import { fixed, known, percent } from "./dom.js";
 import { badge } from "./lane_cards.js";
 
-const HEADS = ["", "place", "gap", "of the road", "return", "off the road", "late"];
+const HEADS = ["who", "place", "gap", "of the road", "return", "off the road", "late"];
 // Slower than figures could be read, numbers would only flicker.
 const REST_MS = 250;
 

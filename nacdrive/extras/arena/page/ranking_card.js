@@ -28,7 +28,7 @@ export class RankingCard {
 
   ranking(entries, names) {
     const counted = entries.some((one) => known(one.interventions));
-    const heads = ["", "", "time", "of the road", "return", "off the road", ...(counted ? ["interventions"] : []), { text: "how it ended" }];
+    const heads = ["rank", "who", "time", "of the road", "return", "off the road", ...(counted ? ["interventions"] : []), { text: "how it ended" }];
     return table(heads, entries.map((one) => [
       `${one.rank}.`, { name: one.name, index: names.indexOf(one.name) }, `${fixed(one.time_s, 2)} s`, percent(one.progress),
       fixed(one.episode_return, 1), `${fixed(one.off_road * 100, 1)} %`, ...(counted ? [fixed(one.interventions, 0)] : []), { text: one.ending },
@@ -37,7 +37,7 @@ export class RankingCard {
 
   totals(entries, names) {
     const first = entries[0].name;
-    return table(["", "best on", "laps finished", "mean return", { text: `difference to ${first}, 95 %` }], entries.map((one) => [
+    return table(["who", "best on", "laps finished", "mean return", { text: `difference to ${first}, 95 %` }], entries.map((one) => [
       { name: one.name, index: names.indexOf(one.name) }, fixed(one.wins, 0), fixed(one.finished, 0), fixed(one.return.mean, 1), { text: differenceText(one.difference) },
     ]));
   }
