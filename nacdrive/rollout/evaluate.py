@@ -88,7 +88,7 @@ class RolloutWorker:
         title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
         watchers = self.watchers if job.who == "policy" else ()
         probes = (
-            Probes(loaded.policy.neurons, NEURONS_EVERY, loaded.policy.why)
+            Probes(loaded.policy.neurons, NEURONS_EVERY, why=loaded.policy.why)
             if watchers and loaded.policy is not None
             else None
         )

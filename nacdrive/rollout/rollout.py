@@ -42,14 +42,14 @@ class Probes:
     """Named neuron states of the last decision."""
     neurons_every: int = 0
     """Decisions between two readings of them, and of ``why``; 0 never."""
-    why: Callable[[], Mapping[str, Any]] | None = None
-    """What muting each part alone does to the last decision."""
     saliency: Saliency | None = None
     """Says where the policy looks."""
     saliency_every: int = 1
     """Decisions between two such looks."""
     watched: Callable[[], bool] = lambda: True
     """Whether anybody is there to see it: if not, nothing is read."""
+    why: Callable[[], Mapping[str, Any]] | None = None
+    """What muting each part alone does to the last decision."""
 
     def read(self, frame: Frame, step: int) -> dict[str, Any]:
         """``neurons`` and ``saliency`` of a Tick, right after the decision on ``frame``."""
