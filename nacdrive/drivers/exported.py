@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.models.config import PolicyConfig
-from nacdrive.models.frame_policy import FramePolicy
 from nacdrive.models.effects import StepMeter, SteppedDecision
+from nacdrive.models.frame_policy import FramePolicy
 
 if TYPE_CHECKING:
     from nacdrive.models.policy import Policy

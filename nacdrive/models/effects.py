@@ -283,7 +283,7 @@ class EffectMeter:
         """[heads, d_model]: the sequence layer's output ``y`` less what each head adds to it."""
         if self.nac is None:
             return y.new_zeros(0, len(y))
-        merged = self._merged[-1][0].flatten().view(self.nac.num_heads, -1)
+        merged = self._merged[-1][0, -1].view(self.nac.num_heads, -1)
         weight = self.nac.out_proj.weight.view(len(y), self.nac.num_heads, -1)
         without: Tensor = y - (weight * merged).sum(dim=-1).T
         return without

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from nacdrive.common.action import Action
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.models.frame_policy import FramePolicy
 from nacdrive.models.effects import EffectMeter
+from nacdrive.models.frame_policy import FramePolicy
 
 
 class LastDecision(NamedTuple):

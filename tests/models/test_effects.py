@@ -112,7 +112,7 @@ def test_twenty_sentences_are_true_when_the_part_is_muted_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["nac-exact-choices", "nac-euler-steers", "topk", "lstm-choices", "cfc-steers", "upright"]
+    "kind", ["nac-exact-choices", "nac-euler-steers", "topk", "lstm-choices", "cfc-steers", "nac-key-driving"]
 )
 def test_every_number_is_that_of_the_part_muted_by_hand(kind: str) -> None:
     policy = small_policy(kind)

@@ -1,7 +1,7 @@
 // The circuit of one head: sensory -> inter -> command -> motor, every neuron coloured by its activity.
 
 import { Surface, font, rem } from "./canvas.js";
-import { SYMBOLS } from "./head_tuning.js";
+import { SYMBOLS } from "./neurons.js";
 import { activity, colours, onTheme } from "./theme.js";
 
 const MEANING = { phi: "target", omega: "rate", rho: "decay" };

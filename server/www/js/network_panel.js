@@ -3,12 +3,12 @@
 import { Attention } from "./attention.js";
 import { Circuit } from "./circuit.js";
 import { $, put } from "./dom.js";
+import { SYMBOLS } from "./neurons.js";
 import { NEURON_STOPS, Tour } from "./tour.js";
 import { WhyPanel } from "./why_panel.js";
 
 // A sentence changes no faster than it is read.
 const READING_MS = 1000;
-const SYMBOLS = { phi: "φ", omega: "ω", t: "t", logits: "logit" };
 
 export class NetworkPanel {
   constructor() {
@@ -107,7 +107,7 @@ export class NetworkPanel {
     $("attention").setAttribute("aria-label", `Attention of every head over the frames of ${ages.join(", ")} s ago`);
     put($("equation"), Object.entries(SYMBOLS).filter(([name]) => neurons.has(name)).map(([name, symbol]) => {
       const values = shown.filter(Boolean).map((one) => one.summary(name, this.head)?.mean.toFixed(2) ?? "–");
-      return `${symbol} ${values.join(" → ")}`;
+      return `${name === "t" && neurons.has("rho") ? "lag" : symbol} ${values.join(" → ")}`;
     }).join(" · "));
   }
 

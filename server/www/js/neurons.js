@@ -2,6 +2,9 @@
 
 import { numbers } from "./protocol.js";
 
+// What the motor neurons and the equations give, in the order of the computation.
+export const SYMBOLS = { phi: "φ", omega: "ω", rho: "ρ", t: "t", logits: "logit" };
+
 export class Neurons {
   // parts: the parts of one message; null where the policy has no such layer.
   static of(parts) {

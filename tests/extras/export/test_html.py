@@ -181,7 +181,7 @@ def in_browser(javascript: Any, policy: Policy, frames: Any, t_s: Any, names: li
 
 
 @pytest.mark.parametrize(
-    "kind", ["nac-exact-choices", "nac-steady-steers", "topk", "cfc-choices", "long-lstm", "upright"]
+    "kind", ["nac-exact-choices", "nac-steady-steers", "topk", "cfc-choices", "long-lstm", "upright", "nac-key-driving"]
 )
 def test_both_modules_measure_the_same_and_say_the_same(javascript: Any, kind: str) -> None:
     policy = small_policy(kind)
