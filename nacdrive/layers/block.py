@@ -112,7 +112,10 @@ class StackLayer(SequenceLayer):
         )
         self.norm = nn.LayerNorm(d_model)
         self.pooling = Pooling(pooling, d_model, num_heads, share)
-        self.time_sense = "clock" if time_features else self._blocks()[0].layer.time_sense
+        inner = self._blocks()[0].layer
+        self.time_sense = "clock" if time_features else inner.time_sense
+        # Deeper, what a step holds depends on what was before it.
+        self.past_sense = inner.past_sense if self.parts == 1 and not time_features else None
 
     def _blocks(self) -> list[SequenceBlock]:
         return cast(list[SequenceBlock], list(self.blocks))

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.nac import circuit_json
 from nacdrive.nac import KeyState, NACKey
 
 GATES = ("phi", "omega", "rho")
+GROUPS = ("sensory", "inter", "command")
+
+
+class PlainKey(NACKey):
+    """The same without a circuit, which it is compared with: phi, omega and rho are numbers of the head."""
+
+    def __init__(self, d_model: int, num_heads: int, **options: Any) -> None:
+        super().__init__(d_model, num_heads, **options)
+        del self.backbone
+        self.phi = nn.Parameter(torch.zeros(num_heads))
+
+    def circuit(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return F.pad(self.phi, (0, 2 * self.num_heads)).expand(*x.shape[:-1], -1), {}
 
 
 class NACKeyLayer(SequenceLayer):
     """``NACKey`` over the last ``window`` steps, its unit of time ``gap_s``; ``options`` are those of ``NACKey``.
 
-    With ``time_features=0`` it knows gaps alone: nothing depends on when the clock began.
+    With ``time_features=0`` it knows gaps alone: nothing depends on when the clock began. ``plain`` leaves the circuit
+    out.
     """
 
     def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
+        self,
+        in_features: int,
+        d_model: int,
+        num_heads: int,
+        window: int,
+        gap_s: float = 1.0,
+        plain: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(in_features, d_model, num_heads, window, gap_s)
-        self.nac = NACKey(d_model, num_heads, in_features=in_features, time_scale=gap_s, **options)
+        self.plain = plain
+        kind = PlainKey if plain else NACKey
+        self.nac = kind(d_model, num_heads, in_features=in_features, time_scale=gap_s, **options)
         self.time_sense = "gaps" if self.nac.time_frequencies is None else "clock"
 
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
@@ -50,9 +75,11 @@ class NACKeyLayer(SequenceLayer):
         for name in ("t", "a", "logits", "weights", "q"):
             picked[name] = picked[name][:, 0]
         # One circuit for all heads.
-        shared = {name: picked[name].expand(self.num_heads, -1, -1) for name in ("sensory", "inter", "command")}
+        shared = {name: picked[name].expand(self.num_heads, -1, -1) for name in GROUPS if name in picked}
         return {**picked, **shared}
 
-    def circuit(self) -> dict[str, Any]:
+    def circuit(self) -> dict[str, Any] | None:
         """The circuit of a moment (sensory: its normalised features); see ``circuit_json``."""
+        if self.plain:
+            return None
         return circuit_json(self.nac.wiring, [f"{gate} {head + 1}" for gate in GATES for head in range(self.num_heads)])

@@ -34,6 +34,7 @@ FILES = {
     "deepstate": "deepstate:DeepStateLayer",
     "s4": "s4:S4Layer",
     "nac-key": "nac_key:NACKeyLayer",
+    "nac-key-plain": "nac_key:NACKeyLayer",
     "attention": "attention:AttentionLayer",
     "mha": "attention:MHALayer",
     "linear-attention": "attention:LinearAttentionLayer",
@@ -46,6 +47,10 @@ FILES = {
     "contiformer-linear": "contiformer_linear:ContiFormerLinearLayer",
     "stack": "block:StackLayer",
 }
+BENCH_ONLY = (*ABLATIONS, "nac-key-plain")
+LAG = "-lag"
+"""At the end of a layer's name: that layer with what ``nac-lag`` has beside its circuit, in a ``stack``."""
+LAG_OPTIONS: dict[str, Any] = {"depth": 1, "expansion": 0.0, "time_features": 16}
 # Options that a name stands for.
 OPTIONS: dict[str, dict[str, Any]] = {**VARIANTS, **PRESETS}
 LAYERS: Registry[Factory] = Registry(
@@ -56,6 +61,7 @@ LAYERS: Registry[Factory] = Registry(
         **{name: f"nacdrive.layers.{file}" for name, file in FILES.items()},
     },
 )
+OPTIONS["nac-key-plain"] = {"plain": True}
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (
     "rnn",
@@ -82,7 +88,31 @@ BASELINES = (
 
 def names(ablations: bool = False) -> list[str]:
     """All registered names, sorted; with ``ablations`` also those of NAC that only the bench asks for."""
-    return sorted(name for name in LAYERS.names() if ablations or name not in ABLATIONS)
+    return sorted(name for name in LAYERS.names() if ablations or name not in BENCH_ONLY)
+
+
+def of_lag(name: str) -> str | None:
+    """The layer that stands before ``-lag`` in a name; None where the name is that of a layer itself, or of none.
+
+    Raises:
+        UserError: if it is a stack, which has such options of its own.
+    """
+    base = name.removesuffix(LAG)
+    if base == name or name in LAYERS or ":" in base or base not in LAYERS:
+        return None
+    if base == "stack":
+        raise UserError("there is no 'stack-lag': give stack the options of its own (time_features, layer, depth).")
+    return base
+
+
+def lag_note(name: str) -> str | None:
+    """What a layer named ``...-lag`` has of the options of ``nac-lag``, and what it cannot take; None for others."""
+    base = of_lag(name)
+    if base is None:
+        return None
+    sense = build(base, 16, 4, 2).time_sense
+    lags = {"none": "cannot take lags", "gaps": "feels gaps itself", "clock": "feels times itself"}
+    return f"`{name}`: `{base}` behind a norm, with {LAG_OPTIONS['time_features']} time features; it {lags[sense]}."
 
 
 def check_name(name: str) -> None:
@@ -91,9 +121,10 @@ def check_name(name: str) -> None:
     Raises:
         UserError: the sentence suggests the nearest name.
     """
-    if name in ABLATIONS or (":" not in name and name not in LAYERS):
+    base = of_lag(name) or name
+    if base in BENCH_ONLY or (":" not in base and base not in LAYERS):
         raise unknown_name("model", name, names())
-    LAYERS.load(name)
+    LAYERS.load(base)
 
 
 def register(name: str, factory: str | Factory, options: dict[str, Any] | None = None) -> None:
@@ -117,7 +148,7 @@ def build(
     """Build the sequence layer ``name``.
 
     Args:
-        name: a registered name, such as ``nac-steady``, or ``module:Name``.
+        name: a registered name, such as ``nac-steady``, one with ``-lag`` behind it (``LAG``), or ``module:Name``.
         d_model: width of the output.
         num_heads: attention heads; a layer without heads ignores them.
         window: how many steps, the present one included, an output may depend on.
@@ -129,6 +160,10 @@ def build(
         UserError: if the name is unknown (the sentence suggests the nearest), or if a layer from elsewhere cannot be
             built or does not answer in the right shapes.
     """
+    if (base := of_lag(name)) is not None:
+        gap_s = {"gap_s": options.pop("gap_s")} if "gap_s" in options else {}
+        more = {**LAG_OPTIONS, **gap_s, "layer": base, "layer_options": options}
+        return build("stack", d_model, num_heads, window, in_features=in_features, **more)
     factory = LAYERS.load(name)
     given = (in_features or d_model, d_model, num_heads, window)
     if LAYERS.is_builtin(name):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from nacdrive.common.runs import plain
 from nacdrive.layers import build
-from nacdrive.nac.variants import PAPER
+from nacdrive.nac.variants import PAPER, PRESETS, VARIANTS
 
 
 @dataclass(frozen=True)
@@ -136,4 +136,4 @@ def margins(length: int, kernel: int, stride: int) -> tuple[int, int]:
 
 def layer_options(model: str, protocol: str) -> dict[str, Any]:
     """Options that a protocol pins: the paper's NAC has a constant window and its square-root partition."""
-    return dict(PAPER) if protocol == "paper" and model.startswith("nac") else {}
+    return dict(PAPER) if protocol == "paper" and model in {**VARIANTS, **PRESETS} else {}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from nacdrive.nac.backbone import Backbone
 from nacdrive.nac.dynamics import Dynamics, as_dynamics
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.validation import check_inputs, check_padding, check_times, check_tokens, require
+from nacdrive.nac.validation import check_inputs, check_padding, check_sizes, check_times, check_tokens, require
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 
@@ -85,13 +85,8 @@ class NACKey(nn.Module):
     ) -> None:
         super().__init__()
         require(d_model >= 4, "d_model", d_model, "4 or more")
-        require(num_heads >= 1 and d_model % num_heads == 0, "num_heads", num_heads, f"a divisor of {d_model}")
-        require(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
-        require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
+        check_sizes(d_model, num_heads, topk, sparsity, time_scale, time_features, dropout)
         require(units is None or units >= 4, "units", units, "4 or more, or None")
-        require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
-        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
-        require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
         self.d_model, self.num_heads, self.head_dim = d_model, num_heads, d_model // num_heads
         self.in_features = features = in_features or d_model
         self.dynamics, self.topk, self.dropout = as_dynamics(mode), topk, dropout
@@ -210,12 +205,17 @@ class NACKey(nn.Module):
             phase = (clock / self.time_scale).unsqueeze(-1) * self.time_frequencies
             z = torch.cat([x, phase.sin().to(x.dtype), phase.cos().to(x.dtype)], -1)
         q, k, v = (part.unflatten(-1, (self.num_heads, -1)) for part in (self.query(z), self.key(z), self.value(x)))
+        motor, neurons = self.circuit(x)
+        phi, omega, rho = motor.view(*motor.shape[:-1], 3, self.num_heads).unbind(-2)
+        gates = torch.stack([phi.tanh(), F.softplus(omega + self.omega), F.softplus(rho + self.rho)], -1)
+        return q, torch.cat([k, v, gates], -1), neurons
+
+    def circuit(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Motor neurons ``[B, T, 3 H]`` for normalised features ``[B, T, in_features]``, and the others by group."""
         assert self.backbone.inter is not None
         inter = self.backbone.sensory(x).tanh()
         command = self.backbone.inter(inter).tanh()
-        phi, omega, rho = self.backbone.motor(command).unflatten(-1, (3, self.num_heads)).unbind(-2)
-        gates = torch.stack([phi.tanh(), F.softplus(omega + self.omega), F.softplus(rho + self.rho)], -1)
-        return q, torch.cat([k, v, gates], -1), {"sensory": x, "inter": inter, "command": command}
+        return self.backbone.motor(command), {"sensory": x, "inter": inter, "command": command}
 
     def attend(self, q: Tensor, moments: Tensor, lags: Tensor, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """From what moments are to outputs ``[B, q, d_model]``, and what was computed on the way.

@@ -36,6 +36,7 @@ from nacdrive.nac.validation import (
     check_inputs,
     check_order,
     check_padding,
+    check_sizes,
     check_times,
     check_tokens,
     one_of,
@@ -137,16 +138,11 @@ class NAC(nn.Module):
     ) -> None:
         super().__init__()
         require(d_model >= 2, "d_model", d_model, "2 or more")
-        require(num_heads >= 1, "num_heads", num_heads, "1 or more")
-        require(d_model % num_heads == 0, "d_model", d_model, f"a multiple of num_heads ({num_heads})")
-        require(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
-        require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
+        check_sizes(d_model, num_heads, topk, sparsity, time_scale, time_features, dropout)
         require(backbone_units is None or backbone_units >= 5, "backbone_units", backbone_units, "5 or more, or None")
         require(unfolds >= 1, "unfolds", unfolds, "1 or more")
         require(delta_t > 0, "delta_t", delta_t, "a positive number of seconds")
-        require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
         require(eps > 0, "eps", eps, "a positive rate in 1/s")
-        require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
         for name, size in (
             ("in_features", in_features),
             ("out_features", out_features),
@@ -163,7 +159,6 @@ class NAC(nn.Module):
         one_of("time_input", time_input, TIME_INPUTS)
         one_of("score_gradient", score_gradient, SCORE_GRADIENTS)
         require(score_gradient == "none" or topk is not None, "score_gradient", score_gradient, "none without topk")
-        require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
         require(
             isinstance(logit_scale, bool) or 0 < logit_scale < math.inf,
             "logit_scale",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -30,6 +31,25 @@ def require(good: bool, name: str, value: object, allowed: str) -> None:
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
     require(isinstance(value, str) and value in allowed, name, value, "one of " + ", ".join(allowed))
+
+
+def check_sizes(
+    d_model: int,
+    num_heads: int,
+    topk: int | None,
+    sparsity: float,
+    time_scale: float,
+    time_features: int,
+    dropout: float,
+) -> None:
+    """Check the arguments that every form of the layer has."""
+    require(num_heads >= 1, "num_heads", num_heads, "1 or more")
+    require(d_model % num_heads == 0, "d_model", d_model, f"a multiple of num_heads ({num_heads})")
+    require(topk is None or topk >= 1, "topk", topk, "1 or more, or None for all keys")
+    require(sparsity == 0 or 0.1 <= sparsity <= 0.9, "sparsity", sparsity, "0 or 0.1 to 0.9")
+    require(0 < time_scale < math.inf, "time_scale", time_scale, "a positive number of seconds")
+    require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
+    require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
 
 
 def check_tokens(name: str, x: Tensor, features: int, weight: Tensor) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from nacdrive import layers
 from nacdrive.common.errors import UserError
-from nacdrive.layers import contract
+from nacdrive.layers import contract, registry
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.contract import B, D, F, H, T, sequence
 from nacdrive.layers.rnn import LSTMLayer
@@ -155,7 +155,6 @@ def test_a_layer_of_ones_own_is_built_by_its_reference():
 
 
 def test_a_registered_layer_brings_its_options(monkeypatch):
-    from nacdrive.layers import registry
 
     monkeypatch.setattr(registry.LAYERS, "_registered", {})
     monkeypatch.setattr(registry, "OPTIONS", dict(registry.OPTIONS))
@@ -180,13 +179,47 @@ def test_a_registered_layer_brings_its_options(monkeypatch):
     ids=["narrow", "other arguments", "other class"],
 )
 def test_a_layer_that_is_none_is_refused_in_one_sentence(monkeypatch, kind, words):
-    from nacdrive.layers import registry
 
     monkeypatch.setattr(registry.LAYERS, "_registered", {})
     monkeypatch.setattr(registry, "OPTIONS", dict(registry.OPTIONS))
     layers.register("mine", kind)
     with pytest.raises(UserError, match=words):
         layers.build("mine", D, H, 4, in_features=F)
+
+
+@pytest.mark.parametrize("name", ["mha", "gru", "lstm", "cfc", "s4", "mtan", "nac-key-plain"])
+def test_any_layer_takes_what_nac_lag_has_beside_its_circuit(name):
+    layer = layers.build(f"{name}-lag", D, H, 6, in_features=F, gap_s=0.5)
+    x, t = sequence()
+    moved = t.clone()
+    moved[:, :-1] -= 0.3
+    assert layer.time_sense == "clock" and layer.gap_s == layer.blocks[0].layer.gap_s == 0.5
+    with torch.no_grad():
+        assert (layer.last(x, t) - layer.last(x, moved)).abs().max() > 1e-4
+    lags = "times" if "key" in name or name == "mtan" else "gaps" if name in ("cfc", "s4") else None
+    assert (f"feels {lags} itself" if lags else "cannot take lags") in registry.lag_note(f"{name}-lag")
+
+
+def test_a_layer_with_the_options_of_another_is_known_by_its_name_alone():
+    assert layers.build("nac-gated-lag", D, H, 4, topk=3).blocks[0].layer.nac.topk == 3
+    assert registry.of_lag("nac-lag") is registry.of_lag("gru") is registry.of_lag("mine:Layer-lag") is None
+    assert registry.lag_note("gru") is None and not [name for name in layers.names() if name.endswith("mha-lag")]
+    layers.check_name("gru-lag")
+    for name in ("nac-2k-lag", "grue-lag", "nac-key-plain"):
+        with pytest.raises(UserError, match="unknown model"):
+            layers.check_name(name)
+    with pytest.raises(UserError, match="there is no 'stack-lag'"):
+        layers.check_name("stack-lag")
+
+
+@torch.no_grad()
+def test_the_key_form_without_a_circuit_moves_every_moment_alike():
+    layer = layers.build("nac-key-plain", D, H, 6, in_features=F)
+    x, t = sequence()
+    states = layer.nac.neuron_states(x, t=t)
+    assert all(states[gate].std(-1).max() < 1e-7 for gate in ("phi", "omega", "rho"))
+    assert layer.circuit() is None and layer.neuron_states(x[:1], t[:1])["weights"].shape == (H, T)
+    assert not [name for name, _ in layer.named_parameters() if "backbone" in name]
 
 
 def test_the_nineteen_baselines_of_the_table_are_registered():
@@ -196,7 +229,7 @@ def test_the_nineteen_baselines_of_the_table_are_registered():
 
 def test_ablations_are_for_the_bench_alone():
     listed = layers.names()
-    assert len(layers.names(ablations=True)) == len(listed) + 10
+    assert len(layers.names(ablations=True)) == len(listed) + 11
     assert "nac-2k" not in listed and "nac-pw" in listed
     assert layers.build("nac-2k", D, H, 4).nac.topk == 2  # files that were trained with it load
     layers.check_name("nac-pw")

@@ -20,7 +20,7 @@ from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.data_dirs import find_data_dirs
 from nacdrive.extras.bench.paper import in_order
 from nacdrive.layers import names
-from nacdrive.layers.registry import LAYERS
+from nacdrive.layers.registry import LAYERS, of_lag
 from nacdrive.models.files import check_device
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size
@@ -132,7 +132,7 @@ def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[
 def check_models(models: Sequence[str]) -> None:
     """Raise a ``UserError`` for a sequence layer that is unknown, or a user's own that cannot be imported."""
     for model in models:
-        LAYERS.load(model)
+        LAYERS.load(of_lag(model) or model)
 
 
 def left_out(config: TableConfig) -> dict[str, str]:

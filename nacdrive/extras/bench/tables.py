@@ -15,6 +15,7 @@ from nacdrive.common.files import write_text
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result
 from nacdrive.extras.bench.config import TableConfig
+from nacdrive.layers.registry import lag_note
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 
@@ -152,6 +153,8 @@ def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) 
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
         lines += ["", *table.markdown(header, [markdown_cells(entry, metrics) for entry in rows])]
+    notes = filter(None, map(lag_note, dict.fromkeys(entry.model for entry in table_entries if not entry.reference)))
+    lines += [line for note in notes for line in ("", note)]
     return "\n".join(lines) + "\n"
 
 

@@ -113,7 +113,9 @@ class StackStep(LayerStep):
 
     def __init__(self, layer: StackLayer) -> None:
         super().__init__()
-        self.embedding, self.norm, self.blocks = layer.embedding, layer.norm, layer.blocks
+        if not layer.pooling.idle:
+            raise UserError("a stack that pools over steps cannot be exported: train it with pooling=last.")
+        self.layer, self.norm, self.blocks = layer, layer.norm, layer.blocks
         self.steps = nn.ModuleList(step_of(cast(SequenceBlock, block).layer) for block in layer.blocks)
         self.sizes = [len(cast(LayerStep, step).initial()) for step in self.steps]
 
@@ -125,7 +127,7 @@ class StackStep(LayerStep):
         }
 
     def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        x = self.embedding(x)
+        x = self.layer._embed(x.unsqueeze(1), t.unsqueeze(1), None)[:, 0]
         after: list[Tensor] = []
         first = 0
         for block, step, size in zip(self.blocks, self.steps, self.sizes, strict=True):
