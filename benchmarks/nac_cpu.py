@@ -27,11 +27,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nacdrive.nac import NAC
+from nacdrive.nac import NAC, NACKey
 from nacdrive.nac.kernels import numba
 
 Work = Callable[[], object]
-LAYERS = ("compiled", "nacdrive", "torch-nac", "mha")
+LAYERS = ("compiled", "nacdrive", "torch-nac", "mha", "key")
 
 
 def make(layer: str, heads: int, topk: int | None, keys: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -99,6 +99,27 @@ def causal_training_step(layer: str) -> Work:
     return lambda: attention(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0].sum().backward()
 
 
+def short_forward(layer: str) -> Work:
+    """One sequence of 128 causal steps; ``key`` is the form with its circuit on the key, all keys."""
+    return short(layer, 1, training=False)
+
+
+def short_training(layer: str) -> Work:
+    return short(layer, 8, training=True)
+
+
+def short(layer: str, batch: int, *, training: bool) -> Work:
+    x = torch.randn(batch, 128, 64)
+    f: Callable[[torch.Tensor], torch.Tensor] = NACKey(64, 4) if layer == "key" else make(layer, 4, 8, 128)
+
+    def work() -> object:
+        with torch.set_grad_enabled(training):
+            y = f(x).sum()
+        return y.backward() if training else y
+
+    return work
+
+
 def streaming_step(layer: str) -> Work:
     """The newest of 32 steps: memory where a layer has one, else attention of the last query or over the window."""
     x = torch.randn(1, 32, 64)
@@ -134,6 +155,8 @@ ROWS: dict[str, tuple[str, Callable[[str], Work]]] = {
     "t4096": ("forward T=4096 H=4 K=8", lambda layer: forward(layer, 4096, 4, 8)),
     "t16384": ("forward T=16384 H=4 K=8", lambda layer: forward(layer, 16384, 4, 8)),
     "step": ("streaming step, window 32, H=16", streaming_step),
+    "short": ("forward B=1 T=128 H=4 K=8", short_forward),
+    "short-training": ("training step B=8 T=128 H=4 K=8", short_training),
 }
 # Rows measured once get no warm-up call either: the published layer takes many seconds there.
 REPEATS = {
@@ -145,7 +168,11 @@ REPEATS = {
     "t4096": 3,
     "t16384": 1,
     "step": 301,
+    "short": 51,
+    "short-training": 11,
 }
+KEY_ROWS = ("short", "short-training")
+"""Rows that measure the form with its circuit on the key too, as plain torch."""
 PEAKS = ("forward", "pairwise", "training")  # rows whose memory is compared
 NOT_CAUSAL = {("causal", "torch-nac"), ("causal-training", "torch-nac")}
 
@@ -210,23 +237,26 @@ def cell(ms: float | None, mib: float | None) -> str:
 
 def report(quick: bool, least: bool, rows: list[str], layers: list[str]) -> str:
     lines = [
-        "| work | nacdrive[fast] | nacdrive | torch-nac 0.0.2 | nn.MultiheadAttention | faster than torch-nac | leaner "
-        "| time / MHA |",
-        "|---|---|---|---|---|---|---|---|",
+        "| work | nacdrive[fast] | nacdrive | torch-nac 0.0.2 | nn.MultiheadAttention | nac-key | faster than "
+        "torch-nac | leaner | time / MHA | nac-key / MHA |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     found: dict[str, dict[str, float]] = {}
     best = layers[0]
     for row in rows:
-        here = [layer for layer in layers if (row, layer) not in NOT_CAUSAL]
+        here = [layer for layer in layers if (row, layer) not in NOT_CAUSAL and (layer != "key" or row in KEY_ROWS)]
         ms = found[row] = times(row, here, min(3, REPEATS[row]) if quick else REPEATS[row], least)
-        mib = {} if row not in PEAKS or quick else {layer: peak_mib(row, layer) for layer in layers}
+        mib = {} if row not in PEAKS or quick else {layer: peak_mib(row, layer) for layer in here}
         cells = [cell(ms.get(layer), mib.get(layer)) for layer in LAYERS]
         faster = f"{ms['torch-nac'] / ms[best]:.1f}x" if "torch-nac" in ms else "-"
         leaner = f"{mib['torch-nac'] / max(mib[best], 0.1):.1f}x" if "torch-nac" in mib else "-"
-        lines.append(f"| {ROWS[row][0]} | {' | '.join(cells)} | {faster} | {leaner} | {ms[best] / ms['mha']:.2f} |")
+        of_key = f"{ms['key'] / ms['mha']:.2f}" if "key" in ms else "-"
+        lines.append(
+            f"| {ROWS[row][0]} | {' | '.join(cells)} | {faster} | {leaner} | {ms[best] / ms['mha']:.2f} | {of_key} |"
+        )
         print(lines[-1], flush=True)
     if {"t4096", "t16384"} <= found.keys():
-        growth = {n: math.log(found["t16384"][n] / found["t4096"][n], 4) for n in layers}
+        growth = {n: math.log(found["t16384"][n] / found["t4096"][n], 4) for n in layers if n != "key"}
         lines += [
             "",
             "Exponent of time in T, 4096 to 16384: " + ", ".join(f"{n} {g:.2f}" for n, g in growth.items()) + ".",

@@ -11,9 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nacdrive.nac.backbone import Backbone
-from nacdrive.nac.dynamics import Dynamics, as_dynamics
+from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
+from nacdrive.nac.kernels import key as key_kernel
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.validation import check_inputs, check_padding, check_sizes, check_times, check_tokens, require
+from nacdrive.nac.validation import (
+    check_inputs,
+    check_padding,
+    check_sizes,
+    check_times,
+    check_tokens,
+    require,
+    tracing,
+)
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 
@@ -136,7 +145,7 @@ class NACKey(nn.Module):
         Raises:
             ValueError: a shape, dtype or time stamp is not allowed.
         """
-        y, states = self._attend(x, t, key_padding_mask, window, last_only)
+        y, states = self._attend(x, t, key_padding_mask, window, last_only, need_weights)
         return (y, states["weights"]) if need_weights else y
 
     def neuron_states(
@@ -150,7 +159,7 @@ class NACKey(nn.Module):
             ``[B, T, C]``; of every pair ``t`` (the lag), ``a``, ``logits`` (-inf where it is not allowed) and
             ``weights`` ``[B, H, Tq, T]``.
         """
-        return self._attend(x, t, None, window, last_only)[1]
+        return self._attend(x, t, None, window, last_only, True)[1]
 
     def init_state(self, batch_size: int, window: int) -> KeyState:
         """An empty memory of ``window`` steps for ``step``."""
@@ -242,13 +251,20 @@ class NACKey(nn.Module):
         y: Tensor = self.out_proj((mix @ v).transpose(1, 2).flatten(2))
         return y, {"a": a.expand_as(logits), "logits": logits.masked_fill(~seen, -math.inf), "weights": weights}
 
+    def _in_blocks(self, clock: Tensor) -> bool:
+        """Whether the pairs can be computed in blocks: see ``kernels.key``."""
+        device = clock.device.type
+        drops = self.training and self.dropout > 0
+        plain = drops or clock.requires_grad or tracing() or torch.is_autocast_enabled(device)
+        return device == "cpu" and not plain and isinstance(self.dynamics, (Exact, Steady))
+
     def _lags(self, of_query: Tensor, of_key: Tensor) -> Tensor:
         """``[B, q, T]`` in units of time; 0 of keys that come later, which no query sees."""
         lags = (of_query.unsqueeze(2) - of_key.unsqueeze(1)) / self.time_scale.double()
         return lags.clamp(min=0).to(self.out_proj.weight.dtype)
 
     def _attend(
-        self, x: Tensor, t: Tensor | None, padding: Tensor | None, window: int | None, last_only: bool
+        self, x: Tensor, t: Tensor | None, padding: Tensor | None, window: int | None, last_only: bool, detailed: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
         check_inputs(x, x, x, self.in_features, self.out_proj.weight)
         batch, steps = x.shape[:2]
@@ -267,6 +283,15 @@ class NACKey(nn.Module):
             q = q.gather(1, position.view(-1, 1, 1, 1).expand(-1, 1, *q.shape[2:]))
             of_query = clock.gather(1, position)
         mask = AttentionMask(position, padding, True, window)
+        if not detailed and self._in_blocks(clock):
+            scale = self.time_scale.double()
+            exact = isinstance(self.dynamics, Exact)
+            k, v, gates = moments.transpose(1, 2).tensor_split([self.head_dim, 2 * self.head_dim], -1)
+            plan = key_kernel.Plan(of_query / scale, clock / scale, mask, self.topk, exact)
+            q = q.transpose(1, 2) / self.head_dim**0.5
+            tensors = (q, k, v, *gates.unbind(-1), self.gamma)
+            y = key_kernel.attend(plan, *(x.contiguous() for x in tensors))
+            return self.out_proj(y.transpose(1, 2).flatten(2)), {}
         every = torch.arange(steps, device=x.device).expand(*position.shape, -1)
         lags = self._lags(of_query, clock)
         y, pairs = self.attend(q, moments, lags, mask.allowed(every))

@@ -12,6 +12,7 @@ from nacdrive import layers
 from nacdrive.layers import contract
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.nac import Euler, NACKey, Steady
+from nacdrive.nac.kernels import key as kernel
 from nacdrive.nac.key_reference import key_forward
 
 FORMS = {
@@ -33,6 +34,13 @@ def inputs(batch: int = 2, steps: int = 11) -> tuple[torch.Tensor, torch.Tensor]
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(batch, steps, 6, dtype=torch.float64, generator=generator)
     return x, torch.rand(batch, steps, dtype=torch.float64, generator=generator).cumsum(1)
+
+
+@pytest.fixture(autouse=True)
+def many_blocks(monkeypatch) -> None:
+    """What is short here is computed in several blocks of pairs, as longer sequences are."""
+    monkeypatch.setattr(kernel, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(kernel, "PAIRS_AT_ONCE", 60)
 
 
 @pytest.fixture(params=FORMS.values(), ids=FORMS)
@@ -164,7 +172,7 @@ GOLDEN = [
     ("options", "words"),
     [
         ({"d_model": 2}, "d_model=2; allowed is 4 or more"),
-        ({"num_heads": 3}, "num_heads=3; allowed is a divisor of 16"),
+        ({"num_heads": 3}, "d_model=16; allowed is a multiple of num_heads (3)"),
         ({"topk": 0}, "topk=0; allowed is 1 or more"),
         ({"sparsity": 0.95}, "sparsity=0.95; allowed"),
         ({"units": 3}, "units=3; allowed"),

@@ -25,8 +25,9 @@ from nacdrive.layers.nac import NACLayer
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.rnn import GRULayer, LSTMLayer
 from nacdrive.models.policy import Policy
-from nacdrive.nac import NAC, Euler
+from nacdrive.nac import NAC, Euler, NACKey
 from nacdrive.nac.backbone import Synapses
+from nacdrive.nac.dynamics import Dynamics
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 Array = NDArray[np.float32]
@@ -94,9 +95,9 @@ class Preprocessing:
     """[new channel] added behind ``colour``; None as above."""
 
 
-@dataclass(frozen=True)
-class NACStep:
-    """A Neuronal Attention Circuit over the last ``window`` frames, one frame at a time (paper, Eqns. 13-19)."""
+@dataclass(frozen=True, kw_only=True)
+class CircuitStep:
+    """What both forms of NAC have, one frame at a time over the last ``window`` frames."""
 
     window: int
     """Frames that a decision may depend on."""
@@ -110,6 +111,16 @@ class NACStep:
     """Of ``euler``."""
     euler_step_s: float | None
     """Fixed step of ``euler``; None divides the pair's time by ``euler_steps``."""
+    time_scale: float
+    """Seconds that count as one unit of time."""
+    out: Linear
+    """[d, d] behind the heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NACStep(CircuitStep):
+    """A Neuronal Attention Circuit (paper, Eqns. 13-19)."""
+
     phi: str
     """Bound of the content gate: ``sigmoid``, ``tanh`` or ``none``."""
     time_quadrature: bool
@@ -124,8 +135,6 @@ class NACStep:
     """Updates of the command neurons."""
     time_input: str
     """Tau of the time gate: ``gap``, ``absolute`` or ``elapsed``."""
-    time_scale: float
-    """Seconds that count as one unit of time."""
     query: Linear
     """[d, F] sensory gate of the queries."""
     key: Linear
@@ -156,8 +165,6 @@ class NACStep:
     """[H, 2]"""
     logit_scale: Array
     """[H] factor of the logits."""
-    out: Linear
-    """[d, d] behind the heads."""
 
     @property
     def head_dim(self) -> int:
@@ -165,24 +172,10 @@ class NACStep:
         return int(self.first_query.shape[1])
 
 
-@dataclass(frozen=True)
-class NACKeyStep:
-    """NAC with its circuit on the key over the last ``window`` frames; all heads share the circuit's neurons."""
+@dataclass(frozen=True, kw_only=True)
+class NACKeyStep(CircuitStep):
+    """NAC with its circuit on the key; all heads share the circuit's neurons."""
 
-    window: int
-    """Frames that a decision may depend on."""
-    heads: int
-    """H"""
-    topk: int
-    """Keys that a query is paired with, at most."""
-    mode: str
-    """``exact``, ``euler`` or ``steady``."""
-    euler_steps: int
-    """Of ``euler``."""
-    euler_step_s: float | None
-    """Fixed step of ``euler``; None divides the pair's lag by ``euler_steps``."""
-    time_scale: float
-    """Seconds that count as one unit of time."""
     norm: Linear
     """[F] factors and offsets behind the features' normalisation."""
     norm_eps: float
@@ -203,8 +196,6 @@ class NACKeyStep:
     """[3 H, C] to phi, omega and rho of every head, the rates of the heads in their bias."""
     gamma: Array
     """[H] factor of the circuit's part of the logits."""
-    out: Linear
-    """[d, d] behind the heads."""
 
     @property
     def head_dim(self) -> int:
@@ -462,12 +453,7 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     scale = np.ones(heads, np.float32) if nac.logit_scale is None else _array(nac.logit_scale.expand(heads))
     assert net.sensory.bias is not None and net.motor.bias is not None
     return NACStep(
-        window=window,
-        heads=heads,
-        topk=topk,
-        mode=type(dynamics).__name__.lower(),
-        euler_steps=dynamics.steps if isinstance(dynamics, Euler) else 0,
-        euler_step_s=dynamics.step if isinstance(dynamics, Euler) else None,
+        **_circuit(nac, dynamics, window),
         phi=nac.options.phi,
         time_quadrature=nac.options.quadrature == "time",
         delta_t=nac.options.delta_t,
@@ -475,7 +461,6 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
         activation=net.activation,
         unfolds=net.unfolds if command is not None else 1,
         time_input=nac.time_input,
-        time_scale=float(nac.time_scale),
         query=_synapses(nac.q_gate),
         key=_synapses(nac.k_gate),
         value=_synapses(nac.v_gate),
@@ -491,7 +476,6 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
         time_key=np.ascontiguousarray(time[:, depth:]),
         time_bias=each(nac.time_gate.bias),
         logit_scale=scale,
-        out=_linear(nac.out_proj),
     )
 
 
@@ -507,6 +491,21 @@ def _refuse_options(policy: Policy, nac: NAC, topk: int, window: int) -> None:
     for name, present in unknown.items():
         if present:
             raise UserError(f"{policy.name} uses {name}, which has no export to C or HTML: {OTHER}.")
+
+
+def _circuit(nac: NAC | NACKey, dynamics: Dynamics, window: int) -> dict[str, Any]:
+    """The fields of ``CircuitStep``."""
+    euler = dynamics if isinstance(dynamics, Euler) else None
+    return {
+        "window": window,
+        "heads": nac.num_heads,
+        "topk": window if nac.topk is None else min(nac.topk, window),
+        "mode": type(dynamics).__name__.lower(),
+        "euler_steps": euler.steps if euler else 0,
+        "euler_step_s": euler.step if euler else None,
+        "time_scale": float(nac.time_scale),
+        "out": _linear(nac.out_proj),
+    }
 
 
 def _synapses(synapses: Synapses) -> Linear:
@@ -525,13 +524,7 @@ def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
     frequencies = nac.time_frequencies
     assert net.inter is not None
     return NACKeyStep(
-        window=layer.window,
-        heads=nac.num_heads,
-        topk=layer.window if nac.topk is None else min(nac.topk, layer.window),
-        mode=type(dynamics).__name__.lower(),
-        euler_steps=dynamics.steps if isinstance(dynamics, Euler) else 0,
-        euler_step_s=dynamics.step if isinstance(dynamics, Euler) else None,
-        time_scale=float(nac.time_scale),
+        **_circuit(nac, dynamics, layer.window),
         norm=Linear(_array(nac.input_norm.weight), _array(nac.input_norm.bias)),
         norm_eps=nac.input_norm.eps,
         frequencies=np.zeros(0, np.float32) if frequencies is None else _array(frequencies),
@@ -542,7 +535,6 @@ def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
         command=_synapses(net.inter),
         motor=Linear(motor.weight, motor.bias + _array(rates)),
         gamma=_array(nac.gamma),
-        out=_linear(nac.out_proj),
     )
 
 
