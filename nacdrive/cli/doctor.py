@@ -105,8 +105,8 @@ def run_checks(out: Path, host: str, port: int, simulator_port: int = 4567) -> I
             missing = missing_extra(error)
             yield Check(name, False, str(missing or error), essential=missing is None)
         except (ImportError, OSError, RuntimeError) as error:
-            said = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
-            yield Check(name, False, f"{said}. Reinstall with pip install --force-reinstall nacdrive.", essential)
+            reason = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
+            yield Check(name, False, f"{reason}. Reinstall with pip install --force-reinstall nacdrive.", essential)
 
 
 def check_python() -> str:
@@ -122,8 +122,10 @@ def check_packages() -> str:
     import gymnasium  # noqa: F401
     import torch  # noqa: F401
 
-    found = package_versions()
-    return ", ".join(f"{name} {found[name]}" for name in ("nacdrive", "torch", "gymnasium", "numpy") if name in found)
+    versions = package_versions()
+    return ", ".join(
+        f"{name} {versions[name]}" for name in ("nacdrive", "torch", "gymnasium", "numpy") if name in versions
+    )
 
 
 def check_extras() -> str:
@@ -176,10 +178,10 @@ def check_policies() -> str:
     from nacdrive.models import load_policy
 
     folder = shipped("agents") / "carracing"
-    found = [load_policy(path).name for path in sorted(folder.glob("*.pt"))]
-    if not found:
+    names = [load_policy(path).name for path in sorted(folder.glob("*.pt"))]
+    if not names:
         raise UserError(f"none in {folder}: get the whole repository again, or train one with nacdrive train.")
-    return ", ".join(found)
+    return ", ".join(names)
 
 
 def check_page(host: str, port: int) -> str:

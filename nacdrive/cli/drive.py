@@ -451,12 +451,12 @@ def recorders(
     from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 
     spec, driver, expert = config.spec, loaded.driver.name, loaded.companion
-    found = []
+    pairs = []
     if config.allow_control:
         folder = config.corrections or Path("recordings") / f"corrections-{driver}"
         # At the policy's pace: it is to learn from what it would have seen.
         rate = 1 / pace_s if pace_s else fps
-        found.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
+        pairs.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
     if config.record is not None:
         whole = EpisodeRecorder(
             config.record,
@@ -467,15 +467,15 @@ def recorders(
             image=spec.image_format,
             drive=loaded.drive.to_json(),
         )
-        found.append(("drives", whole))
+        pairs.append(("drives", whole))
     seed = None if spec.realtime else config.first_seed
-    for what, recorder in found:
+    for what, recorder in pairs:
         if config.road.camera_mount is not None:
             # Whoever learns from it has to know whether to turn the pictures.
             recorder.meta = {"camera_mount": config.road.camera_mount}
         stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
         stack.enter_context(recorder)
-    return [recorder for _, recorder in found]
+    return [recorder for _, recorder in pairs]
 
 
 def realtime_recorders(config: DriveConfig, stack: ExitStack, loaded: LoadedDrive) -> list[Listener]:
@@ -483,14 +483,14 @@ def realtime_recorders(config: DriveConfig, stack: ExitStack, loaded: LoadedDriv
     from nacdrive.rollout.background import at_rate, split_drives
     from nacdrive.viz.video import video
 
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     pace_s = loaded.policy.pace_s if loaded.policy is not None else 0.0
     if config.video is not None:
-        found.append(at_rate(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)), FILM_FPS))
+        listeners.append(at_rate(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)), FILM_FPS))
     for recorder in recorders(config, stack, loaded, REALTIME_FPS, pace_s):
         paced = config.allow_control and recorder.folder != config.record
-        found.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
-    return found
+        listeners.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
+    return listeners
 
 
 def kept(what: str, recorder: EpisodeRecorder, seed: int | None = None) -> str:

@@ -119,13 +119,13 @@ def round_text(progress: RoundProgress) -> str:
         f"round {progress.round} of {progress.rounds}: {progress.decisions:,} decisions labelled{drives}, "
         f"loss {progress.loss:.4f}, {progress.seconds / 60:.0f} min"
     )
-    found = progress.evaluation
-    if found is None:
+    evaluation = progress.evaluation
+    if evaluation is None:
         return text
-    spread = "" if found["std"] is None else f" ± {found['std']:.1f}"
+    spread = "" if evaluation["std"] is None else f" ± {evaluation['std']:.1f}"
     return (
-        f"{text}\n  unseen tracks, fast renderer: {found['mean']:.1f}{spread}, worst {found['min']:.0f}, "
-        f"{found['finished']} of {found['episodes']} laps finished"
+        f"{text}\n  unseen tracks, fast renderer: {evaluation['mean']:.1f}{spread}, worst {evaluation['min']:.0f}, "
+        f"{evaluation['finished']} of {evaluation['episodes']} laps finished"
     )
 
 
@@ -138,10 +138,10 @@ def progress_text(progress: Progress) -> str:
 
 def evaluation_text(progress: Progress) -> str:
     """One evaluation on the official environment, in one line."""
-    found = progress.evaluation or {}
+    evaluation = progress.evaluation or {}
     return (
-        f"{progress.decisions:>9,} decisions: official return {found['mean']:.1f} ± {found['std']:.1f}, "
-        f"worst {found['min']:.0f} of {found['episodes']}"
+        f"{progress.decisions:>9,} decisions: official return {evaluation['mean']:.1f} ± {evaluation['std']:.1f}, "
+        f"worst {evaluation['min']:.0f} of {evaluation['episodes']}"
     )
 
 

@@ -213,14 +213,14 @@ def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
     from nacdrive.common.options import check_options
 
     arguments = rewrite(config_class, arguments)
-    said = io.StringIO()
+    messages = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(messages):
             config = tyro.cli(config_class, prog=program, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as end:
         if not end.code:
             raise
-        raise UserError(f"{first_mistake(said.getvalue())} ('{program} --help' lists the options).") from None
+        raise UserError(f"{first_mistake(messages.getvalue())} ('{program} --help' lists the options).") from None
     except (ValueError, OverflowError) as error:
         # Of a value that Python itself refuses, such as a number of thousands of digits.
         raise UserError(f"{str(error).splitlines()[0]} ('{program} --help' lists the options).") from error

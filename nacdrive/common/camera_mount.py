@@ -55,8 +55,8 @@ def homography() -> NDArray[np.float64]:
     ray = np.array([[1, 0, -(WIDTH - 1) / 2], [0, 0, focal], [0, -1, (HEIGHT - 1) / 2]])
     to_crooked = rotation(*hpr(SCENE)).T @ rotation(*hpr(STRAIGHT))
     picture = np.array([[focal, (WIDTH - 1) / 2, 0], [0, (HEIGHT - 1) / 2, -focal], [0, 1, 0]])
-    found: NDArray[np.float64] = picture @ to_crooked @ ray
-    scaled: NDArray[np.float64] = found / found[2, 2]
+    matrix: NDArray[np.float64] = picture @ to_crooked @ ray
+    scaled: NDArray[np.float64] = matrix / matrix[2, 2]
     return scaled
 
 

@@ -440,8 +440,8 @@ class _RayWorker:
 
     def messages(self) -> list[Any]:
         """What has been reported since the last time."""
-        found, self._messages[:] = list(self._messages), []
-        return found
+        messages, self._messages[:] = list(self._messages), []
+        return messages
 
 
 class _RayModule(Protocol):

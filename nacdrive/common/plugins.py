@@ -88,7 +88,7 @@ def load_object(reference: str) -> Any:
     # A file written after the last import would otherwise stay unseen for as long as its folder is cached.
     importlib.invalidate_caches()
     try:
-        found = importlib.import_module(module_name)
+        value = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # The module itself or a package above it, as against something that the module imports in its turn.
         if error.name and f"{module_name}.".startswith(f"{error.name}."):
@@ -100,10 +100,10 @@ def load_object(reference: str) -> Any:
         raise UserError(f"cannot import '{module_name}' for '{reference}': {_reason(error)}.") from error
     for part in attribute.split("."):
         try:
-            found = getattr(found, part)
+            value = getattr(value, part)
         except AttributeError as error:
             raise UserError(f"module '{module_name}' has no '{attribute}', which '{reference}' asks for.") from error
-    return found
+    return value
 
 
 class Registry(Generic[T]):
@@ -178,10 +178,10 @@ class Registry(Generic[T]):
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
         """The entry points of the group by name."""
-        found: dict[str, list[EntryPoint]] = {}
+        entries: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
-            found.setdefault(entry.name, []).append(entry)
-        return found
+            entries.setdefault(entry.name, []).append(entry)
+        return entries
 
 
 def _origin(part: object) -> object:

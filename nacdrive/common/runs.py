@@ -47,13 +47,13 @@ def seed_everything(seed: int) -> None:
 
 def package_versions() -> dict[str, str]:
     """Versions of nacdrive, Python and the packages that shape a result."""
-    found = {"nacdrive": __version__, "python": platform.python_version()}
+    versions = {"nacdrive": __version__, "python": platform.python_version()}
     for name in RECORDED_PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def run_record(config: Any, **more: Any) -> dict[str, Any]:

@@ -84,10 +84,10 @@ def read_tensor_file(
     except Exception as error:
         # A damaged file can make zipfile, pickle, safetensors and torch raise almost anything.
         raise UserError(f"{path} cannot be read as a {name}: it is truncated or of another kind; {advice}.") from error
-    told = content.get("kind") if isinstance(content, dict) else None
-    if told != kind if kind is not None else not str(told).startswith("nacdrive "):
-        found = f"it is a {told}" if isinstance(told, str) else "it was written by another program"
-        raise UserError(f"{path} is no {what} of nacdrive: {found}.")
+    stored_kind = content.get("kind") if isinstance(content, dict) else None
+    if stored_kind != kind if kind is not None else not str(stored_kind).startswith("nacdrive "):
+        instead = f"it is a {stored_kind}" if isinstance(stored_kind, str) else "it was written by another program"
+        raise UserError(f"{path} is no {what} of nacdrive: {instead}.")
     if version is not None and content.get("version") != version:
         raise UserError(
             f"{path} has version {content.get('version')}, and this nacdrive reads version {version}: "

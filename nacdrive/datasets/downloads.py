@@ -215,8 +215,10 @@ def download(url: str, file: RemoteFile, folder: Path, bar: Callable[[str], Any]
         return f"{url} cannot be reached (is there a network?)"
     except ValueError as error:
         # Pooch has deleted what came; its message alone knows the checksum.
-        found = re.search(r"but got ([0-9a-f]+)", str(error))
-        return f"what {url} sends has md5 {found[1] if found else '?'}, expected was {file.md5}, so it was not kept"
+        received = re.search(r"but got ([0-9a-f]+)", str(error))
+        return (
+            f"what {url} sends has md5 {received[1] if received else '?'}, expected was {file.md5}, so it was not kept"
+        )
     return None
 
 

@@ -255,7 +255,7 @@ def size_problem(info: EpisodeInfo) -> str | None:
 def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) -> list[EpisodeInfo]:
     """Episodes that were renamed into place just before a crash kept them from being listed; nothing foreign."""
     known = {info.path.name for info in listed}
-    found = []
+    unlisted = []
     for path in sorted(folder.glob(EPISODE_GLOB)):
         if path.name in known or not EPISODE_NAME.fullmatch(path.name) or not path.is_file():
             continue
@@ -265,8 +265,8 @@ def unlisted_episodes(folder: Path, source: str, listed: Iterable[EpisodeInfo]) 
         except NotAnEpisodeError:
             continue
         if episode.source == source:
-            found.append(EpisodeInfo.of(path, episode, data))
-    return found
+            unlisted.append(EpisodeInfo.of(path, episode, data))
+    return unlisted
 
 
 def holds_something(folder: Path) -> bool:

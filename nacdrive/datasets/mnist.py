@@ -67,14 +67,14 @@ def load_mnist(folder: Path) -> Mnist:
     Raises:
         UserError: if a file is missing (all are named), is no whole gzip file, or has another checksum than MNIST.
     """
-    found = {part: part_file(folder, part) for part in MD5}
-    missing = [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in found.items() if path is None]
+    files = {part: part_file(folder, part) for part in MD5}
+    missing = [f"{part}-idx{idx_rank(part)}-ubyte" for part, path in files.items() if path is None]
     if missing:
         raise UserError(
             f"{folder} lacks {', '.join(missing)} (.gz or unpacked): 'nacdrive data fetch mnist' gets them, "
             "or name the folder that holds them."
         )
-    parts = {part: read_part(path, part) for part, path in found.items() if path is not None}
+    parts = {part: read_part(path, part) for part, path in files.items() if path is not None}
     return Mnist(parts["train-images"], parts["train-labels"], parts["t10k-images"], parts["t10k-labels"])
 
 

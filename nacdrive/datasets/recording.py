@@ -126,15 +126,15 @@ def unique_episodes(recordings: Sequence[Recording]) -> list[tuple[Recording, in
 
     Warns of those that are left out: given twice, an episode would stand among what is learnt and what is judged by.
     """
-    found: dict[str, tuple[Recording, int]] = {}
+    unique: dict[str, tuple[Recording, int]] = {}
     count = 0
     for recording in recordings:
         for index, info in enumerate(recording.episodes):
             count += 1
-            found.setdefault(info.sha256, (recording, index))
-    if count > len(found):
-        warnings.warn(duplicates_sentence(count - len(found)), stacklevel=2)
-    return list(found.values())
+            unique.setdefault(info.sha256, (recording, index))
+    if count > len(unique):
+        warnings.warn(duplicates_sentence(count - len(unique)), stacklevel=2)
+    return list(unique.values())
 
 
 def duplicates_sentence(count: int) -> str:

@@ -53,14 +53,14 @@ def is_header(line: str) -> bool:
 
 def parse_row(line: str, number: int) -> RawRow | None:
     """Read line ``number``; None if it is no row of a driving log."""
-    found = list(IMAGE.finditer(line))
-    if len(found) not in (1, 3):
+    images = list(IMAGE.finditer(line))
+    if len(images) not in (1, 3):
         return None
-    fields = [field.strip().strip('"').strip() for field in line[found[-1].end() :].split(",")[1:]]
+    fields = [field.strip().strip('"').strip() for field in line[images[-1].end() :].split(",")[1:]]
     while fields and not fields[0]:
         fields.pop(0)
     readings = tuple(read_numbers(fields))
-    return RawRow(number, tuple(match.group().strip() for match in found), readings) if readings else None
+    return RawRow(number, tuple(match.group().strip() for match in images), readings) if readings else None
 
 
 def read_numbers(fields: Sequence[str]) -> list[Numbers]:

@@ -86,9 +86,9 @@ class RecordingWriter:
         )
         listed: list[EpisodeInfo] = []
         if exists and resume:
-            found, listed = read_manifest(self.folder)
-            refuse_other_recipe(self.folder, found, manifest)
-            manifest = with_license(found, license, self.folder)
+            stored, listed = read_manifest(self.folder)
+            refuse_other_recipe(self.folder, stored, manifest)
+            manifest = with_license(stored, license, self.folder)
         for path in own_partials(self.folder):
             path.unlink()
         self._manifest = manifest
@@ -181,13 +181,13 @@ def set_aside(path: Path) -> Path:
     return path.replace(folder / path.name)
 
 
-def refuse_other_recipe(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """A recording is only resumed with what it was begun with."""
 
     def flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
         return {"source": manifest["source"], "expert": manifest["expert"], **manifest["recipe"]}
 
-    old, new = flat(found), flat(wanted)
+    old, new = flat(stored), flat(wanted)
     different = [f"{key} {old.get(key)} instead of {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     if different:
         raise UserError(

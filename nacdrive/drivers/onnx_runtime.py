@@ -90,8 +90,8 @@ class Policy:
             self.about: dict[str, Any] = json.loads(self._session.get_modelmeta().custom_metadata_map[ABOUT])
             version = self.about["format"]
         except Exception as error:  # onnxruntime has a family of its own, without a common base
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise PolicyError(f"{path} cannot be run by onnxruntime {onnxruntime.__version__} ({said}).") from error
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise PolicyError(f"{path} cannot be run by onnxruntime {onnxruntime.__version__} ({reason}).") from error
         if version != FORMAT:
             raise PolicyError(f"{path} has format {version}, and {FORMAT} is read here: use the matching nacdrive.")
         self.name: str = self.about["name"]
@@ -142,10 +142,10 @@ class Policy:
             "speed_mps": np.array([speed_mps or 0.0], np.float32),
             **self._state,
         }
-        found = dict(zip(self._outputs, self._session.run(None, feed), strict=True))
-        self._state = {name: found[f"next.{name}"] for name in self._state}
-        choice, logits = (int(found["action"][0]), found["logits"]) if "action" in found else (None, None)
-        steering, throttle, brake = (float(found[name][0]) for name in ("steering", "throttle", "brake"))
+        outputs = dict(zip(self._outputs, self._session.run(None, feed), strict=True))
+        self._state = {name: outputs[f"next.{name}"] for name in self._state}
+        choice, logits = (int(outputs["action"][0]), outputs["logits"]) if "action" in outputs else (None, None)
+        steering, throttle, brake = (float(outputs[name][0]) for name in ("steering", "throttle", "brake"))
         return Decision(steering, throttle, brake, choice, logits)
 
 
@@ -160,8 +160,8 @@ def pictures(video: str | None, images: list[str], shape: tuple[int, ...], gap_s
     every = max(1, round(gap_s * fps))
     count = 0
     while film is not None or count < len(images):
-        found, picture = film.read() if film is not None else (True, cv2.imread(images[count]))
-        if not found:
+        is_read, picture = film.read() if film is not None else (True, cv2.imread(images[count]))
+        if not is_read:
             return
         if picture is None:
             raise PolicyError(f"{images[count]} cannot be read as an image: check the path.")

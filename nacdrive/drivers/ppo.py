@@ -108,10 +108,10 @@ class PpoExpert(Driver):
         if frame.dtype != np.uint8 or frame.ndim != 3 or (self._carracing and frame.shape != (96, 96, 3)):
             size = "96, 96" if self._carracing else "height, width"
             raise UserError(f"the expert sees frames uint8 [{size}, 3], not {frame.dtype} {list(frame.shape)}.")
-        told = info or {}
+        known = info or {}
         usual = 0.0 if self._last is None or self.net.memory is None else self._t_s + self.net.memory.spec.gap_s
-        t_s = float(told.get("frame_t_s", told.get("t_s", usual)))
-        self._held = self._last is not None and "frame_t_s" in told and t_s <= self._t_s
+        t_s = float(known.get("frame_t_s", known.get("t_s", usual)))
+        self._held = self._last is not None and "frame_t_s" in known and t_s <= self._t_s
         if self._last is None or not self._held:
             self._t_s = t_s
             stack = self._stack.push(frame)[None]
@@ -128,8 +128,8 @@ class PpoExpert(Driver):
         state = self.net.init_state() if self._memory is None else self._memory
         now = torch.tensor([self._t_s], dtype=torch.float64, device=self.device)
         scores, self._memory = self.net.step(torch.from_numpy(stack).to(self.device), now, state)
-        found: NDArray[np.float32] = scores.cpu().numpy()
-        return found
+        row: NDArray[np.float32] = scores.cpu().numpy()
+        return row
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:

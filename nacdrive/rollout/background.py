@@ -85,15 +85,15 @@ class BackgroundListener:
             return tick
         if self._queue.qsize() > BEHIND or not probes.watched():
             return tick
-        found: dict[str, Any] = {}
+        inside: dict[str, Any] = {}
         # Not every Tick gets here, so a reading is due from some step on, not at one.
         if probes.neurons_every and tick.step >= self._neurons_due:
             self._neurons_due = tick.step + probes.neurons_every
-            found |= probes.inside()
+            inside |= probes.inside()
         if probes.saliency is not None and tick.step >= self._saliency_due:
             self._saliency_due = tick.step + probes.saliency_every
-            found["saliency"] = probes.saliency(tick.frame)
-        return replace(tick, **found) if found else tick
+            inside["saliency"] = probes.saliency(tick.frame)
+        return replace(tick, **inside) if inside else tick
 
 
 def at_rate(listener: Listener, fps: float) -> Listener:

@@ -123,10 +123,10 @@ def drive_batched(
         thread.start()
     try:
         for _ in range(count):
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise batcher._failed or found
-            yield found
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise batcher._failed or outcome
+            yield outcome
     finally:
         batcher.fail(RuntimeError("nobody waits for the drives any more"))
         for thread in threads:

@@ -184,10 +184,10 @@ def evaluate(
     identity = identify(drive)
     claim(out, identity)
     tracks = drive.env_spec.tracks if tracks is None else tuple(tracks)
-    whos: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if drive.expert else ("policy",)
+    drivers: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if drive.expert else ("policy",)
     listeners = tuple(listeners)
     # Whoever watches is told at the end of a drive what the expert scored on that track.
-    order = tuple(reversed(whos)) if listeners else whos
+    order = tuple(reversed(drivers)) if listeners else drivers
     expert_name = f"expert_{identity['expert_key']}"
     files = {
         (who, track): ResultsFile(
@@ -195,7 +195,7 @@ def evaluate(
             if who == "policy"
             else (expert_folder or out) / f"{expert_name}{f'_{in_file_name(track)}' if track else ''}.jsonl"
         )
-        for who in whos
+        for who in drivers
         for track in tracks
     }
 

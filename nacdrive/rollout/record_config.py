@@ -99,6 +99,6 @@ def labelled_by(folders: Sequence[Path], spec: EnvSpec) -> str | None:
     from nacdrive.common.paths import find_recording
     from nacdrive.datasets.manifest import MANIFEST, read_manifest
 
-    found = [folder for folder in map(find_recording, folders) if (folder / MANIFEST).is_file()]
-    names = {str(read_manifest(folder)[0].get("expert")) for folder in found}
+    recordings = [folder for folder in map(find_recording, folders) if (folder / MANIFEST).is_file()]
+    names = {str(read_manifest(folder)[0].get("expert")) for folder in recordings}
     return names.pop() if len(names) == 1 and names <= set(spec.experts) else None

@@ -127,9 +127,9 @@ class EpisodeBuffer:
         known = [label for label in labels if label is not None and label.choice is None]
         if self.label is executed_action or len(known) < len(labels):
             return {}
-        found = {"expert_steering": np.array([label.steering for label in known], dtype=np.float32)}
+        steering = {"expert_steering": np.array([label.steering for label in known], dtype=np.float32)}
         driven, pedals = ([a.throttle - a.brake for a in chosen] for chosen in (actions, known))
-        return found | ({"expert_pedal": np.array(pedals, dtype=np.float32)} if pedals != driven else {})
+        return steering | ({"expert_pedal": np.array(pedals, dtype=np.float32)} if pedals != driven else {})
 
     def _flush(self) -> None:
         for camera, picture in self._waiting:

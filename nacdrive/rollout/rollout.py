@@ -53,14 +53,14 @@ class Probes:
 
     def read(self, frame: Frame, step: int) -> dict[str, Any]:
         """``neurons`` and ``saliency`` of a Tick, right after the decision on ``frame``."""
-        found: dict[str, Any] = {}
+        inside: dict[str, Any] = {}
         if not self.watched():
-            return found
+            return inside
         if self.neurons_every and step % self.neurons_every == 0:
-            found |= self.inside()
+            inside |= self.inside()
         if self.saliency is not None and step % self.saliency_every == 0:
-            found["saliency"] = self.saliency(frame)
-        return found
+            inside["saliency"] = self.saliency(frame)
+        return inside
 
     def inside(self) -> dict[str, Any]:
         """``neurons`` and ``why`` of a Tick."""

@@ -216,13 +216,13 @@ def films(metrics: dict[str, Any], folder: Path | None) -> str:
     policy = driven_by(metrics) if kept else None
     for name, entry in entries.items():
         file = escape(entry["file"], quote=True)
-        said = f"{name}: return {entry['episode_return']:.0f} on track {entry['seed']}"
+        caption = f"{name}: return {entry['episode_return']:.0f} on track {entry['seed']}"
         index = kept.index(entry["drive"]) if entry.get("drive") in kept else None
-        moment = "" if index is None or folder is None else worst(folder, index, said, file, policy)
+        moment = "" if index is None or folder is None else worst(folder, index, caption, file, policy)
         linked = linked or bool(moment)
         figures += (
             f'<figure><video controls muted preload="metadata" src="{file}"></video>'
-            f'<figcaption>{escape(said)} (<a href="{file}">mp4</a>)</figcaption>{moment}</figure>'
+            f'<figcaption>{escape(caption)} (<a href="{file}">mp4</a>)</figcaption>{moment}</figure>'
         )
     note = how_to_replay(metrics, folder) if linked and folder is not None else ""
     return f'<h2>Worst, median and best drive</h2><div class="films">{figures}</div>{note}'
@@ -250,7 +250,7 @@ def driven_by(metrics: dict[str, Any]) -> Policy | ExportedPolicy | None:
         return None
 
 
-def worst(folder: Path, index: int, said: str, film: str, policy: Policy | ExportedPolicy | None = None) -> str:
+def worst(folder: Path, index: int, caption: str, film: str, policy: Policy | ExportedPolicy | None = None) -> str:
     """Map of a kept drive, what was worst in it and why, and links to that moment: in the film, and in a replay."""
     episode = Recording.open(folder / DRIVES).load(index)
     at_s, lost = worst_moment(episode)
@@ -264,7 +264,7 @@ def worst(folder: Path, index: int, said: str, film: str, policy: Policy | Expor
         names = spec.actions if spec is not None else ()
         why = f" {escape(why_of(policy, policy.meter(), ticks, step, names)['sentence'])}"
     return (
-        drive_map(episode, at_s, f"Map of the drive: {said}")
+        drive_map(episode, at_s, f"Map of the drive: {caption}")
         + f"<figcaption>worst second: at {at_s:.1f} s (return {lost:+.1f}), in the "
         f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{beside}.{why}</figcaption>'
     )

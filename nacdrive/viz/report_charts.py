@@ -81,16 +81,16 @@ def by_track(rows: Sequence[Row], expert_rows: Sequence[Row]) -> str:
     for k, row in enumerate(ranked):
         y, own = top + pitch * (k + 0.5), row["episode_return"]
         expert = experts.get(track_of(row))
-        said = f"track {name_of(row)}: return {own:.1f}, {row['ending']}"
+        caption = f"track {name_of(row)}: return {own:.1f}, {row['ending']}"
         marks = ""
         if expert is not None:
-            said += f"; expert {expert:.1f}"
+            caption += f"; expert {expert:.1f}"
             marks += f'<path class="gap" d="M{x(own):g} {y:g}H{x(expert):g}"/>'
             marks += f'<circle class="ring" cx="{x(expert):g}" cy="{y:g}" r="4"/>'
         marks += f'<circle class="dot" cx="{x(own):g}" cy="{y:g}" r="4"/>'
         if pitch >= 12:
             marks += text(LEFT - 10, y + 4, name_of(row), "end")
-        body.append(f"<g><title>{escape(said)}</title>{marks}</g>")
+        body.append(f"<g><title>{escape(caption)}</title>{marks}</g>")
     return frame(bottom + 28, "Return on every track", body)
 
 

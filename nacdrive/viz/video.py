@@ -97,8 +97,8 @@ class VideoWriter:
 
     def _failure(self) -> UserError:
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
-        return UserError(f"ffmpeg could not write {self._target}: {said or 'it ended without a word'}.")
+        message = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
+        return UserError(f"ffmpeg could not write {self._target}: {message or 'it ended without a word'}.")
 
 
 def ffmpeg() -> str:

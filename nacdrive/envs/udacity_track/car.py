@@ -135,8 +135,8 @@ class Car:
         """Whether it touches a parked car."""
         if not self.parked:
             return False
-        found = self.world.contact_test(self.body).get_contacts()
-        return any(contact.get_node1() in self.parked or contact.get_node0() in self.parked for contact in found)
+        contacts = self.world.contact_test(self.body).get_contacts()
+        return any(contact.get_node1() in self.parked or contact.get_node0() in self.parked for contact in contacts)
 
     @property
     def forward(self) -> Vec3:

@@ -82,12 +82,12 @@ def missing(track: Track, share: float, rng: np.random.Generator) -> NDArray[np.
 
 def stains(track: Track, count: int, rng: np.random.Generator) -> tuple[Stain, ...]:
     """``count`` of them, anywhere on the road."""
-    found = []
+    result = []
     for _ in range(count):
         at, offset = int(rng.integers(len(track.line))), float(rng.uniform(-0.9, 0.9)) * track.half_width
         size = float(rng.uniform(1.0, 7.0)), float(rng.uniform(0.5, 2.5))
-        found.append(Stain((at, offset, *size), dark=bool(rng.random() < 0.65)))
-    return tuple(found)
+        result.append(Stain((at, offset, *size), dark=bool(rng.random() < 0.65)))
+    return tuple(result)
 
 
 def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -> ParkedCars:
@@ -112,8 +112,8 @@ def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -
             continue
         taken.append(s)
         rows.append((s, sign * (track.half_width - INWARDS), skew + np.pi * (sign < 0)))
-    found = np.array(rows, dtype=float).reshape(-1, 3)
-    along, beside, turned = found[:, 0], found[:, 1], found[:, 2]
+    cars = np.array(rows, dtype=float).reshape(-1, 3)
+    along, beside, turned = cars[:, 0], cars[:, 1], cars[:, 2]
     places, turns = [], []
     for one, side in zip(along, beside, strict=True):
         point, heading = track.at(float(one))

@@ -95,15 +95,15 @@ def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[Geom]:
     hashed = (words * MIXERS).sum(axis=1, dtype=np.uint64)
     hashed = (hashed ^ (hashed >> np.uint64(29))) * MIXERS[0] >> np.uint64(64 - HASH_BITS)
     keys = hashed | np.repeat(parts, 4).astype(np.uint64) << np.uint64(HASH_BITS)
-    found, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    unique, first, which = np.unique(keys, return_index=True, return_inverse=True)
     if not (words[first[which]] == words).all():
         # Two different corners with one number: rare beyond all bounds, and then none are shared.
         first = which = np.arange(len(corners))
-        found = keys
+        unique = keys
     kept = corners[first].tobytes()
     indices = which.reshape(-1, 4)[:, [0, 1, 2, 0, 2, 3]].astype(np.uint32)
     count = int(parts[-1]) + 1 if len(parts) else 0
-    rows: list[int] = np.searchsorted(found, np.arange(count + 1, dtype=np.uint64) << np.uint64(HASH_BITS)).tolist()
+    rows: list[int] = np.searchsorted(unique, np.arange(count + 1, dtype=np.uint64) << np.uint64(HASH_BITS)).tolist()
     cuts: list[int] = np.searchsorted(parts, np.arange(count + 1)).tolist()
     made = []
     for (begin, end), (low, high) in zip(pairwise(rows), pairwise(cuts), strict=True):

@@ -183,7 +183,7 @@ class Structures:
 
     def _built(self, chance: float, lengths: tuple[float, float], fit: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """With probability ``chance`` a stretch that is free and all ``fit``; else nowhere."""
-        found = np.zeros(self.count, dtype=bool)
+        built = np.zeros(self.count, dtype=bool)
         wanted, length = self.rng.random() < chance, round(self.rng.uniform(*lengths) / self.spacing / 4) * 4
         starts = self.rng.integers(0, self.count // 4 - length // 4, 12) * 4
         if wanted:
@@ -191,10 +191,10 @@ class Structures:
                 stretch = slice(start, start + length)
                 around = np.arange(start - 12, start + length + 12) % self.count
                 if fit[stretch].all() and not self.taken[around].any():
-                    found[stretch] = True
-                    self.taken |= found
+                    built[stretch] = True
+                    self.taken |= built
                     break
-        return found
+        return built
 
     def _lonely(self, line: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Where no other part of the road is near, [N]."""

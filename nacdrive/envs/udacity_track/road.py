@@ -152,7 +152,7 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
     inside: dict[str, list[Quads]] = {name: [] for name in kinds}
     for (rows, step), in_bend in zip(stretches, (False, True), strict=True):
         rows = rows[rows < len(track.line)]
-        on_bridge, on_earth, hidden = (found[rows // BLOCK] for found in (bridge, earth, tunnel))
+        on_bridge, on_earth, hidden = (marks[rows // BLOCK] for marks in (bridge, earth, tunnel))
         worn = gone[rows // BLOCK]
         kinds["cobbles"].append(
             ribbon(track, rows[on_bridge], -track.half_width, track.half_width, STONE, texture_m=3.0, step=step)

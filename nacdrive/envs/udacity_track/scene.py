@@ -98,9 +98,9 @@ def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tu
 def lay_stains(root: NodePath, track: Track, extras: Extras) -> None:
     """Patches and stains on the road, dark or light."""
     for name, light in (("dark stains", 0.0), ("light stains", 0.85)):
-        found = [patch(track, *stain.oval) for stain in extras.stains if stain.dark == (light == 0.0)]
-        if found:
-            group = tiled(root, name, Quads.joined(found))
+        patches = [patch(track, *stain.oval) for stain in extras.stains if stain.dark == (light == 0.0)]
+        if patches:
+            group = tiled(root, name, Quads.joined(patches))
             group.set_color(light, light, light, 0.42)
             group.set_transparency(TransparencyAttrib.M_alpha)
             group.set_depth_write(False)
@@ -166,10 +166,10 @@ def water_quads(track: Track, ground: Terrain, appearance: Appearance) -> Quads:
     """The lake's surface under the whole land: it shows where the land is lower."""
     size = 120.0
     wet = ground.height < track.water_level
-    found = set()
+    cells = set()
     for row, column in zip(*np.nonzero(wet), strict=True):
-        found.add((int(ground.east[column] // size), int(ground.north[row] // size)))
-    low = np.array(sorted(found), dtype=float).reshape(-1, 2) * size
+        cells.add((int(ground.east[column] // size), int(ground.north[row] // size)))
+    low = np.array(sorted(cells), dtype=float).reshape(-1, 2) * size
     square = np.array([(0, 0), (size, 0), (size, size), (0, size)])
     corners = np.concatenate([low[:, None] + square, np.full((len(low), 4, 1), track.water_level)], axis=2)
     colours = np.broadcast_to(np.array(appearance.water) * appearance.exposure, corners.shape)

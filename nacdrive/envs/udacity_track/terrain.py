@@ -95,13 +95,13 @@ def beside(
     road: Track, places: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """For ``places`` [n, 2]: distance to the road, its height there (nearer parts count more), its nearest point."""
-    found = []
+    pieces = []
     for part in np.array_split(places, max(1, len(places) // 2000)):
         square = ((part[:, None, :] - road.line[None, :, :2]) ** 2).sum(axis=2)
         weight = 1 / np.maximum(square, 0.5) ** 2
         height = rows_times(weight, road.line[:, 2]) / weight.sum(axis=1)
-        found.append((np.sqrt(square.min(axis=1)), height, square.argmin(axis=1)))
-    distance, height, nearest = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        pieces.append((np.sqrt(square.min(axis=1)), height, square.argmin(axis=1)))
+    distance, height, nearest = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return distance, height, nearest
 
 

@@ -53,19 +53,19 @@ class SlowCars:
 
 def draw_slow_cars(track: Track, count: int, rng: np.random.Generator, start_s: float) -> SlowCars:
     """At most ``count`` of them, apart from each other and from a car that starts at ``start_s``."""
-    found: list[float] = []
+    places: list[float] = []
     for _ in range(count * 20):
         s = float(rng.uniform(0, track.length))
-        if len(found) < count and (np.abs(apart(track, np.array([*found, start_s]), s)) > APART).all():
-            found.append(s)
+        if len(places) < count and (np.abs(apart(track, np.array([*places, start_s]), s)) > APART).all():
+            places.append(s)
     offset = min(track.half_width / 2, track.half_width - ROOM)
-    return SlowCars(np.array(found), rng.uniform(*SPEED, len(found)), offset, int(rng.integers(2**31)))
+    return SlowCars(np.array(places), rng.uniform(*SPEED, len(places)), offset, int(rng.integers(2**31)))
 
 
 def apart(track: Track, ahead: NDArray[np.float64], behind: float) -> NDArray[np.float64]:
     """Metres along the lap from ``behind`` to each of ``ahead``, the shorter way; negative if that is backwards."""
-    found: NDArray[np.float64] = (ahead - behind + track.length / 2) % track.length - track.length / 2
-    return found
+    metres: NDArray[np.float64] = (ahead - behind + track.length / 2) % track.length - track.length / 2
+    return metres
 
 
 class Traffic:

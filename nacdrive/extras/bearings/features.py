@@ -228,9 +228,9 @@ class WindowFeatures:
         options = self.options
         axes = torch.from_numpy(signal).to(self.device).T.contiguous()
         windows = axes.unfold(-1, options.window, options.step).reshape(-1, options.window)
-        found = torch.cat([self(windows[i : i + BATCH]) for i in range(0, len(windows), BATCH)])
-        found = found.view(len(axes), -1, len(FEATURES)).expand(AXES, -1, -1)
-        return found.transpose(0, 1).flatten(1).cpu().numpy()
+        rows = torch.cat([self(windows[i : i + BATCH]) for i in range(0, len(windows), BATCH)])
+        rows = rows.view(len(axes), -1, len(FEATURES)).expand(AXES, -1, -1)
+        return rows.transpose(0, 1).flatten(1).cpu().numpy()
 
     def __call__(self, windows: Tensor) -> Tensor:
         """Features [B, 7] of windows [B, window]."""

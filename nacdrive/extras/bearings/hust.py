@@ -32,7 +32,7 @@ def recordings_of(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
         if match:
             order = next(i for i, fault in enumerate(FAULTS) if sorted(match[1].upper()) == sorted(fault))
             groups[f"620{match[2]}", LOADS[match[3]]][order] = path
-    return {key: [found[order] for order in sorted(found)] for key, found in groups.items()}
+    return {key: [files[order] for order in sorted(files)] for key, files in groups.items()}
 
 
 def open_hust(name: str, condition: str, paths: list[Path]) -> Bearing:

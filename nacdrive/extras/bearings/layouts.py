@@ -37,10 +37,10 @@ def first_stamp(path: Path) -> float:
         UserError: if the row does not begin with four numbers.
     """
     with path.open("rb") as handle:
-        found = fields(handle.readline())[:4]
-    if len(found) < 4 or not all(is_number(field) for field in found):
+        columns = fields(handle.readline())[:4]
+    if len(columns) < 4 or not all(is_number(field) for field in columns):
         raise UserError(f"{path} line 1 does not begin with hour, minute, second and microsecond: mend the file.")
-    hour, minute, second, microsecond = map(float, found)
+    hour, minute, second, microsecond = map(float, columns)
     return hour * 3600 + minute * 60 + second + microsecond * 1e-6
 
 
@@ -70,9 +70,9 @@ def snapshot_times(name: str, stamps: Sequence[float], numbers: Sequence[int], p
         )
     # Between believed stamps linearly, beyond them at the nominal rate.
     offset = np.interp(nominal, nominal[kept], times[kept] - nominal[kept])
-    found: NDArray[np.float64] = nominal + offset
-    found -= found[0]
-    return found
+    seconds: NDArray[np.float64] = nominal + offset
+    seconds -= seconds[0]
+    return seconds
 
 
 def longest_increasing(values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -152,10 +152,10 @@ def line_error(path: Path, data: bytes, columns: int, header: int) -> UserError:
     """What is wrong with the first line that is not ``columns`` finite numbers."""
     lines = data.splitlines()
     for number, line in enumerate(lines[header:], start=1 + header):
-        found = fields(line)
-        if line and len(found) != columns:
-            return UserError(f"{path} line {number} has {len(found)} columns where {columns} belong: mend the file.")
-        for field in found if line else []:
+        row = fields(line)
+        if line and len(row) != columns:
+            return UserError(f"{path} line {number} has {len(row)} columns where {columns} belong: mend the file.")
+        for field in row if line else []:
             if not (is_number(field) and np.isfinite(float(field))):
                 text = field.decode(errors="replace").strip()
                 return UserError(f"{path} line {number} holds '{text}' where a finite number belongs: mend the file.")
@@ -245,16 +245,16 @@ def open_bearings(dataset: str, folder: Path, names: Sequence[str] | None = None
     if not folder.exists():
         raise UserError(f"{folder} does not exist: check the path of the {dataset} data.")
     layout = LAYOUTS.get(dataset)
-    found = sources(layout, folder) if layout else recordings_of(path for files in walk(folder) for path in files)
-    if not found:
+    recordings = sources(layout, folder) if layout else recordings_of(path for files in walk(folder) for path in files)
+    if not recordings:
         expected = layout.expected if layout else HUST_EXPECTED
         raise UserError(f"{folder} holds no bearing of {dataset}: it should hold {expected}, or archives of them.")
-    known = {name for name, _ in found}
+    known = {name for name, _ in recordings}
     for name in names or ():
         if name not in known:
             raise unknown_name(f"bearing in {folder}", name, known)
     opener: Callable[[str, str, list[Path]], Bearing] = partial(open_folder, layout) if layout else open_hust
-    return [opener(*key, paths) for key, paths in sorted(found.items()) if names is None or key[0] in names]
+    return [opener(*key, paths) for key, paths in sorted(recordings.items()) if names is None or key[0] in names]
 
 
 def walk(folder: Path) -> Iterator[list[Path]]:
@@ -273,15 +273,15 @@ def walk(folder: Path) -> Iterator[list[Path]]:
 
 def sources(layout: Layout, folder: Path) -> dict[tuple[str, str], list[Path]]:
     """Vibration files of each bearing, by (name, condition), in order of their numbers."""
-    found: dict[tuple[str, str], list[Path]] = {}
+    files: dict[tuple[str, str], list[Path]] = {}
     for paths in walk(folder):
         numbered = {int(match[1]): path for path in paths if (match := layout.file_name.fullmatch(path.name))}
         match = BEARING_FOLDER.fullmatch(paths[0].parent.resolve().name) if numbered else None
         if match:
             key = (f"Bearing{match[1]}_{match[2]}", layout.conditions[int(match[1]) - 1])
-            if len(numbered) > len(found.get(key, [])):
-                found[key] = [numbered[number] for number in sorted(numbered)]
-    return found
+            if len(numbered) > len(files.get(key, [])):
+                files[key] = [numbered[number] for number in sorted(numbered)]
+    return files
 
 
 def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) -> Bearing:

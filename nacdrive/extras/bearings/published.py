@@ -91,9 +91,13 @@ def numbers_of(path: Path, line: int, row: dict[str, str], scalars: list[str]) -
     """Both axes' features and the named scalars of one row."""
     try:
         axes = [json.loads(row[axis]) for axis in AXES]
-        found = [*axes[0], *axes[1], *(float(row[name]) for name in scalars)]
+        numbers = [*axes[0], *axes[1], *(float(row[name]) for name in scalars)]
     except (TypeError, ValueError) as error:
         raise UserError(f"{path} line {line} is no row of published features ({error}): check the file.") from error
-    if [len(axis) for axis in axes] != [FEATURES] * 2 or not np.isfinite(found).all() or min(found[0], found[7]) <= 0:
+    if (
+        [len(axis) for axis in axes] != [FEATURES] * 2
+        or not np.isfinite(numbers).all()
+        or min(numbers[0], numbers[7]) <= 0
+    ):
         raise UserError(f"{path} line {line} is no row of {FEATURES} finite features an axis: check the file.")
-    return found
+    return numbers

@@ -244,12 +244,12 @@ def peak_mib() -> float | None:
 
 def reference_scores(task: Task, fold: Fold, cell: Cell) -> dict[str, dict[str, dict[str, float]]]:
     """Scores of what is no model: name -> task -> metric."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    scores: dict[str, dict[str, dict[str, float]]] = {}
     for tested in cell.tasks:
         samples = fold.tests[tested]
         for name, answers in task.references(tested, fold.train, samples).items():
-            found.setdefault(name, {})[tested] = dict(task.score(tested, answers, samples))
-    return found
+            scores.setdefault(name, {})[tested] = dict(task.score(tested, answers, samples))
+    return scores
 
 
 def fit_config(task: Task, cell: Cell) -> FitConfig:

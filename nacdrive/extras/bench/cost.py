@@ -48,15 +48,15 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
     for cell in cells:
         if cell.model != REFERENCES:
             groups.setdefault((cell.task, cell.model), []).append(cell)
-    found = []
+    result = []
     for (task, model), group in groups.items():
         rows = measured.get((task, model), [])
         missing = [cell for cell in group if cell.key not in done]
         each = [estimate(cell, rows) for cell in missing]
         seconds = None if None in each else sum(value for value in each if value is not None)
         peaks = [row["peak_mib"] for row in rows if row.get("peak_mib")]
-        found.append(Cost(task, model, len(group), len(group) - len(missing), seconds, max(peaks) if peaks else None))
-    return found
+        result.append(Cost(task, model, len(group), len(group) - len(missing), seconds, max(peaks) if peaks else None))
+    return result
 
 
 def estimate(cell: Cell, rows: Sequence[Result]) -> float | None:
@@ -91,19 +91,19 @@ def busy(row: Result) -> float:
     return min(1.0, float(row["cpu_s"] / max(row["wall_s"], 1e-9)))
 
 
-def text(found: Sequence[Cost], workers: int) -> str:
+def text(expected: Sequence[Cost], workers: int) -> str:
     """A table for people, and the sum."""
     lines = [f"{'task':<14}{'model':<22}{'cells':>6}{'done':>6}{'core-hours':>12}{'MiB':>8}"]
-    for cost in found:
+    for cost in expected:
         hours = "unknown" if cost.seconds is None else f"{cost.seconds / 3600:.2f}"
         memory = "-" if cost.peak_mib is None else f"{cost.peak_mib:.0f}"
         lines.append(f"{cost.task:<14}{cost.model:<22}{cost.cells:>6}{cost.done:>6}{hours:>12}{memory:>8}")
-    known = sum(cost.seconds or 0.0 for cost in found) / 3600
-    missing = sum(cost.cells - cost.done for cost in found)
+    known = sum(cost.seconds or 0.0 for cost in expected) / 3600
+    missing = sum(cost.cells - cost.done for cost in expected)
     lines.append(
         f"{missing} cells to compute: {known:.1f} core-hours, {known / workers:.1f} hours with {workers} workers"
     )
-    unknown = sum(cost.cells - cost.done for cost in found if cost.seconds is None)
+    unknown = sum(cost.cells - cost.done for cost in expected if cost.seconds is None)
     if unknown:
         lines.append(
             f"and {unknown} cells of layers that no result tells of: 'nacdrive bench table' (smoke) measures every "

@@ -36,19 +36,19 @@ def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> di
     Raises:
         UserError: if data are absent; the sentence names all of them.
     """
-    found, absent = {}, []
+    folders, absent = {}, []
     for task in tasks:
         names = folder_names(task)
         candidates = [data / f"{name}{ending}" for name in names for ending in ("", ".tar.xz")]
         place = next((candidate for candidate in candidates if filled(candidate)), None)
         sample = load_task(task).sample_recording
         if place is not None:
-            found[task] = place
+            folders[task] = place
         elif made_up is not None and task in GENERATORS:
             generate(task, made_up / task)
-            found[task] = made_up / task
+            folders[task] = made_up / task
         elif made_up is not None and sample is not None:
-            found[task] = shipped("recordings") / sample
+            folders[task] = shipped("recordings") / sample
         elif names:
             absent.append(f"{data / names[0]} ({task})")
     if absent:
@@ -56,7 +56,7 @@ def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> di
             f"there are no data in {', '.join(absent)}: put them there, name their folder with --data, or drop the "
             "task."
         )
-    return found
+    return folders
 
 
 def filled(place: Path) -> bool:

@@ -20,7 +20,7 @@ def machine_state(device: str = "cpu") -> dict[str, Any]:
     ``load`` is the system's load average over the last minute, None where it has none; ``instructions`` are the vector
     instructions that PyTorch uses: with others the last digits of a sum differ, and with them a Top-K selection.
     """
-    found = {
+    state = {
         "commit": commit(),
         "processor": processor(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -28,7 +28,7 @@ def machine_state(device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
-    return found | ({"gpu": torch.cuda.get_device_name(device)} if device.startswith("cuda") else {})
+    return state | ({"gpu": torch.cuda.get_device_name(device)} if device.startswith("cuda") else {})
 
 
 @cache

@@ -58,7 +58,7 @@ def printed(task: str, model: str) -> Printed | None:
 
 def remarks(task: str) -> list[str]:
     """What a reader must know of the paper's numbers for ``task``: where its prose or its notebook has others."""
-    said = [CONTRADICTIONS[task]] if task in CONTRADICTIONS else []
+    texts = [CONTRADICTIONS[task]] if task in CONTRADICTIONS else []
     if others := NOTEBOOK.get(task):
         tables = {model: printed(task, model) for model in others}
         pairs = ", ".join(
@@ -66,11 +66,11 @@ def remarks(task: str) -> list[str]:
             for model, mean in others.items()
             if (there := tables[model]) is not None
         )
-        said.append(
+        texts.append(
             f"The authors' public notebook has other means, with the same deviations: {pairs}. Its other numbers of "
             "baselines are the table's; why these are not is not known, and the table is quoted."
         )
-    return said
+    return texts
 
 
 def runtime(model: str) -> tuple[float, float] | None:

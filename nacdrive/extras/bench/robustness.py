@@ -132,17 +132,17 @@ def compute(
     path = config.out / ROWS
     # A line that a crash cut short must not swallow the next; results of models that are not asked for now are kept.
     write_text(path, "".join(json.dumps(row) + "\n" for row in read_rows(path)))
-    found = dict(done)
+    results = dict(done)
     missing = [job for job in jobs if job.key not in done]
     # Few models are not worth a process.
     workers = min(config.parallel, len(missing)) if config.parallel > 1 else 0
     with path.open("a", encoding="utf-8") as file, closing(run_jobs(test_model, missing, workers=workers)) as computed:
         for job, result in computed:
-            found[job.key] = result
+            results[job.key] = result
             file.write(json.dumps(result, allow_nan=False) + "\n")
             file.flush()
             on_result(job, result)
-    return [found[job.key] for job in jobs]
+    return [results[job.key] for job in jobs]
 
 
 def test_model(job: Job) -> Result:

@@ -101,8 +101,8 @@ class Layout:
                 f"{recording.folder} holds scores of {' and '.join(map(str, sorted(widths)))} actions, and a LeRobot "
                 "column has one width: export its parts apart."
             )
-        found = tuple(name for name in NUMBERS if name in columns)
-        return cls(shapes, "expert_steering" in columns, max(widths, default=0), found)
+        numbers = tuple(name for name in NUMBERS if name in columns)
+        return cls(shapes, "expert_steering" in columns, max(widths, default=0), numbers)
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:
@@ -111,19 +111,21 @@ class Layout:
         def numbers(dtype: str, names: tuple[str, ...] | None = None, width: int = 1) -> dict[str, Any]:
             return {"dtype": dtype, "shape": [width], "names": list(names) if names else None}
 
-        found: dict[str, dict[str, Any]] = {
+        features: dict[str, dict[str, Any]] = {
             CAMERAS[camera]: {"dtype": "image", "shape": [*shape, 3], "names": ["height", "width", "channel"]}
             for camera, shape in self.shapes.items()
         }
-        found[STATE] = numbers("float32", STATE_NAMES, 2)
-        found[ACTION] = numbers("float32", ACTION_NAMES, 3)
-        found |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
-        found |= {LABEL: numbers("float32")} if self.label else {}
-        found |= {LOGITS: numbers("float32", tuple(map(str, range(self.logits))), self.logits)} if self.logits else {}
-        found |= {NUMBERS[name]: numbers("float32") for name in self.numbers}
-        found["next.done"] = numbers("bool")
-        found["timestamp"] = numbers("float32")
-        return found | {name: numbers("int64") for name in INDICES}
+        features[STATE] = numbers("float32", STATE_NAMES, 2)
+        features[ACTION] = numbers("float32", ACTION_NAMES, 3)
+        features |= {name: numbers(np.dtype(COLUMNS[ours]).name) for ours, name in PLAIN.items()}
+        features |= {LABEL: numbers("float32")} if self.label else {}
+        features |= (
+            {LOGITS: numbers("float32", tuple(map(str, range(self.logits))), self.logits)} if self.logits else {}
+        )
+        features |= {NUMBERS[name]: numbers("float32") for name in self.numbers}
+        features["next.done"] = numbers("bool")
+        features["timestamp"] = numbers("float32")
+        return features | {name: numbers("int64") for name in INDICES}
 
 
 def cameras_of(episode: Episode) -> dict[str, list[bytes]]:
@@ -283,18 +285,18 @@ class DataWriter:
         return pa.table(columns).replace_schema_metadata({b"huggingface": hub})
 
     def _statistics(self, episode: Episode, table: pa.Table) -> dict[str, Stats]:
-        found: dict[str, Stats] = {}
+        statistics: dict[str, Stats] = {}
         for camera, frames in cameras_of(episode).items():
-            found[CAMERAS[camera]] = image_stats(partial(decode_frame, frames), len(frames))
+            statistics[CAMERAS[camera]] = image_stats(partial(decode_frame, frames), len(frames))
         for name in table.column_names:
             if name in CAMERAS.values():
                 continue
             column = table.column(name).combine_chunks()
             if is_list(column.type):
-                found[name] = number_stats(column.flatten().to_numpy().reshape(len(table), -1))
+                statistics[name] = number_stats(column.flatten().to_numpy().reshape(len(table), -1))
             else:
-                found[name] = number_stats(column.to_numpy(zero_copy_only=False))
-        return found
+                statistics[name] = number_stats(column.to_numpy(zero_copy_only=False))
+        return statistics
 
 
 def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tuple[int, int]) -> list[bytes]:

@@ -131,8 +131,8 @@ class LeRobotSet:
                 f"{folder / INFO} speaks of {total} frames in {expected} episodes, and meta/episodes lists {frames} in "
                 f"{len(episodes)}: the data set is incomplete, get it again."
             )
-        said = header["source"] if header else (source or str(info.get("robot_type") or "lerobot"))
-        return cls(folder, fps, said, features, cameras, shapes, actions, episodes, header)
+        driven = header["source"] if header else (source or str(info.get("robot_type") or "lerobot"))
+        return cls(folder, fps, driven, features, cameras, shapes, actions, episodes, header)
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -160,10 +160,15 @@ def import_lerobot(
     Raises:
         UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
     """
-    found = LeRobotSet.open(folder, source)
-    seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(found.episodes)]
-    header = found.header or {"source": found.source, "fps": found.fps, "expert": "lerobot", "recipe": found.recipe}
-    made = write_recording(out, header, seeds, read_data(found, seeds), overwrite=overwrite, progress=progress)
+    data_set = LeRobotSet.open(folder, source)
+    seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(data_set.episodes)]
+    header = data_set.header or {
+        "source": data_set.source,
+        "fps": data_set.fps,
+        "expert": "lerobot",
+        "recipe": data_set.recipe,
+    }
+    made = write_recording(out, header, seeds, read_data(data_set, seeds), overwrite=overwrite, progress=progress)
     return Converted(*made)
 
 
@@ -173,13 +178,13 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
     Raises:
         UserError: for such a version.
     """
-    said = str(info.get("codebase_version"))[:40]
-    match = VERSION.fullmatch(said)
+    version = str(info.get("codebase_version"))[:40]
+    match = VERSION.fullmatch(version)
     if match is None or int(match[1]) > MAJOR:
-        raise UserError(f"{folder} is a LeRobot data set of version {said}, and this nacdrive reads v{MAJOR}.x.")
+        raise UserError(f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x.")
     if int(match[1]) < MAJOR:
         raise UserError(
-            f"{folder} is a LeRobot data set of version {said}, and this nacdrive reads v{MAJOR}.x: convert it with "
+            f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x: convert it with "
             "LeRobot's own lerobot.datasets.v30.convert_dataset_v21_to_v30."
         )
 
@@ -222,9 +227,9 @@ def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> A
         or list(features[ACTION].get("shape", [])) != [len(named)]
         or not columns
     ):
-        said = ", ".join(named[:8]) or "nothing"
+        listed = ", ".join(named[:8]) or "nothing"
         raise UserError(
-            f"the actions of {folder} are named {said[:200]}, and driving takes steering, throttle and brake: "
+            f"the actions of {folder} are named {listed[:200]}, and driving takes steering, throttle and brake: "
             "only data sets with a float32 action of these names can be imported."
         )
     return columns
@@ -243,16 +248,16 @@ def camera_features(
         videos = [name for name, feature in features.items() if feature.get("dtype") == "video"]
         what = f"only videos ({', '.join(videos)[:200]}), which are lossy" if videos else "no camera"
         raise UserError(f"{folder} holds {what}: record or convert it with images (use_videos=False) to import it.")
-    found = {camera: name for camera, name in CAMERAS.items() if name in images}
-    if "center" not in found:
+    cameras = {camera: name for camera, name in CAMERAS.items() if name in images}
+    if "center" not in cameras:
         single = images if len(images) == 1 else [name for name in SINGLE_CAMERAS if name in images]
         if not single:
             raise UserError(
                 f"{folder} has several cameras ({', '.join(images)[:200]}), and none is called {CAMERAS['center']}: "
                 "rename the one that looks ahead."
             )
-        found = {"center": single[0], **{side: name for side, name in found.items() if name != single[0]}}
-    return found, {camera: image_shape(folder, name, features[name]) for camera, name in found.items()}
+        cameras = {"center": single[0], **{side: name for side, name in cameras.items() if name != single[0]}}
+    return cameras, {camera: image_shape(folder, name, features[name]) for camera, name in cameras.items()}
 
 
 def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[int, int]:
@@ -270,8 +275,8 @@ def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[in
         if len(shape) != 3 or channels != 3:
             raise ValueError("no colour image")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        said = str(feature.get("shape"))[:80]
-        raise UserError(f"{folder} says that {name} has the shape {said}: frames are height x width x 3.") from error
+        given = str(feature.get("shape"))[:80]
+        raise UserError(f"{folder} says that {name} has the shape {given}: frames are height x width x 3.") from error
     return height, width
 
 
@@ -324,43 +329,47 @@ def episode_row(row: Mapping[str, Any], ours: bool) -> EpisodeRow:
     return EpisodeRow(length, chunk, file, tasks, {**own, "meta": parse_object(row["nacdrive/meta"])})
 
 
-def read_data(found: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
+def read_data(data_set: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
     """The episodes of a data set, one after the other.
 
     Raises:
         UserError: if a data file is missing, truncated or damaged, or holds other frames than listed.
     """
     files: dict[str, list[int]] = {}
-    for index, row in enumerate(found.episodes):
+    for index, row in enumerate(data_set.episodes):
         files.setdefault(DATA.format(chunk_index=row.chunk, file_index=row.file), []).append(index)
-    if [index for group in files.values() for index in group] != list(range(len(found.episodes))):
-        raise UserError(f"{found.folder} has its episodes in another order than its files: it cannot be read.")
+    if [index for group in files.values() for index in group] != list(range(len(data_set.episodes))):
+        raise UserError(f"{data_set.folder} has its episodes in another order than its files: it cannot be read.")
     for name, indices in files.items():
-        path = within(found.folder, name)
+        path = within(data_set.folder, name)
         file = open_parquet(path)
-        rows = sum(found.episodes[index].length for index in indices)
+        rows = sum(data_set.episodes[index].length for index in indices)
         if file.metadata.num_rows != rows:
             raise UserError(f"{path} holds {file.metadata.num_rows} frames where {rows} are listed: get it again.")
-        batches = Batches(path, file, columns_of(found, path, file))
+        batches = Batches(path, file, columns_of(data_set, path, file))
         for index in indices:
-            yield read_episode(found, index, seeds[index], batches)
+            yield read_episode(data_set, index, seeds[index], batches)
 
 
-def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]:
+def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]:
     """The columns of a data file that are read, each of the type that its name asks for.
 
     Raises:
         UserError: if one is missing or of another type.
     """
     schema = file.schema_arrow
-    names = [*found.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
+    names = [*data_set.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
     optional = [STATE, *PLAIN.values(), LABEL, LOGITS, *NUMBERS.values()]
-    names += [name for name in optional if name in found.features and (found.header or name in known_elsewhere(found))]
+    names += [
+        name
+        for name in optional
+        if name in data_set.features and (data_set.header or name in known_elsewhere(data_set))
+    ]
     for name in names:
         kind = schema.field(name).type if name in schema.names else None
         if kind is None:
             good = False
-        elif name in found.cameras.values():
+        elif name in data_set.cameras.values():
             good = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
             good = good and kind.field("bytes").type in (pa.binary(), pa.large_binary())
         elif name in (ACTION, LOGITS, STATE):
@@ -373,9 +382,9 @@ def columns_of(found: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]
     return names
 
 
-def known_elsewhere(found: LeRobotSet) -> list[str]:
+def known_elsewhere(data_set: LeRobotSet) -> list[str]:
     """Columns that mean in a stranger's data set what they mean in ours."""
-    names = found.features.get(STATE, {}).get("names")
+    names = data_set.features.get(STATE, {}).get("names")
     return ["next.reward", *([STATE] if isinstance(names, list) and names[:2] == list(STATE_NAMES) else [])]
 
 
@@ -403,39 +412,41 @@ class Batches:
             rows -= min(rows, len(batch))
 
 
-def read_episode(found: LeRobotSet, index: int, seed: int, batches: Batches) -> Episode:
+def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) -> Episode:
     """The episode that comes next in a data file.
 
     Raises:
         UserError: if its rows are another episode's, a frame is unreadable or of another size than the data set says.
     """
-    row = found.episodes[index]
+    row = data_set.episodes[index]
     numbers: dict[str, list[NDArray[Any]]] = {}
     frames: dict[str, list[bytes]] = {}
     size = 0
-    wanted = set(found.cameras) if found.header is None else {"center", *row.ours["columns"]} & set(found.cameras)
+    wanted = (
+        set(data_set.cameras) if data_set.header is None else {"center", *row.ours["columns"]} & set(data_set.cameras)
+    )
     try:
         for batch in batches.take(row.length):
             for camera in wanted:
-                name = found.cameras[camera]
+                name = data_set.cameras[camera]
                 column = batch.column(batch.schema.names.index(name)).field("bytes")
                 for i, data in enumerate(column.to_pylist()):
                     if data is None:
                         raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
                     try:
-                        frames.setdefault(camera, []).append(as_rgb(data, found.shapes[camera]))
+                        frames.setdefault(camera, []).append(as_rgb(data, data_set.shapes[camera]))
                     except ValueError as error:
                         raise ValueError(f"has in row {i} of {name} {error}") from error
                     size += len(data)
             if size > MAX_EPISODE_BYTES:
                 raise ValueError(f"has more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
             for name in batches.columns:
-                if name not in found.cameras.values():
+                if name not in data_set.cameras.values():
                     numbers.setdefault(name, []).append(as_numbers(batch, name))
         columns = {name: np.concatenate(parts) for name, parts in numbers.items()}
         if (columns["episode_index"] != index).any() or (columns["frame_index"] != np.arange(row.length)).any():
             raise ValueError("is made of other rows than those listed")
-        return build_episode(found, row, seed, columns, frames)
+        return build_episode(data_set, row, seed, columns, frames)
     except (ValueError, TypeError, pa.ArrowException) as error:
         raise UserError(f"episode {index} in {batches.path} {error}: get the data set again.") from error
 
@@ -458,7 +469,7 @@ def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
 
 
 def build_episode(
-    found: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
+    data_set: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
 ) -> Episode:
     """An episode from its columns.
 
@@ -466,12 +477,12 @@ def build_episode(
         ValueError, TypeError: if they contradict each other.
     """
     N = row.length
-    steering, throttle, brake = found.actions.split(columns[ACTION])
+    steering, throttle, brake = data_set.actions.split(columns[ACTION])
     check_range(steering, throttle, brake)
     unknown = {"choice": np.full(N, -1), "expert_choice": np.full(N, -1), "reward": np.zeros(N)}
     plain = {ours: columns[name] for ours, name in PLAIN.items() if name in columns}
-    if found.header is not None:
-        there = columns.keys() | {found.cameras[camera] for camera in frames}
+    if data_set.header is not None:
+        there = columns.keys() | {data_set.cameras[camera] for camera in frames}
         wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
         missing = [name for name in wanted if name not in there]
         if missing:
@@ -484,7 +495,7 @@ def build_episode(
     reward = np.asarray(values["reward"], dtype=np.float64)
     return Episode(
         frames=frames.pop("center"),
-        t_s=clock(columns["timestamp"], found.fps) if t_s is None else t_s,
+        t_s=clock(columns["timestamp"], data_set.fps) if t_s is None else t_s,
         steering=steering,
         throttle=throttle,
         brake=brake,
@@ -492,7 +503,7 @@ def build_episode(
         **{name: np.asarray(values[name], dtype=COLUMNS[name]) for name in unknown},
         expert_logits=columns[LOGITS] if "expert_logits" in present else None,
         seed=seed,
-        source=found.source,
+        source=data_set.source,
         driver=str(own.get("driver", "lerobot")),
         episode_return=own["return"] if own else float(reward.sum()),
         meta=own["meta"] if own else {"task": "; ".join(row.tasks)},

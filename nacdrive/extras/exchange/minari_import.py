@@ -87,19 +87,19 @@ class MinariSet:
             folder = folder.absolute().parent
         if not (folder / METADATA).is_file():
             raise UserError(f"there is no Minari data set in {folder} (no {METADATA}): check the path and --from.")
-        found = read_object(within(folder, METADATA))
-        version, storage = str(found.get("minari_version"))[:20], str(found.get("data_format", "hdf5"))[:20]
+        about = read_object(within(folder, METADATA))
+        version, storage = str(about.get("minari_version"))[:20], str(about.get("data_format", "hdf5"))[:20]
         if not VERSIONS.fullmatch(version):
             raise UserError(f"{folder} is a Minari data set of version {version}, and this nacdrive reads 0.4 and 0.5.")
         if storage != "hdf5":
             raise UserError(f"{folder} is a Minari data set stored as {storage}, and this nacdrive reads hdf5.")
-        ours = found.get("nacdrive")
+        ours = about.get("nacdrive")
         header = check_ours(folder, ours) if ours is not None else None
         try:
-            episodes, frames = int(found["total_episodes"]), int(found["total_steps"])
+            episodes, frames = int(about["total_episodes"]), int(about["total_steps"])
             if not (0 < episodes <= frames <= MAX_FRAMES):
                 raise ValueError(f"{frames} steps in {episodes} episodes")
-            spaces = [parse_object(found[name]) for name in ("observation_space", "action_space")]
+            spaces = [parse_object(about[name]) for name in ("observation_space", "action_space")]
         except KeyError as error:
             raise UserError(
                 f"{folder / METADATA} lacks {error}: it would have to be asked of the environment, which is not made "
@@ -109,7 +109,7 @@ class MinariSet:
             raise UserError(f"{folder / METADATA} is damaged ({first_line(error)}): get it again.") from error
         cameras, shapes = camera_spaces(folder, spaces[0])
         pedals, choices = action_space(folder, spaces[1])
-        jpeg = bool(found.get("jpeg_encoding", True))
+        jpeg = bool(about.get("jpeg_encoding", True))
         return cls(folder, episodes, frames, cameras, shapes, jpeg, pedals, choices, header)
 
 
@@ -152,14 +152,14 @@ def camera_spaces(
                     f"{folder} says that its pictures have the shape {str(shape)[:80]}: {error}."
                 ) from error
             boxes[place] = height, width
-    found = {place[-1]: place for place in boxes if place[-1] in ("center", *SIDES)}
+    cameras = {place[-1]: place for place in boxes if place[-1] in ("center", *SIDES)}
     if len(boxes) == 1:
-        found = {"center": next(iter(boxes))}
-    if "center" not in found:
+        cameras = {"center": next(iter(boxes))}
+    if "center" not in cameras:
         kind = f"{space.get('type')} {str(space.get('shape', ''))[:40]}".strip()
         what = "several pictures, and none is called 'center'" if boxes else f"no picture ({kind})"
         raise UserError(f"the observations of {folder} are {what}: driving takes uint8 frames, height x width x 3.")
-    return found, {camera: boxes[place] for camera, place in found.items()}
+    return cameras, {camera: boxes[place] for camera, place in cameras.items()}
 
 
 def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
@@ -180,10 +180,10 @@ def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
         return 2, 0
     if kind == "Box" and shape == [2] and low == [-1, -1] and high == [1, 1]:
         return 1, 0
-    said = f"{kind} {shape} from {low} to {high}" if kind == "Box" else str(kind)
+    described = f"{kind} {shape} from {low} to {high}" if kind == "Box" else str(kind)
     raise UserError(
-        f"the action space of {folder} is {said[:120]}: driving takes choices, or a Box of steering -1 .. 1, throttle "
-        "0 .. 1, brake 0 .. 1, or of steering and pedals -1 .. 1."
+        f"the action space of {folder} is {described[:120]}: driving takes choices, or a Box of steering -1 .. 1, "
+        "throttle 0 .. 1, brake 0 .. 1, or of steering and pedals -1 .. 1."
     )
 
 
@@ -213,22 +213,22 @@ def import_minari(
             already holds something.
     """
     h5py = load_h5py()
-    found = MinariSet.open(folder)
-    if found.header is None and not found.pedals and action_of is None:
+    data_set = MinariSet.open(folder)
+    if data_set.header is None and not data_set.pedals and action_of is None:
         raise UserError(
-            f"the actions of {folder} are one of {found.choices} choices, and what they do is not known: give what was "
-            "driven, such as --source carracing."
+            f"the actions of {folder} are one of {data_set.choices} choices, and what they do is not known: give what "
+            "was driven, such as --source carracing."
         )
-    path = within(found.folder, MAIN)
+    path = within(data_set.folder, MAIN)
     try:
         with h5py.File(path, "r") as file:
-            reader = Reader(h5py, file, found, path)
-            seeds = [reader.seed(i) for i in range(found.episodes)]
-            rate = fps or (float(found.header["fps"]) if found.header else reader.rate())
-            recipe = {"imported": found.folder.resolve().name, "format": "minari"}
-            named = str(found.header["source"]) if found.header else source or "minari"
-            header = found.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
-            episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(found.episodes))
+            reader = Reader(h5py, file, data_set, path)
+            seeds = [reader.seed(i) for i in range(data_set.episodes)]
+            rate = fps or (float(data_set.header["fps"]) if data_set.header else reader.rate())
+            recipe = {"imported": data_set.folder.resolve().name, "format": "minari"}
+            named = str(data_set.header["source"]) if data_set.header else source or "minari"
+            header = data_set.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
+            episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(data_set.episodes))
             return Converted(*write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress))
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -242,13 +242,13 @@ def import_minari(
 class Reader:
     """Reads episodes from Minari's HDF5 file, and nothing that leads out of it."""
 
-    def __init__(self, h5py: Any, file: Any, found: MinariSet, path: Path) -> None:
-        self.h5py, self.file, self.found, self.path = h5py, file, found, path
+    def __init__(self, h5py: Any, file: Any, data_set: MinariSet, path: Path) -> None:
+        self.h5py, self.file, self.data_set, self.path = h5py, file, data_set, path
 
     def seed(self, index: int) -> int:
         """The seed of an episode; its number where it tells none."""
         seed = self.group(self.file, f"episode_{index}").attrs.get("seed")
-        if seed is None and self.found.header is not None:
+        if seed is None and self.data_set.header is not None:
             raise ValueError(f"episode {index} tells no seed")
         return index if seed is None else int(seed)
 
@@ -330,10 +330,12 @@ class Reader:
             group = self.group(self.file, f"episode_{index}")
             rewards = self.column(group, "rewards")
             N = rewards.shape[0] if len(rewards.shape) == 1 else 0
-            if not 0 < N <= self.found.frames:
+            if not 0 < N <= self.data_set.frames:
                 raise ValueError(f"'rewards' has the shape {rewards.shape}")
-            frames = {camera: self.frames(group, camera, N) for camera in self.found.cameras}
-            columns = self.own(group, N) if self.found.header is not None else self.stranger(group, N, fps, action_of)
+            frames = {camera: self.frames(group, camera, N) for camera in self.data_set.cameras}
+            columns = (
+                self.own(group, N) if self.data_set.header is not None else self.stranger(group, N, fps, action_of)
+            )
             check_range(columns["steering"], columns["throttle"], columns["brake"])
             return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
@@ -358,23 +360,23 @@ class Reader:
         actions = self.numbers(group, "actions", N)
         unknown = np.full(N, -1)
         choice = unknown
-        width = 1 + self.found.pedals
+        width = 1 + self.data_set.pedals
         if actions.size != N * width:
             raise ValueError(f"its actions are {list(actions.shape)}, and its space says {width} a step")
-        if self.found.pedals == 0:
+        if self.data_set.pedals == 0:
             choice = actions.reshape(N).astype(np.int64)
-            if ((choice < 0) | (choice >= self.found.choices)).any() or action_of is None:
-                raise ValueError(f"an action is not one of {self.found.choices}")
+            if ((choice < 0) | (choice >= self.data_set.choices)).any() or action_of is None:
+                raise ValueError(f"an action is not one of {self.data_set.choices}")
             # Each choice is looked up once.
             table = [action_of(i) for i in range(int(choice.max()) + 1)]
             steering, throttle, brake = (
                 np.array([getattr(table[i], name) for i in choice]) for name in ("steering", "throttle", "brake")
             )
         else:
-            rows = actions.reshape(N, 1 + self.found.pedals)
+            rows = actions.reshape(N, 1 + self.data_set.pedals)
             steering, throttle = rows[:, 0], rows[:, 1]
             throttle, brake = (
-                (throttle, rows[:, 2]) if self.found.pedals == 2 else (throttle.clip(0), (-throttle).clip(0))
+                (throttle, rows[:, 2]) if self.data_set.pedals == 2 else (throttle.clip(0), (-throttle).clip(0))
             )
         t_s, speed = self.info(group, "t_s", N), self.info(group, "speed_mps", N)
         reward = self.numbers(group, "rewards", N)
@@ -396,13 +398,13 @@ class Reader:
 
     def frames(self, group: Any, camera: str, N: int) -> list[bytes]:
         """The encoded frames of a camera, the last observation, after which nothing is done, left out."""
-        *above, name = self.found.cameras[camera]
+        *above, name = self.data_set.cameras[camera]
         for part in above:
             group = self.group(group, part)
-        column, size = self.column(group, name), self.found.shapes[camera]
+        column, size = self.column(group, name), self.data_set.shapes[camera]
         if not column.shape or column.shape[0] not in (N, N + 1):
             raise ValueError(f"'{name}' has the shape {column.shape} in an episode of {N} steps")
-        encoded = self.found.jpeg and min(size) >= SMALLEST_IMAGE
+        encoded = self.data_set.jpeg and min(size) >= SMALLEST_IMAGE
         return list(self.encoded(column, N, size) if encoded else self.pixels(column, N, size))
 
     def encoded(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:

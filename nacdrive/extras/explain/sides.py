@@ -42,7 +42,7 @@ def separations(
     episodes: Sequence[Sequence[Tick]], names: Sequence[str] = ("omega", "phi", "t", "logits")
 ) -> list[Separation]:
     """All heads and quantities over all episodes, the most telling first; empty if it never steers both ways."""
-    found = []
+    result = []
     for head in range(len(episodes[0][0].neurons["phi"])):
         traces = [Trace.of(ticks, head) for ticks in episodes]
         steering = np.concatenate([trace.steering for trace in traces])
@@ -51,8 +51,8 @@ def separations(
                 continue
             values = np.concatenate([trace.states[name] for trace in traces])
             one = separation(head, name, values, steering)
-            found += [one] if one else []
-    return sorted(found, key=lambda one: -one.strength)
+            result += [one] if one else []
+    return sorted(result, key=lambda one: -one.strength)
 
 
 def separation(head: int, name: str, values: NDArray[np.float32], steering: NDArray[np.float32]) -> Separation | None:
@@ -72,16 +72,16 @@ def auc(low: NDArray[np.float32], high: NDArray[np.float32]) -> float:
     return float(below.mean() / (2 * len(low)))
 
 
-def report(found: Sequence[Separation], shown: int = 8) -> str:
+def report(gates: Sequence[Separation], shown: int = 8) -> str:
     """A table for people, and what the paper says beside it."""
-    if not found:
+    if not gates:
         return "The policy never steers both left and right in these episodes: nothing can be said about sides."
     rows: list[str] = ["head  quantity   left   straight  right    AUC  (0.5 tells nothing)"]
-    for one in found[:shown]:
+    for one in gates[:shown]:
         rows.append(
             f"{one.head + 1:>4}  {one.name:<8} {one.left:6.3f}   {one.straight:6.3f}   {one.right:6.3f}  {one.auc:5.2f}"
         )
-    best: Mapping[str, Separation] = {one.name: one for one in reversed(found)}
+    best: Mapping[str, Separation] = {one.name: one for one in reversed(gates)}
     if "omega" in best:
         omega = best["omega"]
         verdict = (

@@ -112,11 +112,11 @@ def neurons(config: NeuronsConfig) -> int:
     policy, recording = opened(config.model, config.data, config.episode)
     episodes: list[Sequence[Tick]] = [retrace(policy, recording.load(i), number=i) for i in range(len(recording))]
     Trace.of(episodes[0], 0)  # a policy without such neurons is refused here, in one sentence
-    found = separations(episodes)
+    gates = separations(episodes)
     head = config.head - 1 if config.head else strongest_head(policy)
     trace = Trace.of(episodes[config.episode], head)
     save(neurons_figure(trace, f"{policy.name}, head {head + 1}, track {episodes[config.episode][0].seed}"), config.out)
-    print(report(found))
+    print(report(gates))
     print(f"figure: {config.out}")
     return 0
 

@@ -87,8 +87,8 @@ def matrices(nac: NAC | NACKey, head: int) -> Matrices:
     copy = min(head, backbone.sensory.weight.shape[0] - 1)
 
     def acting(synapses: object) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = synapses.effective()[copy].detach().cpu().numpy()  # type: ignore[attr-defined]
-        return found
+        weights: NDArray[np.float32] = synapses.effective()[copy].detach().cpu().numpy()  # type: ignore[attr-defined]
+        return weights
 
     # Recurrent synapses act from the second update on.
     loops = acting(backbone.command) if backbone.command is not None and backbone.unfolds > 1 else None
@@ -111,7 +111,7 @@ def matrices(nac: NAC | NACKey, head: int) -> Matrices:
 
 def bundles(weights: Matrices) -> list[Bundle]:
     """The synapses of a head by the groups that are drawn: a pair's query and key apart, the motor neurons apart."""
-    found: list[Bundle] = []
+    result: list[Bundle] = []
     motors = next(matrix.shape[1] for (_, target), matrix in weights.items() if target == "motor")
     of_target = {name: slice(i, i + 1) for i, name in enumerate(list(MOTORS)[:motors])}
     for (source, target), matrix in weights.items():
@@ -119,21 +119,21 @@ def bundles(weights: Matrices) -> list[Bundle]:
         of_source = {"query": slice(0, half), "key": slice(half, None)} if motors == 2 else {"features": slice(None)}
         sources = of_source if source == "sensory" else {source: slice(None)}
         targets = of_target if target == "motor" else {target: slice(None)}
-        found += [Bundle(a, b, matrix[rows, columns]) for a, rows in sources.items() for b, columns in targets.items()]
-    return [bundle for bundle in found if bundle.count]
+        result += [Bundle(a, b, matrix[rows, columns]) for a, rows in sources.items() for b, columns in targets.items()]
+    return [bundle for bundle in result if bundle.count]
 
 
-def heights(found: list[Bundle]) -> dict[str, NDArray[np.float64]]:
+def heights(drawn: list[Bundle]) -> dict[str, NDArray[np.float64]]:
     """Where each neuron of each group stands, 0 .. 1: near those that its strong synapses lead to."""
     sizes: dict[str, int] = {}
-    for bundle in found:
+    for bundle in drawn:
         sizes |= {bundle.source: bundle.weights.shape[0], bundle.target: bundle.weights.shape[1]}
     places: dict[str, NDArray[np.float64]] = {}
     for group in (*MOTORS, "command", "inter", "query", "key", "features"):
         if group not in sizes:
             continue
         low, high = SPANS[group]
-        ahead = [b for b in found if b.source == group and b.target in places and b.target != group]
+        ahead = [b for b in drawn if b.source == group and b.target in places and b.target != group]
         pull, total = np.zeros(sizes[group]), np.full(sizes[group], 1e-12)
         for bundle in ahead:
             size = np.abs(bundle.weights).astype(float)
@@ -153,13 +153,13 @@ def wiring_figure(policy: Policy, head: int) -> Figure:
     Raises:
         UserError: if the policy has no circuit or no such head.
     """
-    found = bundles(matrices(nac_of(policy), head))
-    places = heights(found)
+    synapses = bundles(matrices(nac_of(policy), head))
+    places = heights(synapses)
     figure = Figure(figsize=(11, 6.6), layout="constrained")
     axis = figure.subplots()
     used: dict[str, set[int]] = {group: set() for group in places}
     drawn = 0
-    for bundle in found:
+    for bundle in synapses:
         band(axis, bundle, places)
         middle = float((places[bundle.source].mean() + places[bundle.target].mean()) / 2)
         strongest = list(bundle.strongest(STRONGEST))
@@ -172,8 +172,8 @@ def wiring_figure(policy: Policy, head: int) -> Figure:
         drawn += len(strongest)
     for group, spots in places.items():
         neurons(axis, group, spots, used[group])
-    counts(axis, found)
-    total = sum(bundle.count for bundle in found)
+    counts(axis, synapses)
+    total = sum(bundle.count for bundle in synapses)
     axis.set_title(
         f"{policy.name}, head {head + 1}: the {STRONGEST} strongest synapses of each bundle ({drawn:,} of {total:,})",
         fontsize=11,
@@ -244,16 +244,16 @@ def neurons(axis: Axes, group: str, spots: NDArray[np.float64], used: set[int]) 
         axis.text(x, spots[0], group, ha="center", va="center", fontsize=14, color="white", zorder=5)
         axis.text(x + 0.11, spots[0], MOTORS[group], ha="left", va="center", fontsize=9, color=GREY)
     elif x == 0:
-        said = f"{group}\n{len(spots)} sensory"
-        axis.text(x - 0.06, spots.mean(), said, ha="right", va="center", fontsize=9, color=GREY)
+        label = f"{group}\n{len(spots)} sensory"
+        axis.text(x - 0.06, spots.mean(), label, ha="right", va="center", fontsize=9, color=GREY)
     else:
         axis.text(x, 1.03, f"{len(spots)} {group} neurons", ha="center", va="bottom", fontsize=9, color=GREY)
 
 
-def counts(axis: Axes, found: list[Bundle]) -> None:
+def counts(axis: Axes, drawn: list[Bundle]) -> None:
     """How many synapses lead from column to column, and how many of them excite, below the picture."""
     columns: dict[tuple[int, int], list[Bundle]] = {}
-    for bundle in found:
+    for bundle in drawn:
         columns.setdefault((COLUMNS[bundle.source], COLUMNS[bundle.target]), []).append(bundle)
     for (a, b), several in columns.items():
         total = sum(bundle.count for bundle in several)

@@ -38,25 +38,25 @@ def check_server_versions() -> str:
     """
     import socketio
 
-    found = {}
+    versions = {}
     for name, lowest in LOWEST.items():
         wanted = ".".join(map(str, lowest))
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError as error:
             raise UserError(f"{name} is missing: run pip install '{name}>={wanted}'.") from error
-        if release(found[name]) < lowest:
+        if release(versions[name]) < lowest:
             # What many drive.py pin: it cannot serve modern clients, and nacdrive needs the newer one's sessions.
             raise UserError(
-                f"{name} {found[name]} is too old (a drive.py may have pinned it): run pip install '{name}>={wanted}', "
-                "and keep the old program in an environment of its own."
+                f"{name} {versions[name]} is too old (a drive.py may have pinned it): run pip install "
+                f"'{name}>={wanted}', and keep the old program in an environment of its own."
             )
     if not hasattr(socketio, "WSGIApp"):
         raise UserError(
             "'import socketio' finds another package of that name: run pip uninstall socketio, then "
             "pip install --force-reinstall python-socketio."
         )
-    return ", ".join(f"{name} {found[name]}" for name in ("python-socketio", "python-engineio", "eventlet"))
+    return ", ".join(f"{name} {versions[name]}" for name in ("python-socketio", "python-engineio", "eventlet"))
 
 
 def release(text: str) -> tuple[int, ...]:

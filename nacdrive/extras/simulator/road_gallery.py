@@ -95,8 +95,8 @@ def from_above(track: Track) -> Picture:
 
     def pixels(points: NDArray[np.float64]) -> NDArray[np.int32]:
         flat = (points[:, :2] - middle) * (scale, -scale) + (WIDE / 2, HIGH / 2)
-        found: NDArray[np.int32] = np.round(flat * (1 << FINE)).astype(np.int32)
-        return found
+        places: NDArray[np.int32] = np.round(flat * (1 << FINE)).astype(np.int32)
+        return places
 
     wide = max(2, round(2 * track.half_width * scale))
     line = pixels(track.line)

@@ -34,11 +34,11 @@ def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
 
 def errors(steering: Tensor, target: Tensor, mean: float | None = None) -> Errors:
     """Errors of a block; ``mean`` is the one that a constant prediction would have known."""
-    found = {"": steering, "zero_": torch.zeros_like(target)}
+    guesses = {"": steering, "zero_": torch.zeros_like(target)}
     if mean is not None:
-        found["mean_"] = torch.full_like(target, mean)
+        guesses["mean_"] = torch.full_like(target, mean)
     rows: Errors = {}
-    for name, guess in found.items():
+    for name, guess in guesses.items():
         rows[f"{name}mse"] = float((guess - target).square().mean())
         rows[f"{name}mae"] = float((guess - target).abs().mean())
     return rows

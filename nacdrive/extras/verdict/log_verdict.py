@@ -72,7 +72,7 @@ def judge_logs(policy: Policy, folders: Sequence[Path]) -> dict[str, Any]:
 
 def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[Drive]]:
     """The policy's steering on every drive, under the name of the track (that of the folder where none is noted)."""
-    found: dict[str, list[Drive]] = {}
+    drives: dict[str, list[Drive]] = {}
     seen = set()
     for folder in folders:
         for episode in drives_in(folder):
@@ -81,12 +81,12 @@ def drives_by_track(policy: Policy, folders: Sequence[Path]) -> dict[str, list[D
             seen.add(episode.fingerprint)
             # Random roads belong together: each is too short for a verdict of its own.
             track = str(episode.meta.get("track", folder.name)).partition(":")[0]
-            found.setdefault(track, []).append(
+            drives.setdefault(track, []).append(
                 drive_of(policy, drive_sample(episode, folder.name, policy.config.upright))
             )
-    if not found:
+    if not drives:
         raise UserError(f"there is no drive in {', '.join(map(str, folders))}: check --data.")
-    return found
+    return drives
 
 
 def drive_of(policy: Policy, sample: Sample) -> Drive:
@@ -123,7 +123,7 @@ def verdict(drives: Sequence[Drive]) -> dict[str, Any]:
     pairs = [(drive, block) for drive in drives for block in drive.blocks]
     rows = [error_row(drive, block, mean) for drive, block in pairs]
     bends = [row for drive, block in pairs if (row := error_row(drive, block, mean, curves=True))]
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "frames": len(target),
         "blocks": len(rows),
         **against_constants(rows),
@@ -133,8 +133,8 @@ def verdict(drives: Sequence[Drive]) -> dict[str, Any]:
         "lag_s": lag(drives),
         "sides": sides(drives),
     }
-    judged, reasons = judgement(found)
-    return {**found, "transfer": judged, "reasons": reasons}
+    judged, reasons = judgement(numbers)
+    return {**numbers, "transfer": judged, "reasons": reasons}
 
 
 def against_constants(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
@@ -176,9 +176,9 @@ def lag(drives: Sequence[Drive]) -> float | None:
         ]
         if not pieces:
             return None
-        found = correlation(*(np.concatenate(part) for part in zip(*pieces, strict=True)))
-        if found is not None and found > best:
-            best, at = found, shift * gap
+        value = correlation(*(np.concatenate(part) for part in zip(*pieces, strict=True)))
+        if value is not None and value > best:
+            best, at = value, shift * gap
     return at
 
 
@@ -195,9 +195,9 @@ def sides(drives: Sequence[Drive]) -> dict[str, Any] | None:
     return {**added, "steered_back": summary([float(block.mean()) for block in ordered])}
 
 
-def judgement(found: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "not clear"], list[str]]:
+def judgement(numbers: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "not clear"], list[str]]:
     """Whether the policy will drive there, and the reasons, each a part of a sentence."""
-    bias, sides_, over = found["bias"]["mean"], found["sides"], found["mse_over_mean"]
+    bias, sides_, over = numbers["bias"]["mean"], numbers["sides"], numbers["mse_over_mean"]
     low, high = over["interval95"] or (over["value"],) * 2
     bad: list[str] = []
     good: list[str] = []
@@ -213,7 +213,7 @@ def judgement(found: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely", "
             bad.append(reason)
     else:
         fair.append("there are no side cameras, which would tell most")
-        correlated = found["correlation"]
+        correlated = numbers["correlation"]
         if low > 0:
             bad.append("its error is above that of a constant")
         elif correlated is None or correlated < LEAST_CORRELATION:

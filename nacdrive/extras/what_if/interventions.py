@@ -256,8 +256,8 @@ def scores(policy: IntervenedPolicy, features: Tensor, times: Sequence[float]) -
         if back < T:
             padding[:, T - 1 - back] = True
     y = policy.network.sequence.last(features, t, padding if policy.hidden else None)
-    found: NDArray[np.float32] = policy.network.head(y).float().cpu().numpy()
-    return found
+    rows: NDArray[np.float32] = policy.network.head(y).float().cpu().numpy()
+    return rows
 
 
 def action_of(policy: Policy, logits: NDArray[np.float32]) -> Action:
@@ -301,13 +301,13 @@ def occlusion_map(
 
     plain = scores(policy, features(seen).unsqueeze(0), times)
     painted = features([paints[i].on(frame) for i in looked for frame in seen]).view(len(looked), len(seen), -1)
-    found = scores(policy, painted, times)
+    covered = scores(policy, painted, times)
     result = np.zeros(cells * cells, np.float32)
     if policy.config.continuous:
-        result[looked] = np.clip(plain[0, 0], -1, 1) - np.clip(found[:, 0], -1, 1)
+        result[looked] = np.clip(plain[0, 0], -1, 1) - np.clip(covered[:, 0], -1, 1)
     else:
         choice = int(plain[0].argmax())
-        result[looked] = softmax(plain)[0, choice] - softmax(found)[:, choice]
+        result[looked] = softmax(plain)[0, choice] - softmax(covered)[:, choice]
     return result.reshape(cells, cells)
 
 

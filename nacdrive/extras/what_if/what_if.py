@@ -151,8 +151,8 @@ class WhatIf:
         if moment.key not in self._base:
             self._base = {moment.key: self._explained([], moment)}
         base = self._base[moment.key]
-        found = {"base": base, "edited": self._explained(edits, moment) if edits else base}
-        return {**found, "ms": (time.perf_counter() - began) * 1e3}
+        decisions = {"base": base, "edited": self._explained(edits, moment) if edits else base}
+        return {**decisions, "ms": (time.perf_counter() - began) * 1e3}
 
     def _explained(self, edits: Any, moment: Moment) -> dict[str, Any]:
         policy, key = self.edited(edits), repr(edits)
@@ -167,8 +167,8 @@ class WhatIf:
         """Which part of the picture the decision under ``edits`` hangs on; see ``occlusion_map``."""
         began = time.perf_counter()
         window = self.policy.config.window + 1
-        found = occlusion_map(self.edited(edits), moment.frames[-window:], moment.times[-window:], CELLS)
-        return {"map": found.tolist(), "cells": CELLS, "ms": (time.perf_counter() - began) * 1e3}
+        shares = occlusion_map(self.edited(edits), moment.frames[-window:], moment.times[-window:], CELLS)
+        return {"map": shares.tolist(), "cells": CELLS, "ms": (time.perf_counter() - began) * 1e3}
 
     def ghost(self, moment: Moment, edits: Any, seconds: float = GHOST_S) -> Iterator[dict[str, Any]]:
         """Drive on from ``moment``: the edited policy, then, once for a moment, the unedited one.
