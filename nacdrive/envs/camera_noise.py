@@ -221,7 +221,7 @@ class NoisyCamera(DrivingWrapper):
             return int(self._usual)
         # What is rounded off is carried on, so that the rate is kept on average.
         exact = wait_s * self._usual / self.step_s + self._fraction
-        frames = max(1, round(exact))
+        frames: int = max(1, round(exact))
         self._fraction = exact - frames
         return frames
 
