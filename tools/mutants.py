@@ -20,6 +20,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -39,10 +40,14 @@ FIRST = {
     "nacdrive/datasets": "tests/datasets/test_recording_limits.py tests/datasets/test_udacity_log.py",
 }
 """Tests of a room that are quick and notice much; those of the file's own name come before them, all others after."""
+DAILY, ALL = "not nightly and not soak", "not soak"
+"""Which tests look: those of every day, or all but the endless ones."""
 EACH = 10
 """Places that are drawn of one room, at most."""
 LEFT_OUT = ("nacdrive/nac/kernels/triton/", "nacdrive/datasets/downloads.py")
 """Kernels run in the interpreter for minutes; downloads need the network."""
+NOTHING_TO_RUN = 5
+"""Pytest's exit code where marks leave no test of a file."""
 TIMEOUT_S = 600
 """Of processor time, so that a busy machine kills no mutant; waiting for longer than an hour ends a run too."""
 PRELOAD = ("torch", "numpy", "scipy.stats", "pyarrow.parquet", "hypothesis", "PIL.Image", "h5py", "pytest", "rich")
@@ -83,7 +88,7 @@ def sample(count: int, seed: int, only: str = "") -> list[tuple[str, str, int]]:
     rooms: dict[str, list[Path]] = {}
     for path in sorted((ROOT / "nacdrive").rglob("*.py")):
         name = str(path.relative_to(ROOT))
-        if len(Path(name).parts) > 2 and not path.name.startswith(LEFT_OUT) and name.startswith(only):
+        if len(Path(name).parts) > 2 and not name.startswith(LEFT_OUT) and name.startswith(only):
             rooms.setdefault(room_of(name), []).append(path)
     rng = random.Random(seed)
     mutants = []
@@ -103,18 +108,27 @@ def room_of(path: str) -> str:
 
 
 def tests_for(path: str) -> list[str]:
-    """Tests that must notice a change of ``path``: the file of its own name before the others of its room."""
+    """Tests that must notice a change of ``path``: those of its own name, those that import it, all of its room."""
     folder = Path("tests") / Path(path).relative_to("nacdrive").parent
     own = [str(folder / f"test_{Path(path).name}")]
     room = str(Path("tests") / Path(room_of(path)).relative_to("nacdrive"))
-    return [test for test in (*own, *FIRST.get(room_of(path), "").split(), room) if (ROOT / test).exists()]
+    named = re.compile(rf"from {re.escape(module_of(path))} import|import {re.escape(module_of(path))}\b")
+    files = sorted((ROOT / "tests").rglob("test_*.py"), key=lambda file: file.stat().st_size)
+    importing = [str(file.relative_to(ROOT)) for file in files if named.search(file.read_text(encoding="utf-8"))]
+    asked = (*own, *FIRST.get(room_of(path), "").split(), *importing, room)
+    return [test for test in asked if (ROOT / test).exists()]
 
 
-def run_tests(tree: Path, tests: list[str]) -> str:
-    """``survived`` if all tests pass in ``tree``, else ``killed`` or ``timeout``; in a process of its own."""
+def module_of(path: str) -> str:
+    """Name of the module in the file at ``path``."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def run_tests(tree: Path, tests: list[str], marks: str) -> str:
+    """``survived`` if all tests with ``marks`` pass in ``tree``, else ``killed`` or ``timeout``; in its own process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in PRELOAD if importlib.util.find_spec(name.partition(".")[0])])
-    process = context.Process(target=test_process, args=(str(tree), tests))
+    process = context.Process(target=test_process, args=(str(tree), tests, marks))
     process.start()
     process.join(3600)
     late = process.is_alive() or process.exitcode == -signal.SIGXCPU
@@ -125,7 +139,7 @@ def run_tests(tree: Path, tests: list[str]) -> str:
     return outcome
 
 
-def test_process(tree: str, tests: list[str]) -> None:
+def test_process(tree: str, tests: list[str], marks: str) -> None:
     """Run ``tests`` of ``tree`` up to the first file that fails; the exit code is pytest's."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (TIMEOUT_S, TIMEOUT_S + 60))
@@ -139,12 +153,12 @@ def test_process(tree: str, tests: list[str]) -> None:
 
     for part in dict.fromkeys(tests):
         # One after the other: collecting all would take longer than what most mutants die of.
-        code = int(pytest.main(["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", part]))
-        if code:
+        code = int(pytest.main(["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", marks, part]))
+        if code not in (0, NOTHING_TO_RUN):
             sys.exit(code)
 
 
-def judge(tree: Path, path: str, operator: str, occurrence: int) -> dict[str, object]:
+def judge(tree: Path, path: str, operator: str, occurrence: int, marks: str) -> dict[str, object]:
     """Apply one mutation in ``tree``, run the tests, put the file back."""
     from cosmic_ray.mutating import apply_mutation
     from cosmic_ray.plugins import get_operator
@@ -154,7 +168,7 @@ def judge(tree: Path, path: str, operator: str, occurrence: int) -> dict[str, ob
     began = time.monotonic()
     try:
         _, mutated = apply_mutation(file, get_operator(operator)(), occurrence)
-        outcome = run_tests(tree, tests_for(path))
+        outcome = run_tests(tree, tests_for(path), marks)
     finally:
         file.write_text(before)
     diff = "".join(difflib.unified_diff(before.splitlines(True), mutated.splitlines(True), path, path, n=0))
@@ -175,6 +189,7 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=ROOT / "runs" / "mutants.jsonl", help="results, added to")
     options.add_argument("--only", default="", help="of this file or folder alone")
     options.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after so long")
+    options.add_argument("--nightly", action="store_true", help="let the nightly tests look too")
     given = options.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     until = time.monotonic() + 60 * given.minutes
@@ -194,7 +209,7 @@ def main() -> None:
                 continue
             if time.monotonic() > until:
                 break
-            row = judge(tree, *mutant)
+            row = judge(tree, *mutant, ALL if given.nightly else DAILY)
             rows.append(row)
             with given.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

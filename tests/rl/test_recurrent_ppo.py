@@ -106,6 +106,15 @@ def test_a_sequence_brings_no_more_of_its_past_than_its_episode_and_its_window()
     assert starts.sum() > 8
 
 
+def test_nothing_is_remembered_of_an_episode_that_has_ended() -> None:
+    buffer = rolled_out(learner("lstm", recall(), window=4)).rollout_buffer
+    count = buffer.n_envs
+    buffer.remember(np.zeros(count, dtype=bool))
+    assert (buffer.upcoming.seen > 0).all()
+    buffer.remember(np.arange(count) == 0)
+    assert buffer.upcoming.seen[0] == 0 and (buffer.upcoming.seen[1:] > 0).all()
+
+
 def test_an_environment_forgets_where_its_episode_begins_and_the_others_do_not() -> None:
     policy = learner("nac-steady", recall(2)).policy.eval()
     obs = torch.randn(6, 2, 3)

@@ -18,7 +18,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.carracing.station import Station
 from nacdrive.extras.arena import contestant as contestants
-from nacdrive.extras.arena.arena import LEAD_S, Arena
+from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
 from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
@@ -76,6 +76,8 @@ def test_a_person_starts_all_over_and_the_camera_changes_for_all_at_the_same_sim
     class Person(Audience):
         def tick(self, index: int, tick: Tick) -> None:
             super().tick(index, tick)
+            if self.begun == 1 and tick.step == 1 and index == 0:
+                arena.set_camera(CameraNoise(brightness=0.9))
             if self.begun == 1 and tick.step == 3 and index == 0:
                 assert arena.control is not None
                 arena.control.reset()
@@ -90,8 +92,28 @@ def test_a_person_starts_all_over_and_the_camera_changes_for_all_at_the_same_sim
     assert dark[0] == dark[1] and len(dark[0]) > 2
     since = audience.cameras[-1][1]
     assert dark[0][0] > since
-    assert [change["since_s"] for change in arena.changes if change["episode"] == 1] == [round(since, 3)]
+    changes = [change["since_s"] for change in arena.changes if change["episode"] == 1]
+    assert changes == [0.0, round(since, 3)], "the attempt before leaves what holds from the start, and no change"
     arena.set_camera(CameraNoise())
+
+
+def test_the_slowest_sets_how_far_the_others_may_drive(arena: Arena) -> None:
+    for lane, t_s in zip(arena._lanes, (3.0, 1.0), strict=True):
+        lane.t_s = t_s
+    order = _Clock(arena, realtime=False, together=True).order(arena._lanes)
+    assert order is not None and order.until_s == pytest.approx(1.0 + 0.08 + LEAD_S)
+
+
+def test_what_a_person_did_is_an_event_of_their_own_drive_alone() -> None:
+    control, audience, options = HumanControl(), Audience(), {**OPTIONS, "max_frames": 12}
+    person = Contestant("person", Drive(driver="keyboard", options=options))
+    other = Contestant("other", Drive(driver=f"{DRIVERS}:Straight", options=options))
+    with Arena([person, other], control) as arena:
+        control.reset()
+        arena.drive(0, 3, audience=[audience])
+    assert audience.begun == 2
+    mine, others = ([event for at, tick in audience.ticks if at == lane for event in tick.events] for lane in (0, 1))
+    assert set(mine) - set(others) and not set(others) - set(mine)
 
 
 @pytest.mark.parametrize(("driver", "said"), [("no_such:Driver", "no module"), (f"{DRIVERS}:Broken", "no such road")])

@@ -450,6 +450,14 @@ def test_a_lap_with_places_is_drawn_from_above(open_page: Callable[..., Any], tm
 # ---------------------------------------------------------------------------------------------------------- bad input
 
 
+def test_seconds_of_a_lap_are_counted_from_its_start() -> None:
+    policy = small_policy("nac-steady-choices")
+    frames, _ = smooth_frames(policy, 9)
+    encoded = [encode_jpeg(frame) for frame in frames]
+    episode = replace(make_episode(steps=9), frames=encoded, t_s=5.0 + 0.08 * np.arange(9))
+    assert lap_record(describe(policy), episode, 0.3)["t_s"] == [float(t) for t in episode.t_s[:4]]
+
+
 def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
     carracing = shipped("agents") / "carracing" / "nac_steady.pt"
     with pytest.raises(UserError, match=r"trained for 'udacity'.*this lap is of 'carracing'"):
