@@ -257,7 +257,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Write formulas as MathML, and find lists and tables that were not taken for such."""
     if lost := LOST.search(html):
         log.warning(f"{page.file.src_uri} has a list or table without an empty line before it: {lost[0][:90]!r}")
-    html = re.sub(r'<span class="arithmatex">\\\((.+?)\\\)</span>', lambda m: mathml(m[1], "inline"), html)
+    html = re.sub(
+        r'<span class="arithmatex">\\\((.+?)\\\)</span>',
+        lambda m: f'<span class="formula">{mathml(m[1], "inline")}</span>',
+        html,
+    )
     return re.sub(
         r'(<div class="arithmatex">)\\\[(.+?)\\\](</div>)',
         lambda m: m[1] + mathml(m[2], "block") + m[3],
