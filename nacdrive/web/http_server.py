@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import sys
 import time
@@ -25,6 +26,7 @@ MOST_CONNECTIONS = 128
 """Each takes a thread or two; a page opens up to nine."""
 REQUEST_S = 15.0
 """So long a connection may take for its request, or be silent before it."""
+TEXTS = ("text/html", "text/css", "text/javascript", "application/json", "image/svg+xml")
 WILDCARDS = ("0.0.0.0", "::", "")
 ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has (RFC 5737): asked only which of this machine's addresses would lead there."""
@@ -46,7 +48,7 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     @app.after_request
     def protect(answer: Response) -> Response:
         answer.headers.update(HEADERS)
-        return answer
+        return compress(answer)
 
     @app.errorhandler(403)
     def refused(error: Any) -> tuple[str, int, dict[str, str]]:
@@ -54,7 +56,11 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
 
     @app.get("/")
     def front() -> Response:
-        return send_from_directory(www, "index.html")
+        # All modules are asked for at once, not one after the other as each names the next.
+        modules = sorted(path.name for path in (www / "js").glob("*.js"))
+        links = "\n  ".join(f'<link rel="modulepreload" href="/js/{name}">' for name in modules)
+        page = (www / "index.html").read_text(encoding="utf-8")
+        return Response(page.replace("<script ", f"{links}\n  <script ", 1), mimetype="text/html")
 
     @app.get("/<path:name>")
     def file(name: str) -> Response:
@@ -71,6 +77,16 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     for card in cards:
         card.add_routes(app)
     return app
+
+
+def compress(answer: Response) -> Response:
+    """Texts as gzip, to browsers that take it: a quarter of the bytes."""
+    if answer.status_code == 200 and answer.mimetype in TEXTS and "gzip" in request.headers.get("Accept-Encoding", ""):
+        answer.direct_passthrough = False
+        answer.set_data(gzip.compress(answer.get_data(), 6))
+        answer.headers["Content-Encoding"] = "gzip"
+        answer.vary.add("Accept-Encoding")
+    return answer
 
 
 def require_origin() -> None:

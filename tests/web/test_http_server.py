@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import re
 import socket
 import threading
 import time
@@ -92,3 +94,20 @@ def test_a_page_whose_thread_died_says_so_and_answers_again(
     assert page_of(server) == 200
     events = [event["text"] for event in server._state._lanes[0].events]
     assert any("nacdrive-page has ended" in text for text in events)
+
+
+def test_texts_come_as_gzip_and_all_modules_are_named_at_once(server: LiveServer) -> None:
+    def get(path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+    _, plain = get("/js/replay.js")
+    answer, packed = get("/js/replay.js", **{"Accept-Encoding": "gzip, br"})
+    assert answer.headers["Content-Encoding"] == "gzip" and "Accept-Encoding" in answer.headers["Vary"]
+    assert gzip.decompress(packed) == plain and len(packed) < len(plain) / 2
+    _, front = get("/")
+    names = re.findall(rb'rel="modulepreload" href="/js/([a-z_]+)\.js"', front)
+    assert {b"one", b"live", b"why_panel", b"neurons"} <= set(names)
+    assert front.count(b"<script ") == 1

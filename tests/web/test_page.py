@@ -137,9 +137,10 @@ def test_a_circuit_that_all_heads_share_shows_the_motor_neurons_of_each(open_pag
     neurons = {name: x.detach().numpy() for name, x in layer.neuron_states(*given).items()}
     with serve(circuit=layer.circuit()) as server:
         page = open_page(server.url)
-        tick = make_tick(3, neurons=neurons)
+        tick = make_tick(3, neurons=neurons, why=None)
         server.publish(tick)
         shows(page, tick)
+        page.click("#show-neurons")
         until(page, PAINTED, "circuit")
         titles = page.evaluate(HOVERED, "circuit")
         rho = float(neurons["weights"][1] @ neurons["rho"][1])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.models.effects import softmax
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC
 from nacdrive.nac.backbone import Synapses
@@ -322,13 +323,6 @@ def reaches(policy: Policy, paint: Paint) -> bool:
         return False
     masked = config.masked_rows
     return masked is None or config.crop is not None or not (masked[0] <= top and bottom <= masked[1])
-
-
-def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Along the last axis."""
-    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    shares: NDArray[np.float32] = raised / raised.sum(axis=-1, keepdims=True)
-    return shares
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """What-if questions are answered in a process of their own, that the drive loses no time by them.
 
-The process begins with the first question, has less claim on the cores (``nice``), ends with this one, and is
-begun anew if it dies. Short questions are answered between two steps of a ghost's drive.
+The process begins when a page that may ask is opened, has less claim on the cores (``nice``), ends with this one, and
+is begun anew if it dies. Short questions are answered between two steps of a ghost's drive.
 """
 
 from __future__ import annotations
@@ -67,15 +67,19 @@ class WhatIfProcess:
         self._worker: Worker | None = None
         self._closed = False
 
+    def begin(self) -> None:
+        """Load what answers, that the first question need not wait for it."""
+        with self._lock:
+            if not self._closed:
+                self._begin()
+
     def ask(self, question: Question, reply: Reply) -> int:
         """Ask; ``reply`` is called in another thread, the last time with ``"done": True``. Returns a ticket."""
         with self._lock:
             ticket = next(self._tickets)
             busy = self._closed or len(self._waiting) >= MOST_WAITING
             if not busy:
-                if self._worker is None:
-                    self._worker = start_worker(answer_questions, self.source.load, name="nacdrive-what-if")
-                    Thread(target=self._read, args=(self._worker,), name="nacdrive-what-if", daemon=True).start()
+                self._begin()
                 self._waiting[ticket] = reply
         if busy:
             reply({"error": "too many questions at once: ask again in a moment.", "done": True})
@@ -98,6 +102,11 @@ class WhatIfProcess:
         if worker is not None:
             worker.process.terminate()
             worker.join()
+
+    def _begin(self) -> None:
+        if self._worker is None:
+            self._worker = start_worker(answer_questions, self.source.load, name="nacdrive-what-if")
+            Thread(target=self._read, args=(self._worker,), name="nacdrive-what-if", daemon=True).start()
 
     def _send(self, message: Any) -> None:
         # Under a lock of its own: whoever reads the answers must never wait for a question to be taken in.

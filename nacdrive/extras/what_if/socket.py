@@ -103,6 +103,8 @@ class Session:
 def serve_questions(environ: dict[str, Any], runs: Runs, is_closed: Callable[[], bool]) -> None:
     """Answer one browser until it leaves or the run ends; runs in its own thread."""
     socket, session = accept(environ, LARGEST_QUESTION), Session(runs)
+    if 0 in runs:
+        runs[0][1].begin()
     sender = Thread(target=send_all, args=(socket, session), name="nacdrive-answers", daemon=True)
     sender.start()
     try:

@@ -73,6 +73,8 @@ export class WhatIf {
     this.choices = choices ?? [];
     this.button.hidden = !can;
     if (!can) this.show(false);
+    // Whoever answers is loaded meanwhile.
+    else this.questions.open();
     this.laps.allow(can);
   }
 
