@@ -49,17 +49,17 @@ def in_deno(model: Path, seeds: range) -> list[float]:
     """Returns in the page's modules."""
     policy = load_policy(model)
     description, weights = network_json(describe(policy))
-    given: dict[str, Any] = {"description": description, "weights": weights, "repeat": policy.repeat}
+    job: dict[str, Any] = {"description": description, "weights": weights, "repeat": policy.repeat, "frames": None}
     path = shutil.which("deno", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "deno"
     done = subprocess.run(
         [path, "run", "--quiet", "--no-lock", "tests/extras/playground/laps.js"],
-        input=json.dumps({**given, "sprites": sprites(), "seeds": list(seeds)}),
+        input=json.dumps({"sprites": sprites(), "jobs": [{**job, "seeds": list(seeds)}]}),
         capture_output=True,
         check=True,
         cwd=ROOT,
         text=True,
     )
-    return [lap["reward"] for lap in json.loads(done.stdout)]
+    return [lap["reward"] for lap in json.loads(done.stdout)[0]]
 
 
 def in_browser(model: Path, seeds: range) -> list[float]:
