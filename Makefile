@@ -36,7 +36,8 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	failed=; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # Does a test notice when the code is changed? Hours; stopped by Ctrl-C it goes on with the next call.
 mutants: $(INSTALLED)

@@ -200,7 +200,9 @@ def measure(
     """One row of the table; with ``asked`` the viewer asks what if, and the seconds until the answers go there."""
     audience = None
     source = WhatIfSource(load_what_if, policy.config.window, ghost=True)
-    with LiveServer(port=0, circuit=policy.circuit(), choices=ACTIONS, cards=[WhatIfCard.of_drive(source)]) as server:
+    with LiveServer(
+        port=0, circuit=policy.circuit(), choices=ACTIONS, cards=[WhatIfCard.of_drive(source, kept_mb=128)]
+    ) as server:
         if viewers:
             script = WATCH if asked is None else ASK
             command = [sys.executable, "-c", script, str(server.port), str(viewers)]

@@ -60,7 +60,9 @@ def camera_mount(meta: Mapping[str, Any], straight: str, scene: str) -> str:
 
 def evaluation(stored: Mapping[str, Any], rule: str, disturbance: Mapping[str, Any]) -> dict[str, Any]:
     """What an evaluation is of: a ``rule`` or a part of the ``disturbance`` that is not said was the usual one."""
-    whole = {"disturbance": {**disturbance, **stored["disturbance"]}} if "disturbance" in stored else {}
+    whole = (
+        {"disturbance": {**disturbance, **stored["disturbance"]}} if isinstance(stored.get("disturbance"), dict) else {}
+    )
     return {"rule": rule, **stored, **whole}
 
 

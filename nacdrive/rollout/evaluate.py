@@ -13,7 +13,8 @@ import numpy as np
 
 from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, read_json, write_json
+from nacdrive.common.files import atomic_path, write_json
+from nacdrive.common.foreign_json import read_object
 from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
@@ -398,7 +399,7 @@ def claim(out: Path, identity: Mapping[str, Any]) -> None:
     """
     path = out / "evaluation.json"
     if path.exists():
-        before = evaluation(read_json(path), LAP_RULES[0], plain(CameraNoise()))
+        before = evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
         for key, now in identity.items():
             was = before.get(key, now)
             # Who else drives may change.

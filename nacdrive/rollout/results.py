@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +172,10 @@ def own_metrics(row: Row) -> list[str]:
 def has_its_kinds(row: Row) -> bool:
     """Whether the numbers of a row are numbers; one that was damaged is driven again."""
     kinds = get_type_hints(EpisodeResult)
-    return all(isinstance(row[name], kind | int) for name, kind in kinds.items() if name in row)
+    # Infinite ones are written as 1e999 by nobody here, and could not be written again.
+    return all(
+        isinstance(row[name], kind | int) and row[name] != math.inf for name, kind in kinds.items() if name in row
+    )
 
 
 class ResultsFile:

@@ -249,7 +249,9 @@ def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     assert ResultsFile(path).rows == {1: {"seed": 1, "episode_return": 5}, 2: {"seed": 2, "episode_return": 7}}
 
 
-@pytest.mark.parametrize("damage", ['"decisions": "x"', '"decisions": []', '"episode_return": {}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "damage", ['"decisions": "x"', '"decisions": []', '"episode_return": {}', '"decisions": 1e999', "[" * 100_000]
+)
 def test_a_line_that_is_damaged_is_dropped(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "carracing.jsonl"
     path.write_text(
