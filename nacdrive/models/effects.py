@@ -220,10 +220,10 @@ def signed(value: float, below: str, above: str, neither: str) -> str:
     return neither if not percent(abs(value)) else f"{below if value < 0 else above} {hundredths(abs(value))}"
 
 
-def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def softmax(scores: NDArray[Any]) -> NDArray[Any]:
     """Along the last axis."""
     raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    shares: NDArray[np.float64] = raised / raised.sum(axis=-1, keepdims=True)
+    shares: NDArray[Any] = raised / raised.sum(axis=-1, keepdims=True)
     return shares
 
 
