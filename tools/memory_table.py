@@ -63,6 +63,8 @@ TEACHER = "nacdrive.drivers.racing_line:cautious"
 STEPS, WARM_UP, BATCH, LENGTH, RATES, KEEP = 3000, 200, 128, 16, (1e-3, 2e-5), 0.998
 """Of a training: minibatches, of them with a rising learning rate, decisions of each, decisions of a piece, highest and
 last learning rate, and how much of the averaged weights a minibatch keeps."""
+MIRRORED = 0.5
+"""Share of the pieces that are seen left for right: the tracks turn left more often."""
 LEARNT_FROM, VERSIONS = 0.75, 3
 """Share of the pool that a training seed learns from, and through how many cameras it sees each drive."""
 EXPERT_DRIVES, ROUND_STEPS, EACH = 36, (300, 600, 600, 600, 600), 18
@@ -429,8 +431,11 @@ def train(arm: Arm, pool: Sequence[PoolDrive], seed: int, steps: int) -> tuple[A
         rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
         optimiser.param_groups[0]["lr"] = rate * min((step + 1) / WARM_UP, 1.0)
         position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
-        answers = predict(net, seen, position, trained)
-        loss = F.huber_loss(answers * sharp, torch.from_numpy(seen.labels[position[trained]]) * sharp, delta=HUBER)
+        mirrored = np.broadcast_to(rng.random((len(position), 1)) < MIRRORED, position.shape)
+        answers = predict(net, seen, position, trained, mirrored)
+        labels = torch.from_numpy(seen.labels[position[trained]])
+        labels[:, 0] *= torch.from_numpy(np.where(mirrored[trained], -1, 1).astype(np.float32))
+        loss = F.huber_loss(answers * sharp, labels * sharp, delta=HUBER)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learned, 1.0)
@@ -452,10 +457,14 @@ def trained_agent(arm: Arm, pool: Sequence[PoolDrive], seed: int) -> list[Any]:
     return [net.state_dict(), about]
 
 
-def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_]) -> Tensor:
-    """[N, 2] of the trained decisions of pieces."""
-    wanted = position[trained] if net.memory is None else position.reshape(-1)
-    features = net.features(seen.stacks(wanted), torch.from_numpy(seen.times[wanted]))
+def predict(
+    net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_], mirrored: NDArray[np.bool_]
+) -> Tensor:
+    """[N, 2] of the trained decisions of pieces, some of which are seen left for right."""
+    wanted, flipped = (part[trained] if net.memory is None else part.reshape(-1) for part in (position, mirrored))
+    stacks = seen.stacks(wanted)
+    stacks[flipped] = stacks[flipped].flip(-1)
+    features = net.features(stacks, torch.from_numpy(seen.times[wanted]))
     if net.memory is not None:
         t = torch.from_numpy(seen.t[position])
         features = net.memory.at(features.view(*position.shape, -1), t, torch.from_numpy(trained))
