@@ -194,6 +194,7 @@ def test_doctor_names_what_is_wrong(
     assert re.search("does not work: .*results", printed)
 
 
+@pytest.mark.nightly
 def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from nacdrive.cli import doctor
 

@@ -77,6 +77,7 @@ def test_episodes_are_what_was_driven(uninterrupted: Path) -> None:
     assert episode.meta["ended"] == "time is up"
 
 
+@pytest.mark.nightly
 def test_the_number_of_processes_leaves_no_trace(uninterrupted: Path, tmp_path: Path) -> None:
     record_episodes(config(tmp_path / "r", episodes=10, workers=1))
     assert contents(tmp_path / "r") == contents(uninterrupted)
@@ -104,6 +105,7 @@ def test_every_frame_records_fifty_a_second_of_the_same_drive(uninterrupted: Pat
     assert episode.episode_return == pytest.approx(coarse.episode_return)
 
 
+@pytest.mark.nightly
 def test_min_return_drops_tracks_says_so_and_replaces_them(uninterrupted: Path, tmp_path: Path) -> None:
     returns = {info.seed: info.episode_return for info in Recording.open(uninterrupted).episodes}
     limit = sorted(returns.values())[5]

@@ -375,6 +375,7 @@ def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Call
                 assert text(page, "#heads [aria-pressed=true]") == str(head)
 
 
+@pytest.mark.nightly
 def test_the_keyboard_keeps_its_place_among_the_heads_while_the_car_drives(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)

@@ -86,6 +86,7 @@ def test_the_keyboard_alone_picks_a_place_and_lets_it_go(open_page: Callable[...
         until(page, "document.getElementById('lanes-note').textContent === 'all at 60 m'")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("held_ms", [0, 150])
 def test_sliders_and_buttons_work_with_presses_as_long_as_people_make_them(
     open_page: Callable[..., Any], held_ms: int
@@ -123,7 +124,9 @@ def test_sliders_and_buttons_work_with_presses_as_long_as_people_make_them(
         assert page.faults == []
 
 
-@pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(
+    "size", [pytest.param((390, 844), marks=pytest.mark.nightly), (1280, 800)], ids=lambda s: f"{s[0]}x{s[1]}"
+)
 def test_the_end_says_who_was_best_and_nothing_sticks_out(open_page: Callable[..., Any], size: tuple[int, int]) -> None:
     server = arena(control=HumanControl())
     page = open_page(server.start(), viewport={"width": size[0], "height": size[1]})
@@ -179,6 +182,7 @@ def test_a_person_who_contests_takes_the_wheel_and_all_wait_for_them(open_page: 
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_where_no_place_is_known_all_are_compared_by_time_and_the_page_says_so(open_page: Callable[..., Any]) -> None:
     nowhere = {"info": Info(t_s=0.0), "x_m": None, "y_m": None, "heading_rad": None}
     with arena() as server:

@@ -274,6 +274,7 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("nac-steady-steers")
     frames, t_s = smooth_frames(policy, 3)
@@ -336,6 +337,7 @@ def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: C
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_one_by_one(
     opened: Callable[..., Any],
 ) -> None:
@@ -404,6 +406,7 @@ def test_the_whole_lap_is_tried_and_the_occlusion_map_is_laid_over_the_picture(o
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "options",
     [{"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}, {"color_scheme": "dark"}],
@@ -418,6 +421,7 @@ def test_it_fits_a_phone_and_a_dark_screen(opened: Callable[..., Any], options: 
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("gru-steers")
     frames, t_s = smooth_frames(policy, 6)
@@ -434,6 +438,7 @@ def test_a_gru_has_units_to_mute_and_no_heads(open_page: Callable[..., Any], tmp
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_a_lap_with_places_is_drawn_from_above(open_page: Callable[..., Any], tmp_path: Path) -> None:
     policy = small_policy("dense-choices")
     frames, t_s = smooth_frames(policy, 6)

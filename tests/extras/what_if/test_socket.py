@@ -216,6 +216,7 @@ def test_from_elsewhere_only_viewers_with_a_session_may_ask() -> None:
         assert ask(server, "/what-if", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)[0] == 403
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_is_begun_anew(live: LiveServer) -> None:
     client = connect(live)
     client.send(json.dumps({"id": 1, "ask": "decide", "moment": {"seq": 12}, "edits": []}))

@@ -222,6 +222,7 @@ def test_in_a_live_drive_asking_holds_and_going_back_lets_go(open_page: Callable
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_jump_list_leads_to_disagreements_and_doubts(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -244,6 +245,7 @@ def test_the_jump_list_leads_to_disagreements_and_doubts(open_page: Callable[...
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_tour_goes_from_card_to_card_and_ends_with_escape(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -260,6 +262,7 @@ def test_the_tour_goes_from_card_to_card_and_ends_with_escape(open_page: Callabl
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
