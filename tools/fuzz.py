@@ -147,7 +147,7 @@ OPENED = {
     "recording/episode-3000000.parquet": RECORDING,
     "made/recording.json": ("record --expert geometric --episodes 4 --max-frames 4 --workers 1 --resume --out made",),
     "run/run.json": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
-    "run/state.pt": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
+    "run/gru.pt": ("explain wiring --model {} --out w.png",),
     "run/metrics.jsonl": ("train --data recording --model gru --epochs 2 --workers 1 --resume --out run",),
     "ev/evaluation.json": (f"{MADE[2]} --resume",),
     "ev/episodes.jsonl": (f"{MADE[2]} --resume",),

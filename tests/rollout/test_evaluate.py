@@ -27,7 +27,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive
-from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, drive_jobs, evaluate, track_numbers
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, track_numbers
 from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, EpisodeMetrics, ResultsFile, Row
 from nacdrive.viz.report import page
 from tests.helpers.ticks import make_tick
@@ -247,6 +247,15 @@ def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     assert list(rows.rows) == [1]
     rows.add({"seed": 2, "episode_return": 7})
     assert ResultsFile(path).rows == {1: {"seed": 1, "episode_return": 5}, 2: {"seed": 2, "episode_return": 7}}
+
+
+@pytest.mark.parametrize("text", ["[1]", "null", '{"rule": 1e999}', "[" * 100_000])
+def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "evaluation.json").write_text(text)
+    with pytest.raises(UserError, match="is damaged or another kind of file"):
+        claim(tmp_path, {})
+    (tmp_path / "evaluation.json").write_text('{"disturbance": 3}')
+    claim(tmp_path, {})
 
 
 @pytest.mark.parametrize(
