@@ -18,7 +18,8 @@ import numpy as np
 from nacdrive import __version__
 from nacdrive.common.compat import run_options
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import read_json, write_json
+from nacdrive.common.files import write_json
+from nacdrive.common.foreign_json import read_object
 
 RUN = "run.json"
 """Beside every result: how it was made."""
@@ -75,7 +76,10 @@ def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) 
     """
     path = folder / RUN
     if path.exists():
-        before = run_options(read_json(path)["config"])
+        stored = read_object(path).get("config")
+        if not isinstance(stored, dict):
+            raise UserError(f"{path} does not say with which options it was begun: it is damaged, give another --out.")
+        before = run_options(stored)
         changed = [
             f"--{name.replace('_', '-')} {before[name]} instead of {value}"
             for name, value in plain(config).items()
