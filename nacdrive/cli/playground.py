@@ -46,8 +46,7 @@ def page_of(model: Path) -> str:
         UserError: if it drives elsewhere, looks at other pictures, or has no JavaScript.
     """
     from nacdrive.envs.registry import CARRACING
-    from nacdrive.extras.export.html import PARTS as SHARED
-    from nacdrive.extras.export.html import bundle, in_script, network_json
+    from nacdrive.extras.export.html import bundle, in_script, network_json, page_style
     from nacdrive.extras.export.network_description import describe
     from nacdrive.extras.playground.html import PARTS, playground_page
     from nacdrive.extras.playground.sprites import sprites
@@ -65,5 +64,4 @@ def page_of(model: Path) -> str:
     description, weights = network_json(net)
     data = {"description": in_script(description), "weights": weights}
     data |= {"sprites": in_script(sprites()), "repeat": in_script(policy.repeat)}
-    style = (SHARED / "page.css").read_text(encoding="utf-8")
-    return playground_page(net.name, style, data, bundle(PARTS / "playground.js"))
+    return playground_page(net.name, page_style(), data, bundle(PARTS / "playground.js"))

@@ -198,15 +198,22 @@ def bundle(module: Path, seen: set[Path] | None = None) -> str:
     return "".join(needed) + re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
 
+def page_style() -> str:
+    """Of a shared lap: the live page's colours and bars, and its own."""
+    css = shipped("www") / "css"
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in (css / "tokens.css", css / "why.css", PARTS / "page.css")
+    )
+
+
 def page(net: NetworkDescription, record: dict[str, Any]) -> str:
     """The whole page."""
     description, weights = network_json(net)
-    shared = [(shipped("www") / "css" / name).read_text(encoding="utf-8") for name in ("tokens.css", "why.css")]
     return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
         version=__version__,
         title=escape(f"{net.name}: {record['where']}"),
         heading="nacdrive",
-        style="\n".join([*shared, (PARTS / "page.css").read_text(encoding="utf-8")]),
+        style=page_style(),
         description=in_script(description),
         record=in_script(record),
         weights=weights,

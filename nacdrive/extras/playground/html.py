@@ -7,7 +7,6 @@ from pathlib import Path
 from string import Template
 
 from nacdrive import __version__
-from nacdrive.common.paths import shipped
 
 PARTS = Path(__file__).parent / "page"
 
@@ -22,11 +21,10 @@ def playground_page(name: str, style: str, data: dict[str, str], script: str) ->
             ``repeat``.
         script: ``page/playground.js`` and all that it imports.
     """
-    tokens = (shipped("www") / "css" / "tokens.css").read_text(encoding="utf-8")
     return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
         version=__version__,
         name=escape(name),
-        style=f"{tokens}\n{style}\n{(PARTS / 'page.css').read_text(encoding='utf-8')}",
+        style=f"{style}\n{(PARTS / 'page.css').read_text(encoding='utf-8')}",
         script=script,
         **data,
     )

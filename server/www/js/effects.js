@@ -54,10 +54,28 @@ function regionPart(region) {
 const timePart = (usual_s) => ({ kind: "time", index: 0, name: "time since the last frame", without: `At the usual ${hundredths(usual_s)} s since the last frame` });
 
 // Of each region its rows and columns [top, bottom, left, right): a grid over the rows that reach the network.
-export function regionBoxes({ first, last, width }) {
+function regionBoxes({ down: rows, first_row, width, height }) {
+  const [first, last] = rows ? [first_row, first_row + Math.max(...rows.first) + rows.weight.shape[1]] : [0, height];
   const down = [0, 1, 2, 3, 4].map((i) => first + Math.floor(((last - first) * i) / 4));
   const across = [0, 1, 2, 3].map((i) => Math.floor((width * i) / 3));
   return REGION_ROWS.flatMap((_, y) => REGION_COLUMNS.map((_, x) => [down[y], down[y + 1], across[x], across[x + 1]]));
+}
+
+/**
+ * The edit that mutes a part from now on; null of the time, which is no edit. The sides of a region's box are rounded
+ * inwards to thousandths, so that they cover the same pixels out of a link too.
+ * @param {{kind: string, index: number}} part
+ * @param {any} preprocessing of a network's description
+ * @returns {import("./edits.js").Edit | null}
+ */
+export function muting({ kind, index }, preprocessing) {
+  if (kind === "head") return { kind: "mute", head: index, group: null, neuron: null };
+  if (kind === "frame") return { kind: "hide", back: index };
+  if (kind !== "region") return null;
+  const { width, height } = preprocessing;
+  const [top, bottom, left, right] = regionBoxes(preprocessing)[index];
+  const [from, to] = [(v, size) => Math.ceil((1000 * v) / size) / 1000, (v, size) => Math.floor((1000 * v) / size) / 1000];
+  return { kind: "paint", left: from(left, width), top: from(top, height), right: to(right, width), bottom: to(bottom, height), level: REGION_GREY };
 }
 
 /**
@@ -83,8 +101,7 @@ export async function measure(network, { tokens, times, before_s, pixels }, edit
   for (let back = 1; back <= newest; back++) {
     if (!edits.hidden.has(back)) mute(framePart(back, times[newest] - times[newest - back]), decide({ hidden: new Set([...edits.hidden, back]) }));
   }
-  const last = p.down ? p.first_row + Math.max(...p.down.first) + p.down.weight.shape[1] : p.height;
-  for (const [region, [top, bottom, left, right]] of regionBoxes({ first: p.down ? p.first_row : 0, last, width: p.width }).entries()) {
+  for (const [region, [top, bottom, left, right]] of regionBoxes(p).entries()) {
     if (!(await goesOn())) return null;
     const painted = pixels.slice();
     for (let row = top; row < bottom; row++) painted.fill(REGION_GREY, (row * p.width + left) * 3, (row * p.width + right) * 3);

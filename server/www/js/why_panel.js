@@ -8,8 +8,13 @@ const LEAST_REACH = 0.1;
 const piece = (tag, className) => Object.assign(document.createElement(tag), { className });
 
 export class WhyPanel {
-  constructor(root) {
+  /**
+   * @param {HTMLElement} root
+   * @param {((bar: any) => void) | null} press for pages on which a part can be muted for good: its name is a button
+   */
+  constructor(root, press = null) {
     this.root = root;
+    this.press = press;
     this.before = piece("p", "reason-before");
     this.sentence = piece("p", "reason");
     this.list = piece("ol", "parts");
@@ -48,6 +53,8 @@ export class WhyPanel {
       const row = this.rows[i];
       row.root.dataset.decides = bar.decides ? "yes" : "no";
       put(row.name, bar.name);
+      row.bar = bar;
+      row.name.disabled = bar.kind === "time";
       put(row.output, bar.text);
       row.fill.style.transform = `scaleX(${bar.change / reach})`;
       const was = before?.bars.find(({ kind, index }) => kind === bar.kind && index === bar.index);
@@ -58,7 +65,7 @@ export class WhyPanel {
 
   row() {
     const root = document.createElement("li");
-    const name = document.createElement("span");
+    const name = /** @type {any} */ (document.createElement(this.press ? "button" : "span"));
     const track = piece("div", "track");
     const fill = piece("i", "fill");
     const was = piece("i", "was");
@@ -66,6 +73,8 @@ export class WhyPanel {
     const output = document.createElement("output");
     root.append(name, track, output);
     this.list.append(root);
-    return { root, name, fill, was, output };
+    const row = { root, name, fill, was, output, bar: null };
+    if (this.press) Object.assign(name, { type: "button", onclick: () => this.press(row.bar) });
+    return row;
   }
 }

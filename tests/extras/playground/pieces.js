@@ -2,7 +2,8 @@
 
 import { Edits } from "../../../nacdrive/extras/export/page/edits.js";
 import { Network, floatsOf } from "../../../nacdrive/extras/export/page/network.js";
-import { hangsOn } from "../../../nacdrive/extras/playground/page/hang_on.js";
+import { decodeEdits, encode } from "../../../server/www/js/edits.js";
+import { muting } from "../../../server/www/js/effects.js";
 import { Journal } from "../../../nacdrive/extras/playground/page/journal.js";
 import { lessonsFor } from "../../../nacdrive/extras/playground/page/lessons.js";
 import { asLinked, fromLink, toLink } from "../../../nacdrive/extras/playground/page/link.js";
@@ -66,12 +67,24 @@ function race() {
   return { winner: session.winner, stretches: journal.stretches };
 }
 
-function hang() {
+// Of each part of a decision, how Why says that it is without the part, and how it is after the edit that mutes it.
+async function mute() {
+  session.change(null, NO_TROUBLE);
   session.begin(road, 1);
   run(40);
-  edits.list = [];
-  const parts = hangsOn(session.car.driver, [], (list) => edits.compile(list));
-  return parts.map(({ edit, change }) => [edit.kind, change]);
+  const { driver, world } = session.car;
+  const before = driver.save();
+  driver.act(world);
+  const { parts, muted } = await driver.measure();
+  return parts.map((part, k) => {
+    const edit = muting(part, description.preprocessing);
+    if (!edit) return [part.kind, null, Array.from(muted[k])];
+    driver.restore(before);
+    // Out of a link, as somebody else gets it.
+    driver.edits = edits.compile(decodeEdits(encode([edit])));
+    driver.act(world);
+    return [part.kind, Array.from(driver.decision.outputs), Array.from(muted[k])];
+  });
 }
 
 function roadOf(line) {
@@ -96,5 +109,5 @@ console.log(JSON.stringify({
   field: PLAYFIELD,
   drives: drives(),
   race: race(),
-  hang: hang(),
+  muted: await mute(),
 }));

@@ -77,8 +77,10 @@ def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
     # Held, a decision is taken apart; the strongest part is taken away by a press.
     tab.click("#clear")
     tab.click("#ask")
-    assert tab.evaluate("document.querySelectorAll('#parts button').length") == 6
-    tab.click("#parts button")
+    assert tab.text_content("#why .reason").startswith("It steers ")
+    assert tab.evaluate("document.querySelectorAll('#why button').length") == 12
+    tab.click("#why button:enabled")
+    assert not tab.is_visible("#why")
     assert len(tab.query_selector_all("#edits li")) == 1
     held = tab.evaluate(FRAME)
     tab.keyboard.press("ArrowRight")
@@ -145,6 +147,34 @@ def test_it_fits_a_phone_and_is_driven_by_touch(open_page: Callable[..., Any], p
             [kind, place],
         )
     until(tab, "playground.session.car.world.car.gas > 0 && playground.session.car.world.car.steering < -0.5")
+    assert tab.faults == []
+
+
+@pytest.mark.nightly
+def test_axe_finds_nothing_in_any_state(open_page: Callable[..., Any], page: Path) -> None:
+    pytest.importorskip("axe_playwright_python", reason="needs axe: pip install 'nacdrive[dev]'")
+    from tests.web.test_accessibility import check
+
+    tab = open_page(page.as_uri(), bypass_csp=True)
+    until(tab, f"{FRAME} > 3")
+    check(tab, "driving")
+    tab.click("#ask")
+    tab.click("#heads button:nth-child(2)")
+    tab.keyboard.press("y")
+    until(tab, "!document.getElementById('why').hidden")
+    check(tab, "taken apart")
+    tab.click("#theme")
+    check(tab, "in the other light")
+    tab.click("#help")
+    check(tab, "help")
+    tab.keyboard.press("Escape")
+    tab.click("#draw")
+    check(tab, "drawing")
+    tab.set_viewport_size(PHONE["viewport"])
+    check(tab, "on a phone")
+    tab.evaluate("playground.begin(playground.road); playground.session.car.world.ended = 'time is up'")
+    until(tab, "!document.getElementById('end').hidden")
+    check(tab, "the end of a lap")
     assert tab.faults == []
 
 

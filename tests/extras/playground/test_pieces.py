@@ -139,7 +139,9 @@ def test_a_race_has_a_winner_and_is_written_down(pieces: Any) -> None:
     assert stretch["ended"] or race["winner"] == "network"
 
 
-def test_what_a_decision_hangs_on_is_sorted_by_what_it_changes(pieces: Any) -> None:
-    kinds, changes = zip(*pieces["hang"], strict=True)
-    assert kinds.count("mute") == 4 and kinds.count("hide") == 2 and kinds.count("paint") == 9
-    assert list(changes) == sorted(changes, reverse=True) and changes[0] > 0
+def test_what_why_says_of_a_part_comes_true_where_it_is_muted(pieces: Any) -> None:
+    kinds, edited, muted = zip(*pieces["muted"], strict=True)
+    assert kinds.count("head") == 4 and kinds.count("frame") == 2 and kinds.count("region") == 12
+    assert [kind for kind, outputs in zip(kinds, edited, strict=True) if outputs is None] == ["time"]
+    for kind, after, measured in zip(kinds, edited, muted, strict=True):
+        assert after is None or after == measured, kind

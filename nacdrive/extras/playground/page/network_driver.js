@@ -1,5 +1,6 @@
 // The exported network at the wheel: looks at a frame every few frames of the world, remembers some, and decides.
 
+import { measure } from "/js/effects.js";
 import { editPicture } from "../../export/page/lap.js";
 import { NO_EDITS } from "../../export/page/network.js";
 import { SIDE } from "./camera.js";
@@ -42,16 +43,18 @@ export class NetworkDriver {
     this.before_s = this.memories.at(-1)?.t_s ?? null;
     this.memories.push({ token: this.network.token(frame), t_s: world.t_s, frame });
     if (this.memories.length > this.network.window) this.memories.shift();
-    this.decision = this.again(this.edits);
+    const { tokens, times } = this.#moment();
+    this.decision = this.network.decide(tokens, times, this.before_s, this.edits?.network ?? NO_EDITS);
     return this.decision;
   }
 
-  // What it decides on what it remembers, under these edits of the network; of pictures, the newest is edited anew.
-  /** @param {Compiled} edits @param {any} picture edits of the newest picture on top, or null */
-  again(edits, picture = null) {
-    const tokens = this.memories.map(({ token }) => token);
-    if (picture) tokens[tokens.length - 1] = this.network.token(editPicture(this.memories.at(-1).frame, SIZE_PX, picture));
-    return this.network.decide(tokens, this.memories.map(({ t_s }) => t_s), this.before_s, edits?.network ?? NO_EDITS);
+  #moment() {
+    return { tokens: this.memories.map(({ token }) => token), times: this.memories.map(({ t_s }) => t_s), before_s: this.before_s };
+  }
+
+  // What muting each part alone does to the last decision, on top of the edits.
+  measure() {
+    return measure(this.network, { ...this.#moment(), pixels: this.memories.at(-1).frame }, this.edits?.network ?? NO_EDITS);
   }
 
   save() {

@@ -2,13 +2,14 @@
 
 import { $, canvas, dialog, input, onKeys, percent, put } from "/js/dom.js";
 import { alike, encode, words } from "/js/edits.js";
+import { explain, muting } from "/js/effects.js";
+import { WhyPanel } from "/js/why_panel.js";
 import { side } from "/js/words.js";
 import { Edits } from "../../export/page/edits.js";
 import { Network, floatsOf } from "../../export/page/network.js";
 import { Overlay } from "../../export/page/overlay.js";
 import { FPS } from "./carracing.js";
 import { Hands } from "./hands.js";
-import { hangsOn } from "./hang_on.js";
 import { Journal } from "./journal.js";
 import { LessonPanel } from "./lesson_panel.js";
 import { asLinked, fromLink, LARGEST_SEED, toLink } from "./link.js";
@@ -22,7 +23,6 @@ import { roadAlong, roadOfSeed } from "./track.js";
 const FIRST_SEED = 4000007;
 const FRAME_MS = 1000 / FPS;
 const WORK_MS = 12; // of a picture on the screen, for the world and the network
-const SHOWN_PARTS = 6;
 const COMPONENTS = ["φ (target)", "ω (rate)"];
 const json = (/** @type {string} */ id) => JSON.parse($(id).textContent);
 
@@ -41,6 +41,7 @@ class Playground {
     this.journal = new Journal();
     this.stage = new Stage(canvas("stage"));
     this.panels = new Panels(network, (age) => this.edits.toggle(frameHidden(age)));
+    this.reasons = new WhyPanel($("why"), (part) => this.edits.toggle(muting(part, network.description.preprocessing)));
     this.lessons = new LessonPanel(network, this.journal);
     this.hands = new Hands(canvas("stage"), { driving: () => this.person, toggle: () => this.takeWheel(!this.person) });
     this.overlay = new Overlay(() => this.painting, (/** @type {any} */ box) => {
@@ -318,7 +319,7 @@ class Playground {
     document.querySelector(".spot.car").classList.toggle("person", this.person);
     put($("key-ghost-text"), session.racing ? "the network" : "its ghost, without what you changed");
     this.hint();
-    this.forgetParts();
+    this.showReasons(null);
     this.remember();
   }
 
@@ -344,30 +345,21 @@ class Playground {
   }
 
   // What the decision of this moment hangs on, measured.
-  ask() {
+  async ask() {
     const { driver } = this.session.car;
     if (!driver.decision || this.session.racing) return;
     this.setPlaying(false);
-    const found = hangsOn(driver, this.edits.list, (list) => this.edits.compile(list));
-    const [most] = found;
-    this.journal.asked = { steering: driver.decision.steering, strongest: encode([most.edit]) };
-    const change = (/** @type {number} */ v) => (driver.decision.shares ? percent(v) : v.toFixed(2));
-    put($("ask-text"), "By so much the decision changes without it. Press one to take it away:");
-    $("parts").replaceChildren(...found.slice(0, SHOWN_PARTS).map((part) => {
-      const item = document.createElement("li");
-      item.innerHTML = '<button type="button"><span></span><span></span><i></i></button>';
-      const [name, size, bar] = /** @type {any[]} */ ([...item.firstElementChild.children]);
-      put(name, words(part.edit).replace("11 % of the picture painted grey", placeName(part.edit)));
-      put(size, change(part.change));
-      bar.style.transform = `scaleX(${part.change / Math.max(most.change, 0.02)})`;
-      item.firstElementChild.addEventListener("click", () => this.edits.toggle(part.edit));
-      return item;
-    }));
+    const why = explain(await driver.measure(), this.network.labels ?? []);
+    const strongest = muting(why.bars.find(({ kind }) => kind !== "time"), this.network.description.preprocessing);
+    this.journal.asked = { steering: driver.decision.steering, strongest: encode([strongest]) };
+    this.showReasons(why);
   }
 
-  forgetParts() {
-    put($("ask-text"), "");
-    $("parts").replaceChildren();
+  /** @param {import("/js/effects.js").Why | null} why */
+  showReasons(why) {
+    $("why").hidden = !why;
+    if (why) this.reasons.show(why);
+    put($("ask-text"), why ? "Each part muted alone, measured at this moment. Press one to mute it." : "");
   }
 
   /** @param {boolean} on */
@@ -546,12 +538,6 @@ function row(/** @type {string} */ text, /** @type {() => void} */ remove) {
   item.lastElementChild.setAttribute("aria-label", `Undo: ${text}`);
   item.lastElementChild.addEventListener("click", remove);
   return item;
-}
-
-// A ninth of the picture by its place.
-function placeName(/** @type {import("/js/edits.js").Edit} */ { left, top }) {
-  const [across, down] = [Math.round(3 * left), Math.round(3 * top)];
-  return `the picture ${["above", "in the middle", "below"][down]}${["on the left", "", "on the right"][across] && `, ${["on the left", "", "on the right"][across]}`}, covered`;
 }
 
 function setTheme(/** @type {boolean} */ dark) {
