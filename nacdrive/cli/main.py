@@ -59,7 +59,6 @@ EXTRAS = {
     "bench": "bench.verb",
     "explain": "explain.verb",
     "export": "export.verb",
-    "share": "export.share_verb",
     "sim": "simulator.verb",
 }
 # Verbs whose result --json prints: what they return, or what comes after the exit code.

@@ -39,8 +39,8 @@ def run(config: PlaygroundConfig) -> None:
     print(f"{config.out}: {model.name} drives in it; {config.out.stat().st_size / 1e6:.1f} MB")
 
 
-def page_of(model: Path) -> str:
-    """The page in which the policy of ``model`` drives.
+def page_of(model: Path, *, weights: bool = True) -> str:
+    """The page in which the policy of ``model`` drives; without its weights for a page that has them already.
 
     Raises:
         UserError: if it drives elsewhere, looks at other pictures, or has no JavaScript.
@@ -61,7 +61,7 @@ def page_of(model: Path) -> str:
     net = describe(policy)
     if (net.preprocessing.height, net.preprocessing.width) != (SIDE, SIDE):
         raise UserError(f"{model.name} looks at frames of another size than {SIDE} x {SIDE}: give another model.")
-    description, weights = network_json(net)
-    data = {"description": in_script(description), "weights": weights}
+    description, numbers = network_json(net)
+    data = {"description": in_script(description), "weights": numbers if weights else ""}
     data |= {"sprites": in_script(sprites()), "repeat": in_script(policy.repeat)}
     return playground_page(net.name, page_style(), data, bundle(PARTS / "playground.js"))

@@ -6,6 +6,7 @@ The page's parts are the files of ``page/``; the network, the lap and the live p
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import math
 import re
@@ -46,7 +47,9 @@ SECONDS = 60.0
 KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
 
 
-def export_html(model: Path, lap: Path, out: Path, *, episode: int = 0, seconds: float = SECONDS) -> Path:
+def export_html(
+    model: Path, lap: Path, out: Path, *, episode: int = 0, seconds: float = SECONDS, playground: str = ""
+) -> Path:
     """Write the page.
 
     Args:
@@ -55,6 +58,7 @@ def export_html(model: Path, lap: Path, out: Path, *, episode: int = 0, seconds:
         out: the ``.html`` file, or a folder for it.
         episode: which of the episodes, from 0.
         seconds: how much of it, from its start.
+        playground: a page without weights in which the policy drives; a button opens it with those of this page.
 
     Returns:
         The file.
@@ -67,7 +71,7 @@ def export_html(model: Path, lap: Path, out: Path, *, episode: int = 0, seconds:
     policy = load_policy(model)
     net = describe(policy)
     record = lap_record(net, load_lap(lap, episode), seconds)
-    write_text(target, page(net, record))
+    write_text(target, page(net, record, playground))
     return target
 
 
@@ -117,6 +121,7 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
 
     record: dict[str, Any] = {
         "where": f"{spec.title if spec is not None else episode.source}, track {episode.seed}",
+        "seed": episode.seed,
         "driver": episode.driver,
         "t_s": [float(t) for t in episode.t_s[cut]],
         "frames": [base64.b64encode(frame).decode("ascii") for frame in episode.frames[cut]],
@@ -206,7 +211,7 @@ def page_style() -> str:
     )
 
 
-def page(net: NetworkDescription, record: dict[str, Any]) -> str:
+def page(net: NetworkDescription, record: dict[str, Any], playground: str = "") -> str:
     """The whole page."""
     description, weights = network_json(net)
     return Template((PARTS / "page.html").read_text(encoding="utf-8")).substitute(
@@ -217,5 +222,6 @@ def page(net: NetworkDescription, record: dict[str, Any]) -> str:
         description=in_script(description),
         record=in_script(record),
         weights=weights,
+        playground=base64.b64encode(gzip.compress(playground.encode(), mtime=0)).decode("ascii") if playground else "",
         scripts=f'<script>\n"use strict";\n{bundle(PARTS / "player.js")}</script>',
     )

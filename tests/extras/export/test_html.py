@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from nacdrive.cli.playground import page_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
@@ -220,12 +221,8 @@ def test_both_modules_say_the_same_of_a_hundred_numbers(javascript: Any) -> None
 
 @pytest.fixture(scope="module")
 def lap_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_html(
-        shipped("agents") / "carracing" / "nac_steady.pt",
-        SAMPLE,
-        tmp_path_factory.mktemp("page") / "lap.html",
-        seconds=4.0,
-    )
+    model, out = shipped("agents") / "carracing" / "nac_steady.pt", tmp_path_factory.mktemp("page") / "lap.html"
+    return export_html(model, SAMPLE, out, seconds=4.0, playground=page_of(model, weights=False))
 
 
 @pytest.fixture
@@ -250,6 +247,21 @@ def until(tab: Any, condition: str) -> None:
 def moment(tab: Any, i: int) -> None:
     tab.evaluate(f"player.show({i})")
     until(tab, f"player.now.at === {i}")
+
+
+def test_a_button_lets_its_network_drive_on_the_road_of_the_lap_with_the_same_edits(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    tab.click("#heads button:nth-child(3)")
+    with tab.expect_popup() as popup:
+        tab.click("#live")
+    live = popup.value
+    until(live, "typeof playground === 'object' && playground.session.car.world.frame > 3")
+    seed = Recording.open(SAMPLE).load(0).seed
+    assert live.evaluate("playground.address") == f"#v=1&seed={seed}&if=mute:h3" == live.evaluate("location.hash")
+    live.click("#link")
+    assert live.input_value("#link-text") == live.evaluate("playground.address")
+    weights = "document.getElementById('weights').textContent.trim()"
+    assert live.evaluate(weights) == tab.evaluate(weights)
 
 
 def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened: Callable[..., Any]) -> None:

@@ -23,6 +23,7 @@ class Cache extends Map {
 export class Lap {
   constructor(record, network) {
     this.where = record.where;
+    this.seed = record.seed; // of its road
     this.driver = record.driver;
     this.frames = record.frames;
     this.t_s = record.t_s;

@@ -65,6 +65,7 @@ class Player {
     $("time-edits").hidden = !feelsTime;
     for (const e of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-circuit]"))) e.hidden = !this.circuit;
     $("map").hidden = !lap.x_m;
+    $("live").hidden = !$("playground").textContent;
   }
 
   buildBars() {
@@ -368,6 +369,17 @@ class Player {
     }
   }
 
+  // The playground that is in this page, with this page's network, on the road of this lap and with the same edits.
+  async letDrive() {
+    this.pause();
+    const packed = Uint8Array.from(atob($("playground").textContent), (letter) => letter.charCodeAt(0));
+    const bare = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+    const page = bare.replace('id="weights">', (/** @type {string} */ tag) => tag + $("weights").textContent.trim());
+    const edits = this.edits.text();
+    const address = `#v=1&seed=${this.lap.seed}${edits && `&if=${edits}`}`;
+    open(URL.createObjectURL(new Blob([page], { type: "text/html" })) + address);
+  }
+
   setTheme(theme) {
     document.documentElement.dataset.theme = theme;
     this.chart.draw(this.at, this.tried);
@@ -382,6 +394,7 @@ class Player {
     on("seek", "input", () => { this.playing = false; this.markPlaying(); this.show(Number(input("seek").value)); });
     on("theme", "click", () => this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
     on("help", "click", () => dialog("words").showModal());
+    on("live", "click", () => this.letDrive());
     on("paint", "click", () => this.setPainting(!this.painting));
     on("region", "change", () => {
       const [x, y, w, h] = input("region").value.split(",").map(Number);

@@ -514,17 +514,26 @@ class Playground {
   // The experiment stands in the address, so that a reload brings it back.
   remember() {
     if (location.hash !== this.address) history.replaceState(null, "", this.address);
-    if (!$("link-room").hidden) input("link-text").value = location.href;
+    if (!$("link-room").hidden) input("link-text").value = this.link;
+  }
+
+  // A page that another page has made has an address of its own in this browser alone.
+  get isFile() {
+    return location.protocol !== "blob:";
+  }
+
+  get link() {
+    return this.isFile ? location.href : this.address;
   }
 
   async copyLink() {
     this.remember();
     $("link-room").hidden = false;
-    input("link-text").value = location.href;
+    input("link-text").value = this.link;
     input("link-text").select();
     try {
-      await navigator.clipboard.writeText(location.href);
-      this.say("The link is copied.");
+      await navigator.clipboard.writeText(this.link);
+      this.say(this.isFile ? "The link is copied." : "Copied: put it behind the address of any playground of this network.");
     } catch {
       this.say("Here is the link, to be copied.");
     }

@@ -29,7 +29,9 @@ CONFIG = ShareConfig
 
 def run(config: ShareConfig) -> int:
     """Write the page and say how large it is."""
+    from nacdrive.cli.playground import page_of
     from nacdrive.common.files import refuse_existing
+    from nacdrive.envs.registry import CARRACING
     from nacdrive.extras.export.html import export_html, load_lap
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
@@ -38,7 +40,8 @@ def run(config: ShareConfig) -> int:
     episode = load_lap(config.data, config.episode)
     model = model_of(config, episode.source)
     seconds = config.seconds or USUAL_S
-    page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds)
+    playground = page_of(model, weights=False) if episode.source == CARRACING.name else ""
+    page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds, playground=playground)
     span = float(episode.t_s[-1] - episode.t_s[0])
     part = f"the first {seconds:g} s of {span:.1f} s" if span > seconds else f"{span:.1f} s"
     print(f"{page}: {part} driven by {episode.driver}, with {model.name}; {page.stat().st_size / 1e6:.1f} MB")
