@@ -69,6 +69,11 @@ def idle_pages() -> list[Any]:
     return []
 
 
+def is_fault(line: Any) -> bool:
+    """Whether a line of the console is one; that a test reads canvases back often is no fault of the page."""
+    return line.type in ("error", "warning") and "willReadFrequently" not in line.text
+
+
 @pytest.fixture
 def open_page(browser: Any, idle_pages: list[Any], request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Opens pages that collect what goes wrong on them in ``page.faults``.
@@ -89,7 +94,7 @@ def open_page(browser: Any, idle_pages: list[Any], request: pytest.FixtureReques
             page = context.new_page()
             page.on(
                 "console",
-                lambda line: page.faults.append(line.text) if line.type in ("error", "warning") else None,
+                lambda line: page.faults.append(line.text) if is_fault(line) else None,
             )
             page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.faults = []

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.exported import ExportedPolicy, load_any_policy
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.registry import env_spec, spec_of_source
-from nacdrive.models.policy import Policy
 from nacdrive.viz.recorded import recorded_ticks
 from nacdrive.viz.report_charts import (
     by_track,
@@ -33,6 +32,9 @@ from nacdrive.viz.report_charts import (
     worst_moment,
 )
 from nacdrive.viz.trace import why_of
+
+if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
 
 REPLAY = "http://127.0.0.1:8090/"
 """Where ``nacdrive replay`` serves its page if nobody says otherwise."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.exported import ExportedPolicy
 from nacdrive.drivers.tick import Tick
 from nacdrive.models.effects import EffectMeter, StepMeter
-from nacdrive.models.policy import Policy
 from nacdrive.viz.recorded import replayed
-from nacdrive.viz.saliency import GradCam
+
+if TYPE_CHECKING:
+    from nacdrive.models.policy import Policy
 
 
 def retrace(
@@ -36,6 +37,8 @@ def retrace(
     Raises:
         UserError: if the policy was trained on frames of another shape.
     """
+    from nacdrive.viz.saliency import GradCam
+
     cam = GradCam(policy) if saliency_every else None
     frames = episode.decoded()
     policy.reset()

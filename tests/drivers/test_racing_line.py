@@ -48,7 +48,7 @@ def test_drives_the_whole_lap_with_hardly_a_wheel_on_the_grass(world: FastCarRac
 @pytest.mark.parametrize("seed", [900_000, 900_003])
 def test_a_car_that_stands_beside_the_road_is_brought_back(seed: int) -> None:
     """At full lock, with all of the gas, a car on grass turns on the spot for good."""
-    teacher = Drive(driver="racing-line", options={"renderer": "fast", "repeat": 4, "max_frames": 400})
+    teacher = Drive(driver="racing-line", options={"renderer": "fast", "repeat": 4, "max_frames": 480})
     with teacher.open(seed) as opened:
         astray = LedAstray(opened.driver, np.random.default_rng(seed % 10))
         opened.driver = astray

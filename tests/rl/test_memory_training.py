@@ -86,7 +86,7 @@ def test_a_resumed_run_with_a_memory_gives_the_same_numbers_as_an_uninterrupted_
 
 def test_the_agents_file_streams_as_it_was_trained(whole: Path) -> None:
     net, about = load_policy(whole / BEST)
-    assert about["memory"]["layer"] == "nac-steady" and about["memory"]["gap_s"] == pytest.approx(0.08)
+    assert about["memory"]["layer"] == "nac-key" and about["memory"]["gap_s"] == pytest.approx(0.08)
     expert, stack, env = load_expert(whole / BEST), FrameStack(), make_carracing(renderer="fast", max_frames=60)
     ticks = list(rollout(env, expert, 1_000_000))
     stacks = np.stack([stack.push(tick.frame).copy() for tick in ticks])
@@ -118,7 +118,7 @@ def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_
     assert theirs == ours.tolist()
     again, about = load_policy(export(whole / SB3, tmp_path / "p.pt"))
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in again.state_dict().items())
-    assert about["memory"]["layer"] == "nac-steady" and about["repeat"] == 4
+    assert about["memory"]["layer"] == "nac-key" and about["repeat"] == 4
 
 
 @pytest.mark.parametrize(
