@@ -41,7 +41,12 @@ def importing(out: Path, overwrite: bool) -> Callable[[], object]:
 
 @pytest.mark.parametrize(
     ("job", "old", "fault"),
-    [("import", True, "kill"), ("merge", True, "kill"), ("merge", True, "full"), ("import", False, "kill")],
+    [
+        pytest.param("import", True, "kill", marks=pytest.mark.nightly),
+        pytest.param("merge", True, "kill", marks=pytest.mark.nightly),
+        ("merge", True, "full"),
+        ("import", False, "kill"),
+    ],
 )
 def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: str) -> None:
     parts = [write(tmp_path / "a", [drive(1, 2), drive(2, 2)]), write(tmp_path / "b", [drive(3, 2)])]

@@ -38,7 +38,7 @@ def check(page: Any, state: str) -> None:
     assert page.evaluate(SMALL) == [], state
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.nightly), "dark"])
 def test_axe_finds_nothing_on_the_page_of_a_drive(open_page: Callable[..., Any], scheme: str) -> None:
     options = {"title": "nac_steady on a road", "circuit": CIRCUIT, "choices": CHOICES, "control": HumanControl()}
     with LiveServer(port=0, **options) as server:  # type: ignore[arg-type]

@@ -242,6 +242,7 @@ def test_a_model_of_the_challenge_predicts_with_the_lives_it_learnt_from(fold, s
     assert own.basis == "the 2 lives that the model learnt from"
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not REAL.is_dir(), reason="PRONOSTIA is not on this machine")
 def test_the_real_bearings_are_asked_at_the_official_points(tmp_path):
     for name in ("Bearing1_1", "Bearing1_4", "Bearing2_7"):
