@@ -29,6 +29,8 @@ CONFIG = ShareConfig
 
 def run(config: ShareConfig) -> int:
     """Write the page and say how large it is."""
+    from functools import partial
+
     from nacdrive.cli.playground import page_of
     from nacdrive.common.files import refuse_existing
     from nacdrive.envs.registry import CARRACING
@@ -40,7 +42,7 @@ def run(config: ShareConfig) -> int:
     episode = load_lap(config.data, config.episode)
     model = model_of(config, episode.source)
     seconds = config.seconds or USUAL_S
-    playground = page_of(model, weights=False) if episode.source == CARRACING.name else ""
+    playground = partial(page_of, weights=False) if episode.source == CARRACING.name else None
     page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds, playground=playground)
     span = float(episode.t_s[-1] - episode.t_s[0])
     part = f"the first {seconds:g} s of {span:.1f} s" if span > seconds else f"{span:.1f} s"

@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -48,7 +49,13 @@ KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dens
 
 
 def export_html(
-    model: Path, lap: Path, out: Path, *, episode: int = 0, seconds: float = SECONDS, playground: str = ""
+    model: Path,
+    lap: Path,
+    out: Path,
+    *,
+    episode: int = 0,
+    seconds: float = SECONDS,
+    playground: Callable[[Path], str] | None = None,
 ) -> Path:
     """Write the page.
 
@@ -58,7 +65,8 @@ def export_html(
         out: the ``.html`` file, or a folder for it.
         episode: which of the episodes, from 0.
         seconds: how much of it, from its start.
-        playground: a page without weights in which the policy drives; a button opens it with those of this page.
+        playground: makes of the model a page without weights in which it drives; a button opens it with those of this
+            page.
 
     Returns:
         The file.
@@ -71,7 +79,7 @@ def export_html(
     policy = load_policy(model)
     net = describe(policy)
     record = lap_record(net, load_lap(lap, episode), seconds)
-    write_text(target, page(net, record, playground))
+    write_text(target, page(net, record, playground(model) if playground else ""))
     return target
 
 

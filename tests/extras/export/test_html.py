@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from nacdrive.cli.main import dispatch
 from nacdrive.cli.playground import page_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
@@ -222,7 +224,7 @@ def test_both_modules_say_the_same_of_a_hundred_numbers(javascript: Any) -> None
 @pytest.fixture(scope="module")
 def lap_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, out = shipped("agents") / "carracing" / "nac_steady.pt", tmp_path_factory.mktemp("page") / "lap.html"
-    return export_html(model, SAMPLE, out, seconds=4.0, playground=page_of(model, weights=False))
+    return export_html(model, SAMPLE, out, seconds=4.0, playground=partial(page_of, weights=False))
 
 
 @pytest.fixture
@@ -478,7 +480,7 @@ def test_seconds_of_a_lap_are_counted_from_its_start() -> None:
 def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
     carracing = shipped("agents") / "carracing" / "nac_steady.pt"
     with pytest.raises(UserError, match=r"trained for 'udacity'.*this lap is of 'carracing'"):
-        export_html(shipped("agents") / "udacity" / "nac_steady.pt", SAMPLE, tmp_path)
+        dispatch(["share", str(SAMPLE), "--model", "udacity/nac_steady", "-o", str(tmp_path / "lap.html")])
     with pytest.raises(UserError, match="there is no episode 9"):
         load_lap(SAMPLE, 9)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
@@ -515,7 +517,6 @@ def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path
 def test_the_verb_writes_the_page_of_an_evaluation_with_its_own_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nacdrive.cli.main import dispatch
 
     out = tmp_path / "lap.html"
     assert dispatch(["share", str(SAMPLE), "-o", str(out), "--seconds", "2"]) == 0
