@@ -12,7 +12,7 @@ import pytest
 
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import DRIVES
-from nacdrive.viz.report import films
+from nacdrive.viz.report import between, films
 from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, ticks, worst_moment
 from tests.helpers.episodes import begin, make_episode
 
@@ -55,6 +55,11 @@ def test_an_axis_has_two_marks_even_where_all_values_are_the_same(low: float, hi
     assert 2 <= len(marks) <= 12
     assert marks[0] <= low + 1e-9 * abs(low)
     assert marks[-1] >= high - 1e-9 * abs(high)
+
+
+def test_an_interval_is_from_its_lower_end_to_its_upper() -> None:
+    assert between((1.25, 9.5), ".1f") == "95 %: 1.2 to 9.5"
+    assert between(None, ".1f") == ""
 
 
 def test_drives_of_one_seed_on_two_tracks_have_experts_of_their_own() -> None:

@@ -20,7 +20,7 @@ from nacdrive.envs.carracing.station import Station
 from nacdrive.extras.arena import contestant as contestants
 from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Go, Ready
-from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
+from nacdrive.extras.arena.standings import ending_text, ranking, totals, totals_table, track_table
 from nacdrive.rollout.drive import Drive
 
 OPTIONS = {"renderer": "fast", "max_frames": 60}
@@ -211,6 +211,11 @@ def test_a_finished_lap_stands_before_any_other_and_interventions_before_time() 
         (1, "quick"), (1, "as quick"), (3, "slow"), (4, "helped"), (5, "stopped"), (6, "further"), (7, "lost"),
     ]  # fmt: skip
     assert "lap finished, 2 interventions" in track_table(ranked)
+
+
+@pytest.mark.parametrize(("count", "text"), [(None, ""), (0, ""), (1, ", 1 intervention"), (2, ", 2 interventions")])
+def test_an_ending_names_the_interventions_that_there_were(count: int | None, text: str) -> None:
+    assert ending_text({"ending": "lap", "interventions": count}) == f"lap{text}"
 
 
 def test_totals_are_paired_by_track_and_say_when_nothing_is_shown() -> None:

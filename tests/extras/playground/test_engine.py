@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from nacdrive.envs.carracing.env import CarRacingEnv
+from nacdrive.envs.carracing.sprites import score_picture
+from nacdrive.extras.playground.sprites import sprites
 
 CLOSE_M = 1e-6
 """Of two roads of one seed."""
@@ -114,3 +117,10 @@ def test_whole_laps_have_the_same_return(env: CarRacingEnv, engine: Engine) -> N
         mine, true = np.array(page["rows"]), np.array(one.rows)
         assert abs(len(mine) - len(true)) <= 10
         assert abs(mine[:, 4].sum() - true[:, 4].sum()) <= 2
+
+
+def test_every_score_that_a_lap_can_reach_has_its_picture() -> None:
+    """A lap is worth 1,000 points at most; the page takes the picture by its place."""
+    scores = base64.b64decode(sprites()["scores"])
+    highest = score_picture("1000", rgb=True)[..., 0].tobytes()
+    assert scores.endswith(highest) and len(scores) == 1102 * len(highest)
