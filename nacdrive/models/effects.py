@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from nacdrive.models.config import PolicyConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nacdrive.models.policy import LastDecision, Policy
+    from nacdrive.models.driving import DrivingNetwork
 
 ROWS, COLUMNS = ("top", "upper", "lower", "bottom"), ("left", "middle", "right")
 GREY = 128
@@ -227,15 +227,29 @@ def softmax(scores: NDArray[Any]) -> NDArray[Any]:
     return shares
 
 
+class LastDecision(NamedTuple):
+    """The last decision of a policy, for those who look into it."""
+
+    frame: NDArray[np.uint8]
+    """The frame it was made on, [height, width, 3]."""
+    past: Tensor | None
+    """Features of the frames before it, [T - 1, features]: those of the window, and the one before them, for the oldest
+    may be judged by its gap to that; None where there are none."""
+    times: NDArray[np.float64]
+    """[T] times of these frames, in seconds."""
+    scores: NDArray[np.float32]
+    """What the head gave: a score per action, or the steering alone."""
+
+
 class EffectMeter:
     """Mutes each part of a policy alone, all in one batch, on a copy of its network: a drive may go on meanwhile.
 
     The edits of a policy that is edited stay, and what they mute is no part any more.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self.config, self.hidden, self.shift_s = policy.config, policy.hidden, policy.shift_s
-        self.network = copy.deepcopy(policy.network)
+    def __init__(self, network: DrivingNetwork, hidden: Sequence[int], shift_s: float) -> None:
+        self.config, self.hidden, self.shift_s = network.config, hidden, shift_s
+        self.network = copy.deepcopy(network)
         self.nac: Any = getattr(self.network.sequence, "nac", None)
         self._merged: list[Tensor] = []
         if self.nac is not None:

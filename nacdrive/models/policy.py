@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,22 +15,8 @@ from torch import Tensor, nn
 from nacdrive.common.action import Action
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
-from nacdrive.models.effects import EffectMeter
+from nacdrive.models.effects import EffectMeter, LastDecision
 from nacdrive.models.frame_policy import FramePolicy
-
-
-class LastDecision(NamedTuple):
-    """The last decision of a policy, for those who look into it."""
-
-    frame: NDArray[np.uint8]
-    """The frame it was made on, [height, width, 3]."""
-    past: Tensor | None
-    """Features of the frames before it, [T - 1, features]: those of the window, and the one before them, for the oldest
-    may be judged by its gap to that; None where there are none."""
-    times: NDArray[np.float64]
-    """[T] times of these frames, in seconds."""
-    scores: NDArray[np.float32]
-    """What the head gave: a score per action, or the steering alone."""
 
 
 class Policy(FramePolicy):
@@ -132,7 +118,7 @@ class Policy(FramePolicy):
 
     def meter(self) -> EffectMeter:
         """What measures why it decides so, of any ``last_decision``."""
-        return EffectMeter(self)
+        return EffectMeter(self.network, self.hidden, self.shift_s)
 
     @torch.inference_mode()
     def neurons(self) -> dict[str, NDArray[np.float32]]:
