@@ -603,8 +603,8 @@ def offsets(
     for k in range(count):
         camera.change(noise if k < steps else CameraNoise())
         seen = camera(frame, info["t_s"])
-        told = {"frame_t_s": camera.taken_s} if camera.disturbance.irregular else {}
-        action = agent.act(seen, {**info, **told})
+        taken = {"frame_t_s": camera.taken_s} if camera.disturbance.irregular else {}
+        action = agent.act(seen, {**info, **taken})
         frame, _, ended, truncated, info = env.step(env.native_action(action))
         metres.append(float(info["lane_offset_m"]))
         if ended or truncated:

@@ -226,8 +226,8 @@ class NoisyCamera(DrivingWrapper):
         return frames
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
-        """What the camera makes of a frame, and what is told beside it."""
+        """What the camera makes of a frame, and what is known beside it."""
         self.t_s = float(info.get("t_s", 0.0))
         seen = self.camera(frame, self.t_s)
-        told = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
-        return seen, {**info, "clean_frame": frame, **told}
+        taken = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}
+        return seen, {**info, "clean_frame": frame, **taken}

@@ -35,9 +35,9 @@ main()
 
 def test_the_layer_needs_no_extra_and_a_verb_names_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True)
-    told = "is not installed: add it with pip install 'nacdrive[drive]'."
-    assert done.stdout.startswith("UserError ") and told in done.stdout, done.stdout + done.stderr
-    assert done.returncode == 2 and done.stderr.startswith("nacdrive: ") and done.stderr.strip().endswith(told)
+    sentence = "is not installed: add it with pip install 'nacdrive[drive]'."
+    assert done.stdout.startswith("UserError ") and sentence in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 2 and done.stderr.startswith("nacdrive: ") and done.stderr.strip().endswith(sentence)
 
 
 @pytest.mark.parametrize(

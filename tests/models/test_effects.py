@@ -48,8 +48,8 @@ def by_hand(policy: Policy, frames: list[NDArray[np.uint8]], times: list[float],
     with torch.inference_mode():
         seen = torch.from_numpy(np.stack(frames)).unsqueeze(0)
         scores = network(seen, torch.tensor([times]), torch.from_numpy(padding))
-    found: NDArray[Any] = scores[0, -1].numpy().astype(np.float64)
-    return found
+    plain: NDArray[Any] = scores[0, -1].numpy().astype(np.float64)
+    return plain
 
 
 def shares(scores: NDArray[Any]) -> NDArray[Any]:
@@ -77,8 +77,8 @@ def check_sentence(policy: Policy, effects: Effects, frames: list[NDArray[np.uin
     (part,) = named
     without = by_hand(policy, frames, times, part)
     before, after = (100 * shares(scores)[choice] for scores in (base, without))
-    told = [int(word) for word in sentence.rsplit(f"{NAMES[choice]} ", 1)[1].removesuffix(" %.").split(" → ")]
-    assert abs(told[0] - before) < 0.51 and abs(told[1] - after) < 0.51
+    percents = [int(word) for word in sentence.rsplit(f"{NAMES[choice]} ", 1)[1].removesuffix(" %.").split(" → ")]
+    assert abs(percents[0] - before) < 0.51 and abs(percents[1] - after) < 0.51
     if " it would " in sentence:
         assert int(without.argmax()) != choice
         assert f" it would {WOULD[int(without.argmax())]}: " in sentence

@@ -29,8 +29,8 @@ def violations(page: Any) -> list[str]:
     """What axe finds, with the elements."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE)
-    found = page.evaluate("axe.run()")
-    return [f"{one['id']}: {[node['target'] for node in one['nodes']][:3]}" for one in found["violations"]]
+    result = page.evaluate("axe.run()")
+    return [f"{one['id']}: {[node['target'] for node in one['nodes']][:3]}" for one in result["violations"]]
 
 
 def check(page: Any, state: str) -> None:

@@ -213,8 +213,8 @@ def test_both_modules_say_the_same_of_a_hundred_numbers(javascript: Any) -> None
         own.append(effects.explain(["a", "b"]))
         plain = [asdict(part) for part in parts]
         given.append({"parts": plain, "base": base.tolist(), "muted": muted.tolist(), "actions": actions})
-    told = javascript.tab.evaluate("(all) => all.map((one) => explain(one, ['a', 'b']))", given)
-    assert told == own
+    sentences = javascript.tab.evaluate("(all) => all.map((one) => explain(one, ['a', 'b']))", given)
+    assert sentences == own
     assert len({"Nothing" in one["sentence"] for one in own}) == 2
 
 

@@ -424,9 +424,9 @@ class NACKey {
       for (let i = 0; i < motor.length; i++) if (n.index === null || n.index === i) motor[i] = this.motor.bias[i];
     }
     const softplus = (x) => Math.log1p(Math.exp(-Math.abs(x))) + Math.max(0, x);
-    const found = { gates: motor.map((x, i) => (i < this.heads ? Math.tanh(x) : softplus(x))), inter, command };
-    if (!edits.neurons.length) token.circuit = found;
-    return found;
+    const read = { gates: motor.map((x, i) => (i < this.heads ? Math.tanh(x) : softplus(x))), inter, command };
+    if (!edits.neurons.length) token.circuit = read;
+    return read;
   }
 
   // See NAC.decide.
