@@ -170,7 +170,8 @@ def load(config: DriveConfig) -> LoadedDrive:
     from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 
     spec = config.spec
-    options = {name: getattr(config, name) for name in ("renderer", "max_frames", "rule", "repeat")} | config.road.given
+    options = {name: getattr(config, name) for name in ("renderer", "max_frames", "rule", "repeat")}
+    options |= config.road.given | config.start.given
     if spec.honours("laps"):
         options["laps"] = 1.0 if config.laps is None else config.laps
     drive = Drive(

@@ -92,7 +92,7 @@ class EvalConfig(
         env += [str(self.track)] if is_random(self.track) else []
         named += [
             f"{option}-{value if isinstance(value, str) else format(value, 'g')}"
-            for option, value in self.road.given.items()
+            for option, value in (self.road.given | self.start.given).items()
         ]
         who = Path(self.model).stem if self.driver is None else self.driver
         name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])

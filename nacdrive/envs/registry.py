@@ -17,6 +17,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
+from nacdrive.envs.start import START_OPTIONS, Start
 from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, is_random, road_seed
 
 if TYPE_CHECKING:
@@ -209,6 +210,9 @@ def _make_carracing(
     rule: LapRule = LAP_RULES[0],
     instruments: bool | None = None,
     colours: bool = False,
+    start_offset: float | None = None,
+    start_heading: float | None = None,
+    start_speed: float | None = None,
 ) -> DrivingEnv:
     from nacdrive.envs.carracing.env import CarRacingEnv
 
@@ -220,6 +224,7 @@ def _make_carracing(
         rule=rule,
         instruments=instruments,
         observation="rgb" if colours else None,
+        start=Start(start_offset, start_heading, start_speed),
     )
 
 
@@ -231,6 +236,9 @@ def _make_udacity_track(
     max_frames: int | None = None,
     sides: bool = False,
     recover: bool = False,
+    start_offset: float | None = None,
+    start_heading: float | None = None,
+    start_speed: float | None = None,
     **road: Any,
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
@@ -244,6 +252,7 @@ def _make_udacity_track(
         cameras=cameras,
         recover=recover,
         max_seconds=max_seconds,
+        start=Start(start_offset, start_heading, start_speed),
         **road,
     )
 
@@ -289,7 +298,7 @@ CARRACING = EnvSpec(
     own_pace=True,
     agent_actions=("discrete", "continuous"),
     shaped_training=True,
-    options=SEEDED | {"renderer", "every_frame", "min_return", "rule", "repeat"},
+    options=SEEDED.union({"renderer", "every_frame", "min_return", "rule", "repeat"}, START_OPTIONS),
     recording_folder=Path("recordings/carracing-expert"),
 )
 UDACITY_TRACK = EnvSpec(
@@ -309,7 +318,9 @@ UDACITY_TRACK = EnvSpec(
     totals=frozenset({"laps", "clean_laps", "interventions", "off_road_events", "collisions"}),
     image_format="jpeg",
     options=SEEDED.union(
-        {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"}, ROAD_OPTIONS
+        {"track", "laps", "speed", "repeat", "sides", "steering_noise", "log", "data", "roads"},
+        ROAD_OPTIONS,
+        START_OPTIONS,
     ),
     recording_folder=Path("recordings/udacity-geometric"),
 )

@@ -12,6 +12,7 @@ from nacdrive.common.options import Options
 from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
+from nacdrive.envs.start import MIDDLE, Start
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
 
 
@@ -109,13 +110,15 @@ class EnvOption(Options):
 class World(EnvOption, TrackOptions, EpisodeOptions, RendererOption, RepeatOption):
     """What is driven."""
 
+    start: Start = field(default_factory=Start)
+    """How episodes begin."""
     laps: Annotated[float | None, Interval(ge=0.01, le=1000)] = None
     """udacity-track: laps of a drive; if not given 1, of eval on the two tracks 3."""
 
     def options(self, **usual: Any) -> dict[str, Any]:
         """Those that are given and that the environment honours, by name; ``usual`` ones where not given."""
         names = ("renderer", "rule", "max_frames", "laps", "repeat")
-        given = {name: getattr(self, name) for name in names} | self.road.given
+        given = {name: getattr(self, name) for name in names} | self.road.given | self.start.given
         given = usual | {name: value for name, value in given.items() if value is not None}
         return {name: value for name, value in given.items() if self.spec.honours(name)}
 
@@ -130,7 +133,7 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
         UserError: for the first of them.
     """
     road: RoadOptions = getattr(config, "road", RoadOptions())
-    given = road.given
+    given: dict[str, Any] = road.given | getattr(config, "start", MIDDLE).given
     for one in fields(config):
         value = getattr(config, one.name)
         usual = one.default if one.default is not MISSING else None

@@ -16,6 +16,7 @@ from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
 from nacdrive.envs.carracing.station import Station
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.envs.start import MIDDLE, Start
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}
@@ -53,6 +54,7 @@ class CarRacingEnv(DrivingEnv):
             renderer, and grey in three equal channels with the fast one.
         instruments: Whether rows 84 to 95 show them; if not given, with the official renderer alone.
         render_mode: None or ``rgb_array``; ``render`` gives the last frame with either.
+        start: Where and how fast the car begins; ``options`` of ``reset`` may say so too.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}
@@ -69,6 +71,7 @@ class CarRacingEnv(DrivingEnv):
         observation: Literal["rgb", "color", "colour", "grey", "gray"] | None = None,
         instruments: bool | None = None,
         render_mode: str | None = "rgb_array",
+        start: Start = MIDDLE,
     ) -> None:
         if renderer not in RENDERERS:
             raise unknown_name("renderer", renderer, RENDERERS)
@@ -81,6 +84,7 @@ class CarRacingEnv(DrivingEnv):
             raise unknown_name("render mode", render_mode, ("rgb_array",))
         self.world = RENDERERS[renderer](continuous=continuous, rule=rule, observation=seen, instruments=instruments)
         self.repeat, self.max_frames, self.render_mode = repeat, max_frames, render_mode
+        self.start = start.place
         self.actions = () if continuous else ACTIONS
         self.step_s = repeat / FPS
         self.metadata = {**self.metadata, "render_fps": 1 / self.step_s}
@@ -91,11 +95,15 @@ class CarRacingEnv(DrivingEnv):
         self._picture: Frame | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Start the lap of ``seed``; returns the first frame and the same keys of ``info`` as ``step``."""
+        """Start the lap of ``seed``; returns the first frame and the same keys of ``info`` as ``step``.
+
+        ``options`` may hold ``offset`` (metres to the right of the middle of the road), ``heading`` (radians to the
+        right of its direction) and ``speed`` (m/s) for another start.
+        """
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
         self.world.drawing = True
-        self._picture, _ = self.world.reset(seed=seed, options=options)
+        self._picture, _ = self.world.reset(seed=seed, options={**self.start, **(options or {})})
         # The middle of the road: the tiles' places in the order in which they are driven.
         self._line = np.array([tile[2:4] for tile in self.world.track])
         self._station = Station(self._line)

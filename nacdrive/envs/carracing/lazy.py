@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ class LazyCarRacing(CarRacing):
         self.instruments = instruments is not False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start the lap of ``seed`` in a fresh world."""
+        """Start the lap of ``seed`` in a fresh world; ``options`` may hold arguments of ``place``."""
         if self.road:
             self.road = []
             self.car = None
@@ -69,7 +70,34 @@ class LazyCarRacing(CarRacing):
             # The official reset makes a listener of its own, and its first step visits no tile but the first few.
             detector = AllTilesDetector(self, self.lap_complete_percent)  # type: ignore[no-untyped-call]
             self.world.contactListener_bug_workaround = self.world.contactListener = detector
-        return frame, info
+        place = {name: value for name, value in (options or {}).items() if name in ("offset", "heading", "speed")}
+        return (self.place(**place), info) if place else (frame, info)
+
+    def place(self, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> Any:
+        """Move the car, which has just been reset, and look: the frame there. The tiles that it stood on count as
+        visited.
+
+        Args:
+            offset: Metres to the right of the middle of the road.
+            heading: Radians to the right of the road's direction.
+            speed: Metres per second, straight ahead.
+        """
+        assert self.car is not None
+        _, along, x, y = self.track[0]
+        side, angle = np.array((math.cos(along), math.sin(along))), along - heading
+        ahead = np.array((-math.sin(angle), math.cos(angle)))
+        turn = np.array(((math.cos(heading), math.sin(heading)), (-math.sin(heading), math.cos(heading))))
+        middle = np.array(self.car.hull.position)
+        for body in (self.car.hull, *self.car.wheels):
+            body.position = (x, y) + offset * side + turn @ (np.array(body.position) - middle)
+            body.angle = angle
+            body.linearVelocity = speed * ahead
+        for wheel in self.car.wheels:
+            wheel.omega = speed / wheel.wheel_rad
+        # A step without an action finds out on which tiles the wheels stand now; the clock stays as it is.
+        frame, *_ = self.step(None)  # type: ignore[arg-type]
+        self.t -= 1 / FPS
+        return frame
 
     def grass_share(self) -> float:
         """Share of the four wheels that touch no tile of the road."""

@@ -14,6 +14,7 @@ from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
+from nacdrive.envs.start import MIDDLE, Start
 from nacdrive.envs.udacity_track.appearance import at_elevation, random_appearance, standard_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
@@ -124,6 +125,7 @@ class UdacityTrackEnv(DrivingEnv):
         max_seconds: float = 600.0,
         recover: bool = False,
         render_mode: str | None = None,
+        start: Start = MIDDLE,
         **road: Any,
     ) -> None:
         check_track(track, TRACKS)
@@ -144,7 +146,7 @@ class UdacityTrackEnv(DrivingEnv):
         if render_mode not in (None, "rgb_array", "human"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array", "human"))
         self.repeat, self.randomize, self.laps, self.max_seconds = repeat, randomize, laps, max_seconds
-        self.recover, self.render_mode = recover, render_mode
+        self.recover, self.render_mode, self.start = recover, render_mode, start.place
         self.step_s = repeat * STEP_S
         # A window where there is none to be opened is no mode: Gymnasium's checker tries all that are named.
         modes = ["rgb_array", "human"] if has_display() else ["rgb_array"]
@@ -187,8 +189,8 @@ class UdacityTrackEnv(DrivingEnv):
             # Whoever gives no seeds is training; roads that policies are judged on are not for that.
             own = int(self.np_random.integers(POLICY_RECORDING.start, POLICY_RECORDING.stop)) if seed is None else seed
             self._take_to(self._draw(own))
-        start = float(self.np_random.uniform(0, self.track.length))
-        self._furnish({"s": start, **(options or {})}["s"])
+        place = {"s": float(self.np_random.uniform(0, self.track.length)), **self.start, **(options or {})}
+        self._furnish(place["s"])
         self.steps = 0
         self._stuck_s = 0.0
         self._put_back = False
@@ -197,7 +199,7 @@ class UdacityTrackEnv(DrivingEnv):
         self._score = Score()
         self._score.collisions = 0 if self.road.parked_cars or self.road.slow_cars else None
         self._hit = ""
-        self._place(**{"s": start, **(options or {})})
+        self._place(**place)
         self.track_position.driven = 0.0
         frame = self.look()
         self._before = self._info()

@@ -1,0 +1,43 @@
+"""How an episode begins, where it does not begin in the middle of the road; imports nothing heavy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from annotated_types import Interval
+
+from nacdrive.common.options import Options
+
+
+@dataclass(frozen=True)
+class Start(Options):
+    """How an episode begins."""
+
+    start_offset: Annotated[float | None, Interval(ge=-30, le=30)] = None
+    """carracing, udacity-track: metres to the right of the middle of the road at which an episode begins, beside the
+    road too; 0 if not given."""
+    start_heading: Annotated[float | None, Interval(ge=-180, le=180)] = None
+    """carracing, udacity-track: degrees to the right of the road's direction in which the car begins; 0 if not
+    given."""
+    start_speed: Annotated[float | None, Interval(ge=0, le=100)] = None
+    """carracing, udacity-track: metres per second at which the car begins; 0 if not given."""
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Those that are not None, by name."""
+        return {name: value for name in START_OPTIONS if (value := getattr(self, name)) is not None}
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """``offset`` (metres), ``heading`` (radians) and ``speed`` (m/s), as far as they are given: options of an
+        environment's ``reset``.
+        """
+        place = {name.removeprefix("start_"): value for name, value in self.given.items()}
+        return place | ({"heading": math.radians(place["heading"])} if "heading" in place else {})
+
+
+START_OPTIONS = tuple(field.name for field in fields(Start))
+MIDDLE = Start()
+"""In the middle of the road, along it, at rest."""
