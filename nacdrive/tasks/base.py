@@ -98,6 +98,9 @@ class Task(ABC):
     """Protocols that it has."""
     metrics: tuple[Metric, ...] = ()
     """What ``score`` gives for a table, the most telling first."""
+    criterion: Metric | None = None
+    """What of ``score`` chooses the epoch, such as an area under a curve; None: the loss. The network must then give
+    one answer per sequence, and ``measure_name`` is the metric's key."""
     note: str = ""
     """What a reader of the table must know of its numbers."""
     settings: Mapping[str, Any] = {}

@@ -37,9 +37,9 @@ class Progress:
     factor: float = 1.0
     """What the plateau schedule has made of the learning rate."""
     best_loss: float = float("inf")
-    """Lowest validation loss so far."""
+    """Validation loss of the best epoch so far: the lowest, or that of the epoch with the best criterion."""
     best_epoch: int = -1
-    """Epoch that reached it."""
+    """That epoch."""
     best_measure: float = 0.0
     """The task's measure on the validation part at that epoch, such as the share decided as the teacher."""
     seconds: float = 0.0

@@ -24,6 +24,9 @@ from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, sav
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
 
+PLATEAUS = {"plateau": (0.9, 2), "steep-plateau": (0.3, 3)}
+"""By what a schedule multiplies the learning rate, and after how many epochs without gain."""
+
 
 def checkpoint_path(folder: Path, round_: int) -> Path:
     """Where the checkpoint of a round lies."""
@@ -68,7 +71,8 @@ def fit(
     device: torch.device | str = "cpu",
     on_step: Callable[[FitUpdate], None] = lambda update: None,
 ) -> FitResult:
-    """Train ``network`` on ``train`` until the loss on ``valid`` stops falling (never, if ``valid`` is empty).
+    """Train ``network`` on ``train`` until the loss on ``valid``, or the task's criterion there, is no longer better
+    (never, if ``valid`` is empty).
 
     Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
     the data and the config alone.
@@ -98,6 +102,7 @@ class Fitting:
         self.path = checkpoint_path(folder, round_)
         self.train = Batches(train, config.chunk, config.batch_size)
         self.valid = Batches(valid, max(map(len, valid)), config.valid_batch) if valid else None
+        self.valid_samples = valid
         self.class_weights = task.class_weights(train, config.class_weights).to(device)
         self.options = LossOptions(config.soft, config.class_weights)
         self.optimizer = make_optimizer(network, config)
@@ -122,7 +127,7 @@ class Fitting:
         return FitResult(self.progress, self.train.steps, self.valid.steps if self.valid else 0)
 
     def finished(self) -> bool:
-        """Whether all epochs are done, or the validation loss has stopped falling."""
+        """Whether all epochs are done, or validation has had nothing better for as long as ``patience`` allows."""
         p, patience = self.progress, self.config.patience
         stalled = patience > 0 and p.best_epoch >= 0 and p.step == 0 and p.epoch - 1 - p.best_epoch >= patience
         return p.epoch >= self.config.epochs or stalled
@@ -192,6 +197,7 @@ class Fitting:
             return {}
         self.network.eval()
         losses = weights = measures = counts = 0.0
+        answers: list[Tensor] = []
         for key in self.valid.epoch(None, 0):
             batch = self.to_device(self.valid.load(key))
             with self.autocast():
@@ -201,12 +207,19 @@ class Fitting:
             losses, weights = losses + float(total), weights + float(weight)
             total, count = self.task.measure(outputs, batch)
             measures, counts = measures + float(total), counts + float(count)
+            answers += outputs.float().cpu() if self.task.criterion else ()
         loss, measure = losses / max(weights, 1e-6), measures / max(counts, 1e-6)
-        if loss < p.best_loss:
+        is_better = loss < p.best_loss
+        if (criterion := self.task.criterion) is not None:
+            measure = self.task.score(self.task.name, answers, self.valid_samples)[criterion.key]
+            gain = (measure - p.best_measure) * (1 if criterion.higher else -1)
+            is_better = p.best_epoch < 0 or gain > 0
+        factor, wait = PLATEAUS.get(config.schedule, (1.0, 1))
+        if is_better:
             p.best_loss, p.best_epoch, p.best_measure = loss, p.epoch, measure
             self.weights.best = self.mean_state()
-        elif config.schedule == "plateau" and (p.epoch - p.best_epoch) % 2 == 0:
-            p.factor *= 0.9
+        elif (p.epoch - p.best_epoch) % wait == 0:
+            p.factor *= factor
         return {"valid_loss": loss, f"valid_{self.task.measure_name}": measure}
 
     def mean_state(self) -> dict[str, Tensor]:
@@ -221,7 +234,7 @@ class Fitting:
         if config.schedule == "cosine":
             # Never quite 0, so that the last steps still count.
             return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
-        return config.learning_rate * (self.progress.factor if config.schedule == "plateau" else 1.0)
+        return config.learning_rate * (self.progress.factor if config.schedule in PLATEAUS else 1.0)
 
     def to_device(self, batch: Batch) -> Batch:
         """The batch on the device; frames travel as bytes."""
@@ -238,7 +251,7 @@ class Fitting:
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:
-    """Adam, or AdamW that decays weights but not biases; what a sequence layer asks for comes first.
+    """Adam, RMSprop, or AdamW that decays weights but not biases; what a sequence layer asks for comes first.
 
     A group's ``factor`` is its learning rate as a multiple of the config's.
     """
@@ -252,8 +265,10 @@ def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimiz
             groups.append({"params": [parameter], "weight_decay": own["weight_decay"], "factor": factor})
         else:
             groups[parameter.ndim <= 1]["params"].append(parameter)
-    make = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return make(groups, lr=config.learning_rate)
+    kinds: dict[str, type[torch.optim.Optimizer]] = {
+        "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
+    }  # fmt: skip
+    return kinds[config.optimizer](groups, lr=config.learning_rate)  # type: ignore[call-arg]
 
 
 def layer_optimizer_options(network: nn.Module) -> dict[str, dict[str, float]]:

@@ -12,6 +12,7 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.layers import build
 from nacdrive.tasks import Sample
+from nacdrive.tasks.base import Metric
 from nacdrive.training.checkpoint import Progress
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting, checkpoint_path, fit, layer_optimizer_options, make_optimizer
@@ -198,6 +199,7 @@ class Regression:
     """One number per sequence from its values and times: a task without frames, whose measure is an error."""
 
     name, inputs, measure_name = "slopes", ("t", "values", "padding"), "mae"
+    criterion = None
 
     def class_weights(self, samples, power):
         return torch.ones(1)
@@ -330,14 +332,49 @@ def test_without_patience_nothing_stops_early(network, task, samples, config, tm
     assert fit(network, task, samples[1:], samples[:1], config, tmp_path).progress.epoch == 12
 
 
-def test_the_rate_on_a_plateau_falls_by_a_tenth_every_second_epoch_without_gain(
-    network, task, samples, config, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        ("plateau", [1, 1, 1, 0.9, 0.9, 0.81, 0.81, 0.81, 0.729]),
+        ("steep-plateau", [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3, 0.3]),
+    ],
+)
+def test_the_rate_on_a_plateau_falls_after_two_or_three_epochs_without_gain(
+    network, task, samples, config, tmp_path, monkeypatch, schedule, factors
 ):
     told_losses(task, monkeypatch, [0.5, 0.6, 0.6, 0.6, 0.6, 0.4, 0.6, 0.6])
-    config = dataclasses.replace(config, epochs=9, patience=0, schedule="plateau")
+    config = dataclasses.replace(config, epochs=9, patience=0, schedule=schedule)
     fit(network, task, samples[1:], samples[:1], config, tmp_path)
     rates = [row["learning_rate"] / config.learning_rate for row in numbers(tmp_path)]
-    assert rates == pytest.approx([1, 1, 1, 0.9, 0.9, 0.81, 0.81, 0.81, 0.729])
+    assert rates == pytest.approx(factors)
+
+
+@pytest.mark.parametrize(("higher", "best"), [(True, 3), (False, 1)])
+def test_a_criterion_chooses_the_epoch_and_not_the_loss(
+    network, task, samples, config, tmp_path, monkeypatch, higher, best
+):
+    told_losses(task, monkeypatch, [0.1, 0.2, 0.3, 0.4, 0.5])
+    values = iter([0.6, 0.5, 0.6, 0.9, 0.9])
+    sizes = []
+
+    def score(name, outputs, samples):
+        sizes.append((name, len(outputs), len(samples)))
+        return {"auroc": next(values), "loss": 0.0}
+
+    monkeypatch.setattr(task, "score", score)
+    monkeypatch.setattr(task, "criterion", Metric("auroc", "AUROC", higher=higher))
+    config = dataclasses.replace(config, epochs=5, patience=0)
+    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
+    assert (result.progress.best_epoch, result.progress.best_measure) == (best, 0.9 if higher else 0.5)
+    assert result.progress.best_loss == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5][best])
+    assert sizes == [(task.name, 1, 1)] * 5
+    assert [row[f"valid_{task.measure_name}"] for row in numbers(tmp_path)] == [0.6, 0.5, 0.6, 0.9, 0.9]
+
+
+def test_the_config_names_the_optimizer(network, config):
+    kinds = {name: type(make_optimizer(network, dataclasses.replace(config, optimizer=name))).__name__
+             for name in ("adamw", "adam", "rmsprop")}  # fmt: skip
+    assert kinds == {"adamw": "AdamW", "adam": "Adam", "rmsprop": "RMSprop"}
 
 
 def test_the_rate_follows_half_a_cosine_step_by_step(network, task, samples, config, tmp_path):

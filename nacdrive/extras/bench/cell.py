@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ from nacdrive.rollout.drive import Drive, usual_expert
 from nacdrive.rollout.evaluate import evaluate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Fold, ProtocolName, Size, Task
+from nacdrive.tasks.series import SeriesTask
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 from nacdrive.training.predict import outputs
@@ -70,11 +72,22 @@ class Cell:
     """Where its checkpoint and model file lie."""
     repeat: int = 0
     """Which training on this fold, from 0; each has a seed of its own for weights and batches."""
+    learning_rates: tuple[float, ...] = ()
+    """Learning rates to choose from by the validation part; () for the task's own."""
+    learning_rate: float | None = None
+    """The one that the model's first cell has chosen; None in that cell."""
+    parameters: int = 0
+    """About how many the network is to have; 0: as the task's width makes it."""
 
     @property
     def key(self) -> str:
         """Names the cell within a run."""
         return f"{self.task}/{self.model}/{self.fold}" + (f"/{self.repeat}" if self.repeat else "")
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the learning rate of the model's other cells is that of this one."""
+        return bool(self.learning_rates) and (self.fold, self.repeat) == (0, 0)
 
     @property
     def fit_seed(self) -> int:
@@ -178,10 +191,9 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
     }
     if cell.model == REFERENCES:
         return {**shape, "scores": {}, "references": reference_scores(task, fold, cell)}
-    seed_everything(cell.fit_seed)
-    network = task.network(cell.model, fold.train)
-    config = fit_config(task, cell)
-    fitted = fit(network, task, fold.train, fold.valid, config, cell.folder, device=cell.device, on_step=on_step)
+    if cell.parameters:
+        set_width(task, cell, fold)
+    network, config, fitted = best_fit(task, fold, cell, on_step)
     began = time.perf_counter()
     scores = {name: test(task, name, network, fold, cell) for name in tested}
     result: Result = {
@@ -201,6 +213,44 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
+
+
+def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch.nn.Module, FitConfig, FitResult]:
+    """A network, trained; of several learning rates with the one that is best on the validation part."""
+    own = fit_config(task, cell)
+    rates = cell.learning_rates if cell.chooses else (cell.learning_rate or own.learning_rate,)
+    fits = []
+    for rate in rates:
+        seed_everything(cell.fit_seed)
+        network = task.network(cell.model, fold.train)
+        config = dataclasses.replace(own, learning_rate=rate)
+        folder = cell.folder / f"rate-{rate:g}" if cell.chooses else cell.folder
+        fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)
+        fits.append((network, config, fitted))
+    if cell.chooses and not fold.valid:
+        raise UserError(f"{fold.name} of {cell.task} has no validation part to choose a learning rate by: give none.")
+    criterion = task.criterion
+
+    def badness(one: tuple[torch.nn.Module, FitConfig, FitResult]) -> float:
+        p = one[2].progress
+        return p.best_loss if criterion is None else -p.best_measure if criterion.higher else p.best_measure
+
+    return min(fits, key=badness)
+
+
+def set_width(task: Task, cell: Cell, fold: Fold) -> None:
+    """Give ``task`` the width, a multiple of its heads, at which the network comes nearest to ``cell.parameters``.
+
+    Raises:
+        UserError: if the task has no width to choose.
+    """
+    if not isinstance(task, SeriesTask):
+        raise UserError(f"the network of {cell.task} has no width to choose: leave --parameters out.")
+    heads, counts = task.num_heads, {0: 0}
+    while max(counts.values()) < cell.parameters:
+        task.d_model = max(counts) + heads
+        counts[task.d_model] = sum(p.numel() for p in task.network(cell.model, fold.train).parameters())
+    task.d_model = min(list(counts)[1:], key=lambda width: abs(counts[width] - cell.parameters))
 
 
 def drive_tracks(task: str, model: Path, drives: int, out: Path, device: str) -> dict[str, float]:

@@ -54,6 +54,11 @@ class TableConfig(
     """smoke: minutes for everything, its numbers mean nothing; cpu: minutes per training; full: as the paper."""
     epochs: int = 0
     """Most epochs; 0: as the budget says."""
+    learning_rates: tuple[Annotated[float, Interval(gt=0, le=1)], ...] = ()
+    """Of each layer the one that is best on the validation part of the first fold and seed, and for the other folds
+    and seeds the same; the task's own if not given."""
+    parameters: Annotated[int, Interval(ge=0, le=10**8)] = 0
+    """Give each layer the width at which its network has about so many parameters; 0: the task's width for all."""
     drive: int = 0
     """Tracks that a trained policy of carracing or udacity drives; 0: as the budget says."""
 
@@ -100,7 +105,7 @@ class RunConfig(TableConfig):
 
 @dataclass(frozen=True)
 class ReportConfig(RecordingsOption, Target, defaults={"out": Path("runs/bench-report")}):
-    """Compare the layers of one or many runs: paired differences with intervals, ranks, cost against quality.
+    """Compare the layers of one or many runs: paired differences with intervals, cost against quality.
 
     The data are folders of 'bench table' or 'bench run', or their results.jsonl, of any machines: merged cell by cell.
     """

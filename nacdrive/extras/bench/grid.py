@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,8 @@ def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[
             "size": size(config, trained),
             "seed": config.seed,
             "device": config.device,
+            "learning_rates": config.learning_rates,
+            "parameters": config.parameters,
             "data_dirs": {name: data_dirs[name] for name in wanted if name in data_dirs},
         }
         few = Size(max_samples=64, max_tests=64)
@@ -200,26 +202,38 @@ def compute(
     path = grid.folder / RESULTS
     # A line that a crash cut short must not swallow the next.
     write_text(path, "".join(json.dumps(row) + "\n" for row in results.values()))
-    computed = run_jobs(
-        compute_cell,
-        missing,
-        workers=config.workers if config.ray else config.parallel,
-        on_message=or_stop(on_progress, until),
-        on_lost=process_failure,
-        ray=config.ray or None,
-        max_tasks_per_child=1,
-        preload=PRELOADED,
-        gpus=float(config.device.startswith("cuda")),
-    )
-    with path.open("a", encoding="utf-8") as file, suppress(TimeUpError), closing(computed):
-        for cell, result in computed:
-            results[cell.key] = result
-            file.write(json.dumps(result, allow_nan=False) + "\n")
-            file.flush()
-            on_result(cell, result)
-            if time.monotonic() > until:
-                break
+    with path.open("a", encoding="utf-8") as file, suppress(TimeUpError):
+        # The cells that choose a learning rate come before those that take it.
+        for turn in (True, False):
+            computed = run_jobs(
+                compute_cell,
+                [with_rate(cell, results) for cell in missing if cell.chooses == turn],
+                workers=config.workers if config.ray else config.parallel,
+                on_message=or_stop(on_progress, until),
+                on_lost=process_failure,
+                ray=config.ray or None,
+                max_tasks_per_child=1,
+                preload=PRELOADED,
+                gpus=float(config.device.startswith("cuda")),
+            )
+            with closing(computed):
+                for cell, result in computed:
+                    results[cell.key] = result
+                    file.write(json.dumps(result, allow_nan=False) + "\n")
+                    file.flush()
+                    on_result(cell, result)
+                    if time.monotonic() > until:
+                        raise TimeUpError
     return {cell.key: results[cell.key] for cell in grid.cells if cell.key in results}
+
+
+def with_rate(cell: Cell, results: Mapping[str, Result]) -> Cell:
+    """``cell`` with the learning rate that its model's first one has chosen, if it is to have it."""
+    if not cell.learning_rates or cell.chooses:
+        return cell
+    first = results.get(dataclasses.replace(cell, fold=0, repeat=0).key, {})
+    # Where that cell failed, the task's own is as good as any.
+    return dataclasses.replace(cell, learning_rate=first.get("fit", {}).get("learning_rate"))
 
 
 class TimeUpError(Exception):

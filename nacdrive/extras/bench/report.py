@@ -1,4 +1,4 @@
-"""Results of one or many runs together: paired differences, ranks, cost against quality, learning curves.
+"""Results of one or many runs together: paired differences, cost against quality, learning curves.
 
 Runs of several machines are merged cell by cell. What is compared was trained on the same folds with the same budget:
 a section of the report is one task under one protocol and one size.
@@ -31,10 +31,11 @@ from nacdrive.tasks.base import Metric, ProtocolName
 from nacdrive.training.log import read_rows
 from nacdrive.viz.figures import save
 
-SIGNIFICANCE = 0.05
 NOT_SHOWN = "not shown"
 Block = tuple[int, int]
 """Fold and repeat: what two models that are compared have in common."""
+WITHOUT = {"nac-key": "nac-key-plain", "nac-exact": "nac-constant"}
+"""Layer -> the same without what its circuit says."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,13 @@ class Section:
 
     @property
     def title(self) -> str:
-        limits = ", ".join(f"{name} {value}" for name, value in self.size if value)
-        return f"{self.task}, protocol {self.protocol}" + (f" ({limits})" if limits else "")
+        limits = [f"{name} {value}" for name, value in self.size if value]
+        chosen = settings_of(self.rows[0])
+        if rates := chosen.get("learning_rates"):
+            limits.append(f"learning rate chosen among {', '.join(f'{rate:g}' for rate in rates)}")
+        if parameters := chosen.get("parameters"):
+            limits.append(f"about {parameters:,} parameters")
+        return f"{self.task}, protocol {self.protocol}" + (f" ({', '.join(limits)})" if limits else "")
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,6 @@ class Line:
     behind: dict[str, Any] | None
     """``paired_difference`` to the best model, positive where the best is better; None for the best itself, or where
     they have no fold and seed in common."""
-    rank: float | None
-    """Mean rank over the folds and seeds that all models have."""
     parameters: int | None
     train_s: float | None
     """Mean seconds of a training."""
@@ -96,12 +100,8 @@ class Comparison:
     lines: tuple[Line, ...]
     references: Mapping[str, float]
     """Means of what is no model."""
-    blocks: int
-    """Folds and seeds that all models have: ranks are over these."""
-    friedman_p: float | None
-    """Of the hypothesis that no model differs; None with fewer than three models or blocks."""
-    critical_difference: float | None
-    """Two mean ranks that are closer do not differ (Nemenyi, level 0.05)."""
+    circuits: Mapping[str, dict[str, Any]]
+    """What a model's circuit is worth: ``paired_difference`` to the same without it, above 0 where it helps."""
 
 
 def read_results(places: Sequence[Path]) -> list[Result]:
@@ -158,9 +158,10 @@ def row_problem(row: Result) -> str | None:
 
 
 def settings_of(row: Result) -> dict[str, Any]:
-    """What two cells must share to be compared: protocol, size, folds, seed of the split."""
+    """What two cells must share to be compared: protocol, size, folds, seed of the split, how rate and width came."""
     config = row["record"]["config"]
-    return {name: config[name] for name in ("protocol", "size", "folds", "seed")}
+    chosen = {name: config[name] for name in ("learning_rates", "parameters") if config.get(name)}
+    return {name: config[name] for name in ("protocol", "size", "folds", "seed")} | chosen
 
 
 def sections(results: Iterable[Result]) -> list[Section]:
@@ -204,15 +205,15 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
     means = {model: fmean(values.values()) for model, values in numbers.items()}
     seconds = {model: fmean(row["train_s"] for row in rows) for model, rows in costs.items()}
     best = max(means, key=lambda model: sign * means[model])
-    common = sorted(set.intersection(*(set(values) for values in numbers.values())))
-    ranks = mean_ranks({m: [sign * v[block] for block in common] for m, v in numbers.items()}) if common else {}
+
+    def difference(better: str, worse: str) -> dict[str, Any] | None:
+        """Of two models over the folds and seeds that they have in common, None where there are none."""
+        shared = sorted(set(numbers.get(better, ())) & set(numbers.get(worse, ())))
+        ours, theirs = ([sign * numbers[name][block] for block in shared] for name in (better, worse))
+        return paired_difference(ours, theirs) if shared else None
+
     lines = []
     for model in sorted(means, key=lambda model: -sign * means[model]):
-        shared = sorted(set(numbers[model]) & set(numbers[best]))
-        behind = None
-        if model != best and shared:
-            ours, theirs = ([sign * numbers[name][block] for block in shared] for name in (best, model))
-            behind = paired_difference(ours, theirs)
         values = list(numbers[model].values())
         lines.append(
             Line(
@@ -221,8 +222,7 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
                 trainings=len(values),
                 mean=means[model],
                 spread=stdev(values) if len(values) > 1 else None,
-                behind=behind,
-                rank=ranks.get(model),
+                behind=None if model == best else difference(best, model),
                 parameters=costs[model][0].get("parameters"),
                 train_s=seconds[model],
                 cheapest=not any(
@@ -230,37 +230,14 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
                 ),
             )
         )
-    p, difference = significance(len(numbers), common, numbers)
     about = {name: fmean(values) for name, values in references.items()}
-    return Comparison(section, metric, tuple(lines), about, len(common), p, difference)
-
-
-def mean_ranks(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Mean rank of each model over blocks, 1 for the highest score; ties share their ranks."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(-np.array(list(scores.values())), axis=0).mean(axis=1)
-    return dict(zip(scores, map(float, ranks), strict=True))
-
-
-def significance(
-    models: int, blocks: Sequence[Block], numbers: Mapping[str, Mapping[Block, float]]
-) -> tuple[float | None, float | None]:
-    """Friedman's p and Nemenyi's critical difference of mean ranks (Demsar, 2006)."""
-    if models < 3 or len(blocks) < 3:
-        return None, None
-    from scipy.stats import friedmanchisquare, studentized_range
-
-    p = friedmanchisquare(*([values[block] for block in blocks] for values in numbers.values())).pvalue
-    q = studentized_range.ppf(1 - SIGNIFICANCE, models, np.inf) / math.sqrt(2)
-    difference = float(q * math.sqrt(models * (models + 1) / (6 * len(blocks))))
-    # Ranks that are all tied have no p.
-    return None if math.isnan(p) else float(p), difference
+    circuits = {model: worth for model, plain in WITHOUT.items() if (worth := difference(model, plain)) is not None}
+    return Comparison(section, metric, tuple(lines), about, circuits)
 
 
 HEADER = (
-    "model", "mean", "spread", "behind the best", "95 % interval", "verdict", "mean rank", "trainings", "parameters",
-    "training, s", "cheapest",
+    "model", "mean", "spread", "behind the best", "95 % interval", "verdict", "trainings", "parameters", "training, s",
+    "cheapest",
 )  # fmt: skip
 
 
@@ -278,7 +255,6 @@ def cells(line: Line, digits: int) -> list[str]:
         "best" if line.best else number(behind["value"] if behind else None),
         f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}" if interval else "-",
         line.verdict,
-        number(line.rank, 2),
         str(line.trainings),
         "-" if line.parameters is None else f"{line.parameters:,}",
         number(line.train_s, 0),
@@ -293,11 +269,13 @@ def sentences(comparison: Comparison) -> list[str]:
         "paired over folds and seeds that both models have (Student's t below ten pairs, else the bootstrap); an "
         f"interval that spans zero, or none, is '{NOT_SHOWN}'. *cheapest*: no model is better and trains as quickly."
     ]
-    if comparison.critical_difference is not None:
-        p = "-" if comparison.friedman_p is None else f"{comparison.friedman_p:.2g}"
+    digits = comparison.metric.digits
+    for model, worth in comparison.circuits.items():
+        low, high = worth["interval95"] or (-math.inf, math.inf)
+        shown = "" if low > 0 or high < 0 else f" ({NOT_SHOWN})"
         texts.append(
-            f"Ranks over {comparison.blocks} folds and seeds: Friedman's p {p}; two mean ranks within "
-            f"{comparison.critical_difference:.2f} of one another do not differ (Nemenyi, level {SIGNIFICANCE})."
+            f"What the circuit of {model} is worth: {worth['value']:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] "
+            f"over {WITHOUT[model]}, the same without it{shown}."
         )
     if comparison.references:
         known = ", ".join(f"{n} {v:.{comparison.metric.digits}f}" for n, v in comparison.references.items())
@@ -317,7 +295,7 @@ def markdown(comparisons: Sequence[Comparison], command: str) -> str:
 def csv_text(comparisons: Sequence[Comparison]) -> str:
     """One row per task, metric and model."""
     header = ("task", "protocol", "size", "metric", "model", "trainings", "mean", "std", "behind", "low", "high",
-              "verdict", "rank", "parameters", "train_s")  # fmt: skip
+              "verdict", "parameters", "train_s")  # fmt: skip
     rows: list[list[object]] = []
     for comparison in comparisons:
         section, size = comparison.section, json.dumps(dict(comparison.section.size))
@@ -325,7 +303,7 @@ def csv_text(comparisons: Sequence[Comparison]) -> str:
             behind = line.behind or {"value": None, "interval95": None}
             low, high = behind["interval95"] or (None, None)
             rows.append([section.task, section.protocol, size, comparison.metric.key, line.model, line.trainings,
-                         line.mean, line.spread, behind["value"], low, high, line.verdict, line.rank,
+                         line.mean, line.spread, behind["value"], low, high, line.verdict,
                          line.parameters, line.train_s])  # fmt: skip
     return table.csv_text(header, rows)
 

@@ -1,4 +1,4 @@
-"""What tables say of layers: differences, ranks, cost; and runs that stop and go on."""
+"""What tables say of layers: differences, cost; and runs that stop and go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nacdrive.extras.bench.cell import run_cell
 from nacdrive.extras.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
 from nacdrive.extras.bench.cost import costs, text
 from nacdrive.extras.bench.grid import compute, plan
-from nacdrive.extras.bench.report import NOT_SHOWN, cells, compare, mean_ranks, read_results, sections, write_report
+from nacdrive.extras.bench.report import NOT_SHOWN, cells, compare, read_results, sections, sentences, write_report
 from nacdrive.extras.bench.verb import one_table
 from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size
@@ -66,11 +66,8 @@ def test_layers_are_compared_in_pairs_with_the_best() -> None:
     assert [line.model for line in comparison.lines] == ["s4", "lstm", "mha", "rnn"]
     assert by["s4"].behind is None and by["s4"].verdict == ""
     assert by["mha"].behind["value"] == pytest.approx(9) and by["mha"].verdict == "worse than the best"
-    assert [by[m].rank for m in ("s4", "rnn")] == [1, 4] and comparison.blocks == 3
     assert by["s4"].cheapest and by["mha"].cheapest and not by["rnn"].cheapest
-    assert comparison.friedman_p < 0.05
-    # Demsar (2006), table 5: q is 2.569 for four models; sqrt(4 * 5 / (6 * 3)) times that.
-    assert comparison.critical_difference == pytest.approx(2.569 * (20 / 18) ** 0.5, abs=2e-3)
+    assert comparison.circuits == {}
 
 
 def test_a_difference_that_may_be_chance_is_not_shown() -> None:
@@ -90,8 +87,17 @@ def test_a_layer_without_a_seed_in_common_with_the_best_is_not_called_the_best()
     assert first[3] == "best" and second[3] == "-" and comparison.lines[1].verdict == NOT_SHOWN
 
 
-def test_ties_share_their_ranks() -> None:
-    assert mean_ranks({"a": [2.0, 1.0], "b": [2.0, 3.0], "c": [0.0, 0.0]}) == {"a": 1.75, "b": 1.25, "c": 3.0}
+def test_a_circuit_is_worth_what_the_same_layer_lacks_without_it() -> None:
+    scores = {"nac-key": (80.0, 82.0, 84.0), "nac-key-plain": (79.0, 81.5, 82.5)}
+    (section,) = sections([row(m, s, repeat=k) for m, values in scores.items() for k, s in enumerate(values)])
+    comparison = compare(section, ACCURACY)
+    assert comparison is not None and list(comparison.circuits) == ["nac-key"]
+    # Student's 4.3027 with two degrees of freedom; the differences are 1, 0.5 and 1.5.
+    assert comparison.circuits["nac-key"]["interval95"] == pytest.approx([1 - 4.3027 * 0.5 / 3**0.5, 2.2421], abs=1e-3)
+    (text,) = [t for t in sentences(comparison) if "circuit" in t]
+    assert text == (
+        "What the circuit of nac-key is worth: +1.00 [-0.24, 2.24] over nac-key-plain, the same without it (not shown)."
+    )
 
 
 def test_runs_of_several_machines_are_one_report(tmp_path: Path) -> None:
@@ -105,7 +111,7 @@ def test_runs_of_several_machines_are_one_report(tmp_path: Path) -> None:
     assert len(merged) == len(found) and all(line["status"] == "done" for line in merged)
     (comparison,) = [c for c in write_report([here, there], tmp_path / "out", "the command") if c.metric == ACCURACY]
     said = (tmp_path / "out/report.md").read_text()
-    assert "| s4 | 89.00 |" in said and "the command" in said and "Friedman" in said
+    assert "| s4 | 89.00 |" in said and "the command" in said
     assert "<td>s4</td><td>89.00</td>" in (tmp_path / "out/report.html").read_text()
     assert r"S4 & 89.00" in (tmp_path / "out/report.tex").read_text()
     lines = list(csv.DictReader((tmp_path / "out/report.csv").open()))

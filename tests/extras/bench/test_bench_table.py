@@ -15,10 +15,12 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bench import paper
-from nacdrive.extras.bench.cell import kind_of, run_cell
+from nacdrive.extras.bench.cell import kind_of, run_cell, set_width
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, finished, left_out, plan, rest_of_smoke
+from nacdrive.extras.bench.report import sections
 from nacdrive.extras.bench.tables import entries, latex, statistics_of, write_tables
+from nacdrive.tasks import load_task
 from nacdrive.tasks.registry import PAPER_TASKS
 
 torch.set_num_threads(1)
@@ -165,6 +167,36 @@ def test_a_run_with_other_options_is_not_mixed_in(config):
 def test_mistakes_are_told_before_anything_is_computed(config, change, sentence):
     with pytest.raises(UserError, match=sentence):
         plan(dataclasses.replace(config, **change))
+
+
+def test_the_first_cell_of_a_layer_chooses_the_learning_rate_of_its_others(config):
+    config = dataclasses.replace(config, models=("gru",), learning_rates=(1e-6, 1e-3), workers=1, most=300, epochs=2)
+    grid = plan(config)
+    assert [cell.chooses for cell in grid.cells] == [True, False]
+    results = compute(grid, config, *QUIET)
+    rates = [row["fit"]["learning_rate"] for row in results.values()]
+    # A millionth learns nothing.
+    assert rates == [1e-3, 1e-3]
+    folder = config.folder / "cells/emnist-gru-0"
+    losses = {
+        rate: json.loads((folder / f"rate-{rate}/metrics.jsonl").read_text().splitlines()[-1])["valid_loss"]
+        for rate in ("1e-06", "0.001")
+    }
+    assert losses["0.001"] < losses["1e-06"]
+    (section,) = sections([row | {"made_up": []} for row in results.values()])
+    assert "learning rate chosen among 1e-06, 0.001" in section.title
+
+
+def test_a_layer_gets_the_width_that_has_so_many_parameters(config):
+    config = dataclasses.replace(config, models=("gru", "mha-lag"), parameters=60_000, folds=1)
+    results = [run_cell(cell) for cell in plan(config).cells]
+    assert [row["status"] for row in results] == ["done", "done"]
+    assert all(abs(row["parameters"] / 60_000 - 1) < 0.1 for row in results)
+    (section,) = sections([row | {"made_up": []} for row in results])
+    assert "about 60,000 parameters" in section.title
+    wrong = dataclasses.replace(plan(dataclasses.replace(config, resume=True)).cells[0], task="imitation")
+    with pytest.raises(UserError, match="has no width to choose: leave --parameters out"):
+        set_width(load_task("imitation"), wrong, None)
 
 
 def test_a_cut_last_line_of_the_results_is_computed_again(config):
