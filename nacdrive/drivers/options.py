@@ -32,7 +32,7 @@ class LearningCamera(CameraOptions):
 
     vary_camera: bool = False
     """Draw for each drive that is learnt from what is wrong with its camera, in train of every one of DAgger: each
-    disturbance in half of them, and at most as much as is given."""
+    disturbance in a third of them, and at most as much as is given."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -60,11 +60,14 @@ class CameraNoise(Options):
         return self != CameraNoise()
 
     def draw(self, rng: np.random.Generator) -> CameraNoise:
-        """What is wrong in one drive of many: each disturbance with probability 1/2, and at most as much as here."""
+        """What is wrong in one drive of many: each disturbance with probability 1/3, and at most as much as here.
+
+        More of them at once lose a car so early that there is little to learn from its drive.
+        """
         drawn: dict[str, Any] = {}
         for one in fields(self):
             usual, most = one.default, getattr(self, one.name)
-            present, share = rng.random() < 0.5, rng.random()
+            present, share = rng.random() < 1 / 3, rng.random()
             if not present or most is None:
                 continue
             value = most if one.name == "rate" else usual + (most - usual) * share

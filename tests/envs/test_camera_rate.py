@@ -89,8 +89,8 @@ def test_drives_that_are_learnt_from_draw_at_most_what_is_given() -> None:
     drawn = [most.draw(np.random.default_rng(seed)) for seed in range(200)]
     assert all(0 <= one.noise <= 0.1 and 0.5 <= one.brightness <= 1 and one.late == 0 for one in drawn)
     assert {one.delay_steps for one in drawn} == {0, 1, 2} and {one.blackout_steps for one in drawn} == {1, 2, 3, 4}
-    assert np.mean([one.rate == (5, 20) for one in drawn]) == pytest.approx(0.5, abs=0.15)
-    assert np.mean([one.noise > 0 for one in drawn]) == pytest.approx(0.5, abs=0.15)
+    assert np.mean([one.rate == (5, 20) for one in drawn]) == pytest.approx(1 / 3, abs=0.1)
+    assert np.mean([one.noise > 0 for one in drawn]) == pytest.approx(1 / 3, abs=0.1)
     assert most.draw(np.random.default_rng(7)) == drawn[7]
     assert not CameraNoise().draw(np.random.default_rng(0)).active
     with pytest.raises(UserError, match="--vary-camera"):
