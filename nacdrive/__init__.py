@@ -6,23 +6,30 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from nacdrive.common.version import __version__
+
 if TYPE_CHECKING:
-    from nacdrive.api import Evaluation, evaluate, export_onnx, load_policy, make_env, record, rollout, train
+    from nacdrive.api import Evaluation, evaluate, export_onnx, load_policy, make_env, record, train
     from nacdrive.datasets.recording import Recording
     from nacdrive.nac import NAC
+    from nacdrive.rollout.loading import rollout
 
-__version__ = "0.1.0"
 __all__ = [
     "NAC", "Evaluation", "Recording", "__version__", "evaluate", "export_onnx", "load_policy", "make_env", "record",
     "rollout", "train",
 ]  # fmt: skip
+HOMES = {
+    "NAC": "nacdrive.nac",
+    "Recording": "nacdrive.datasets.recording",
+    "rollout": "nacdrive.rollout.loading",
+}
+"""Public name -> the module that it comes from, where that is not ``nacdrive.api``."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'nacdrive' has no attribute {name!r}")
-    home = {"NAC": "nacdrive.nac", "Recording": "nacdrive.datasets.recording"}.get(name, "nacdrive.api")
-    return getattr(import_module(home), name)
+    return getattr(import_module(HOMES.get(name, "nacdrive.api")), name)
 
 
 def __dir__() -> list[str]:

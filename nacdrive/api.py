@@ -10,27 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from nacdrive.datasets.recording import Recording
-    from nacdrive.drivers.base import Driver, DriverLike
     from nacdrive.drivers.exported import ExportedPolicy
-    from nacdrive.drivers.tick import Tick
     from nacdrive.envs.base import DrivingEnv
     from nacdrive.models.policy import Policy
-    from nacdrive.rollout.drive import LoadedDrive
+    from nacdrive.rollout.loading import Who, World
 
-    AnyPolicy: TypeAlias = Policy | ExportedPolicy
-    Who: TypeAlias = str | Path | AnyPolicy | Driver | DriverLike
-    """A name or file that --model or --driver takes, a policy, or a driver of one's own."""
-    World: TypeAlias = str | gymnasium.Env[Any, Any]
-    """What --env takes, or an environment, which stays open."""
     Data: TypeAlias = str | Path | Recording
 
 
@@ -120,21 +111,6 @@ def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     return spec.make(usual | options)
 
 
-def rollout(
-    policy: Who = "nac_steady", env: World = "carracing", seed: int = 4_000_000, **options: Any
-) -> Iterator[Tick]:
-    """Drive the episode of ``seed``: the frozen ``Tick`` of each decision, after it was carried out.
-
-    ``options`` are those of ``nacdrive eval``, such as ``expert="ppo"`` who rides along, ``track`` or ``renderer``.
-
-    Raises:
-        UserError: as the verb.
-    """
-    loaded, opened_env, _ = _loaded(policy, env, options)
-    with loaded.open(seed, env=opened_env) as opened:
-        yield from opened
-
-
 @_named_extras()
 def evaluate(
     policy: Who = "nac_steady",
@@ -154,8 +130,9 @@ def evaluate(
     """
     from nacdrive.common.errors import UserError
     from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, by_track, drive_jobs, numbers
+    from nacdrive.rollout.loading import load_drive
 
-    loaded, opened_env, config = _loaded(policy, env, {**options, "episodes": episodes})
+    loaded, opened_env, config = load_drive(policy, env, {**options, "episodes": episodes})
     drive = loaded.drive
     if workers and (opened_env is not None or not (drive.model or isinstance(policy, str))):
         raise UserError("processes of their own open what they drive by its name: give names or files, or no workers.")
@@ -173,45 +150,6 @@ def evaluate(
     named = {"tracks": by_track(rows, drive)} if any(tracks) else {}
     returns = [row["episode_return"] for row in rows]
     return Evaluation(returns, numbers(rows, expert_rows) | named, rows, expert_rows)
-
-
-def _loaded(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDrive, DrivingEnv | None, Any]:
-    """What ``nacdrive eval`` drives with these options, the environment where it is open already, the verb's config."""
-    from nacdrive.cli.eval import EvalConfig
-    from nacdrive.common.paths import find_model
-    from nacdrive.drivers import DRIVERS, SHIPPED
-    from nacdrive.drivers.base import as_driver
-    from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.envs.base import DrivingEnv
-    from nacdrive.envs.gym_env import adapt
-    from nacdrive.envs.registry import ENVIRONMENTS
-    from nacdrive.models.frame_policy import FramePolicy
-    from nacdrive.rollout.drive import LoadedDrive
-
-    opened = None
-    if not isinstance(env, str):
-        made = type(env)
-        known = f"gym:{env.spec.id}" if env.spec is not None else f"{made.__module__}:{made.__qualname__}"
-        opened = adapt(env, getattr(env, "name", known))
-        if env.spec is None and not isinstance(env, DrivingEnv):
-            # So that a class in a notebook or a function is known by its name too.
-            ENVIRONMENTS.register(known, lambda: opened)
-        env = opened.name
-    options = {"expert": "none", **options}
-    if not isinstance(policy, (str, Path)):
-        driver = PolicyDriver(policy) if isinstance(policy, FramePolicy) else as_driver(policy)  # type: ignore[arg-type]
-        config = EvalConfig(env=env, **options)
-        # Named after its kind, as a driver that the command line makes: its pedals are its own.
-        drive = config.driven(None)
-        if not isinstance(driver, PolicyDriver):
-            drive = replace(drive, driver=f"{type(policy).__module__}:{type(policy).__qualname__}")
-        return LoadedDrive(drive, driver=driver), opened, config
-    name = str(policy)
-    if name in SHIPPED or name in DRIVERS or (":" in name and not Path(name).exists()):
-        config = EvalConfig(env=env, driver=name, **options)
-        return config.driven(None).load(), opened, config
-    config = EvalConfig(env=env, model=name, **options)
-    return config.driven(find_model(name, config.spec.task)).load(), opened, config
 
 
 @_named_extras()

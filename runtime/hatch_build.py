@@ -22,7 +22,7 @@ class CustomBuildHook(BuildHookInterface):
         """See hatchling."""
         files = {str(source(self.root, MODULE, "drivers/onnx_runtime.py")): MODULE}
         if self.target_name == "sdist":
-            files[str(source(self.root, VERSION, "__init__.py"))] = VERSION
+            files[str(source(self.root, VERSION, "common/version.py"))] = VERSION
         build_data["force_include"].update(files)
 
 
@@ -31,5 +31,5 @@ class CustomMetadataHook(MetadataHookInterface):
 
     def update(self, metadata):
         """See hatchling."""
-        text = source(self.root, VERSION, "__init__.py").read_text()
+        text = source(self.root, VERSION, "common/version.py").read_text()
         metadata["version"] = re.search(r'__version__ = "(.+?)"', text).group(1)

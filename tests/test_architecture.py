@@ -47,6 +47,13 @@ def test_a_feature_is_imported_by_itself_and_the_command_line_alone(path: Path) 
     assert set(imported) <= ({inside[0]} if room == "extras" else set())
 
 
+def test_rooms_know_nothing_of_the_public_names_above_them() -> None:
+    """``nacdrive/__init__.py`` and ``api.py`` stand above the rooms, and the command line above them."""
+    above = re.compile(r"^\s*from nacdrive import|nacdrive\.api\b", re.MULTILINE)
+    assert not [str(path.relative_to(PACKAGE)) for path in FILES if above.search(path.read_text())]
+    assert not re.search(r"^\s*(?:from|import) nacdrive\.cli", (PACKAGE / "api.py").read_text(), re.MULTILINE)
+
+
 def modules_imported(path: Path) -> set[Path]:
     """Files of the package that ``path`` imports, at the top or inside a function, type checking aside."""
     tree = ast.parse(path.read_text())

@@ -179,7 +179,8 @@ def functions() -> str:
         "Tick": "drivers.md#nacdrive.drivers.tick.Tick",
     }
     links = ", ".join(f"[`{name}`](api/{place_})" for name, place_ in classes.items())
-    return f"# The public functions\n\nWhat they give and take: {links}.\n\n::: nacdrive.api\n"
+    pages = "::: nacdrive.api\n\n::: nacdrive.rollout.loading.rollout\n"
+    return f"# The public functions\n\nWhat they give and take: {links}.\n\n{pages}"
 
 
 def commands() -> str:

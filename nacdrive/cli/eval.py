@@ -5,119 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Result, TracksIfGiven, WatchedPage, Workers
-from nacdrive.datasets.options import RecordingsOption
-from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
-from nacdrive.envs.lap_rules import LAP_RULES
-from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.envs.udacity_track.options import is_random
-from nacdrive.envs.world import World
+from nacdrive.rollout.eval_config import EvalConfig
 
 if TYPE_CHECKING:
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
-    from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.evaluate import EvalJob
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
 COMMON = ("drives", "flawless", "safety_stops")
 """Of the numbers of a track, those that every environment has."""
-EPISODES = 20
-"""If nobody says how many."""
-USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
-"""Of the options that only some environments have, where not given."""
-
-
-@dataclass(frozen=True)
-class EvalConfig(
-    World,
-    Driving,
-    CameraOptions,
-    TracksIfGiven,
-    RecordingsOption,
-    WatchedPage,
-    Result,
-    Workers,
-    defaults={"seed": POLICY_TEST.start},
-):
-    """Drive many unseen tracks: metrics, report, videos.
-
-    With --data the steering of a policy of udacity is judged on what was recorded, and no lap is driven unless --laps,
-    --track or --episodes asks for it.
-    """
-
-    begins_episodes = True
-    positional = ("model", "data")
-
-    videos: bool = True
-    """Film the worst, the median and the best drive of each track."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.expert != NOBODY:
-            check_expert(self.spec, self.expert, also=(NOBODY,))
-        if self.driver is not None and ":" not in self.driver:
-            check_expert(self.spec, self.driver, name="--driver")
-        for option, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
-            if self.driver is not None and asked:
-                raise UserError(f"{option} is for a policy that steers alone, and --driver has pedals: leave one out.")
-        if self.watch and self.ray is not None:
-            raise UserError("--watch drives in this process: leave --ray out.")
-
-    @property
-    def count(self) -> int:
-        """Episodes to drive; 0 where a log alone is judged."""
-        asked = self.laps is not None or self.track is not None or not self.data
-        return EPISODES * asked if self.episodes is None else self.episodes
-
-    @property
-    def folder(self) -> Path:
-        if self.out is not None:
-            return self.out
-        d = self.disturbance
-        parts = {"noise": d.noise, "blackout": d.blackout, "delay": d.delay_steps}
-        parts |= {"dropped": d.dropped, "late": d.late}
-        parts |= {"blackout-steps": d.blackout_steps} if d.blackout_steps > 1 else {}
-        named = [f"{name}-{value:g}" for name, value in parts.items() if value]
-        named += [f"brightness-{d.brightness:g}"] if d.brightness != 1 else []
-        named += ["rate-{:g}-{:g}".format(*d.rate)] if d.rate is not None else []
-        # Policies of the same name drive several environments.
-        env = [] if self.env == EvalConfig.env else [self.spec.source]
-        env += [str(self.track)] if is_random(self.track) else []
-        named += [
-            f"{option}-{value if isinstance(value, str) else format(value, 'g')}"
-            for option, value in (self.road.given | self.start.given).items()
-        ]
-        who = Path(self.model).stem if self.driver is None else self.driver
-        name = "-".join(["eval", *env, who, *named] if self.count else ["verdict", *env, who])
-        return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-
-    def driven(self, model: Path | None) -> Drive:
-        """What is driven, with the policy in the file ``model``."""
-        from nacdrive.rollout.drive import Drive
-
-        env = self.spec
-        usual: dict[str, Any] = {} if env.drivers_pace else {"repeat": env.repeat}
-        usual |= {"laps": 1.0} if is_random(self.track) else {}
-        expert = env.expert if self.expert is None else self.expert
-        return Drive(
-            env=self.env,
-            model=model,
-            driver=self.driver,
-            expert=None if expert in (NOBODY, self.driver) else expert,
-            options=self.options(**USUAL | usual),
-            camera=self.disturbance,
-            speed_mph=self.speed or env.speed_mph,
-            device=self.device,
-        )
-
-
 CONFIG = EvalConfig
 
 

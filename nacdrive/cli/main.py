@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nacdrive import __version__
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import os_error_sentence
 from nacdrive.common.optional import missing_extra
@@ -25,6 +24,7 @@ from nacdrive.common.paths import PACKAGE
 from nacdrive.common.plugins import REFERENCE, trust
 from nacdrive.common.progress import set_quiet
 from nacdrive.common.result_folder import release_folders
+from nacdrive.common.version import __version__
 
 if TYPE_CHECKING:
     from nacdrive.common.options import Options

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from nacdrive import __version__
 from nacdrive.common.compat import run_options
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.foreign_json import read_object
+from nacdrive.common.version import __version__
 
 RUN = "run.json"
 """Beside every result: how it was made."""

@@ -6,13 +6,12 @@ from typing import Any
 
 
 class _Room(ModuleType):
-    """A module of the name of a public function: ``nacdrive.rollout(...)`` is ``nacdrive.api.rollout``."""
+    """A module of the name of a public function: ``nacdrive.rollout(...)``."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from importlib import import_module
+        from nacdrive.rollout.loading import rollout
 
-        # By name: nothing in a room imports what stands above all of them.
-        return import_module("nacdrive.api").rollout(*arguments, **options)
+        return rollout(*arguments, **options)
 
 
 sys.modules[__name__].__class__ = _Room

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from nacdrive.cli.drive import DriveConfig
-from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.expert import EvalConfig as ExpertEval
 from nacdrive.cli.help import print_help, rows, texts
 from nacdrive.cli.main import VERBS as ALL_VERBS
@@ -25,6 +24,7 @@ from nacdrive.common.paths import find_model
 from nacdrive.envs.registry import ENVIRONMENTS, env_spec
 from nacdrive.extras.arena.verb import ArenaConfig
 from nacdrive.models import load_policy
+from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig
 

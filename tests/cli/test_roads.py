@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from nacdrive.cli.drive import DriveConfig, load
-from nacdrive.cli.eval import EvalConfig
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.udacity_track.options import RoadOptions
 from nacdrive.extras.simulator.road_gallery import BRIDGE, TUNNEL, WATER, gallery
 from nacdrive.extras.simulator.verb import RoadsConfig, UdacityConfig, run_roads
 from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.evaluate import evaluate
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig

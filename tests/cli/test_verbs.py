@@ -209,8 +209,8 @@ def test_health_survives_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_mistakes_in_a_config_are_user_errors() -> None:
     from nacdrive.cli.demo import DemoConfig
-    from nacdrive.cli.eval import EvalConfig
     from nacdrive.envs.camera_noise import CameraNoise
+    from nacdrive.rollout.eval_config import EvalConfig
 
     with pytest.raises(UserError):
         DemoConfig(seed=1)

@@ -12,7 +12,7 @@ import pytest
 
 import nacdrive.envs  # noqa: F401
 from nacdrive.cli.drive import DriveConfig, drive
-from nacdrive.cli.eval import EvalConfig, evaluate
+from nacdrive.cli.eval import evaluate
 from nacdrive.cli.expert import EvalConfig as ExpertEvalConfig
 from nacdrive.cli.expert import run_eval
 from nacdrive.common.errors import UserError
@@ -22,6 +22,7 @@ from nacdrive.envs.gym_spec import gym_spec_of
 from nacdrive.envs.registry import CARRACING
 from nacdrive.models import load_policy
 from nacdrive.rollout.drive import driver_options
+from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.record import record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.train_config import TrainConfig

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from nacdrive.cli import drive as drive_verb
-from nacdrive.cli.eval import EvalConfig
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPS_PER_MPH
@@ -27,6 +26,7 @@ from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.extras.arena.contestant import Contestant
 from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.evaluate import RolloutWorker
 from tests.helpers.udacity_policy import udacity_policy
 

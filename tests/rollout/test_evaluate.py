@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
@@ -27,6 +26,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, track_numbers
 from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, EpisodeMetrics, ResultsFile, Row
 from nacdrive.viz.report import page

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
+from nacdrive.common.version import __version__
 from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
 from nacdrive.datasets.images import decode_image, image_header

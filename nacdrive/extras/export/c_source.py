@@ -15,9 +15,9 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, write_text
+from nacdrive.common.version import __version__
 from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import shipped
+from nacdrive.common.version import __version__
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image

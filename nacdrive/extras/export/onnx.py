@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nacdrive import __version__
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
+from nacdrive.common.version import __version__
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
 from nacdrive.envs.registry import action_names
 from nacdrive.extras.export.policy_step import INPUTS, PolicyStep

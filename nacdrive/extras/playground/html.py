@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from nacdrive import __version__
+from nacdrive.common.version import __version__
 
 PARTS = Path(__file__).parent / "page"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.eval import evaluate as evaluate_verb
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.udacity_log import is_log
 from nacdrive.extras.verdict.log_verdict import Drive, in_words, judge_logs, verdict
 from nacdrive.models import save_policy
+from nacdrive.rollout.eval_config import EvalConfig
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
 

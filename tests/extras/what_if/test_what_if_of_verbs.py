@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from nacdrive.cli import drive, replay
-from nacdrive.cli.eval import EvalConfig, evaluate
+from nacdrive.cli.eval import evaluate
 from nacdrive.common.action import Action
 from nacdrive.common.paths import shipped
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.extras.what_if.moments import moment_of
 from nacdrive.extras.what_if.what_if import WhatIf
+from nacdrive.rollout.eval_config import EvalConfig
 from tests.helpers.nightly import daily
 
 
