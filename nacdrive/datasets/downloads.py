@@ -128,6 +128,11 @@ DATA_SETS = {
             (RemoteFile(par.FILE_NAME, par.MD5, (PAR_URL + par.FILE_NAME,)),),
         ),
         DataSet(
+            "physionet2012",
+            "4,000 stays in intensive care: set a of the PhysioNet challenge of 2012",
+            "https://physionet.org/content/challenge-2012/1.0.0/",
+        ),
+        DataSet(
             "pronostia",
             "bearings run to failure (IEEE PHM 2012 challenge, FEMTO-ST)",
             "https://github.com/wkzs111/phm-ieee-2012-data-challenge-dataset",

@@ -11,6 +11,7 @@ from typing import Literal
 from nacdrive.common.plugins import load_object
 from nacdrive.datasets.mnist import load_mnist
 from nacdrive.datasets.par import read_par
+from nacdrive.datasets.physionet2012 import read_stays
 
 
 class OddDataWarning(UserWarning):
@@ -65,9 +66,17 @@ def par_contents(folder: Path) -> Iterator[Finding]:
         )
 
 
+def physionet2012_contents(folder: Path) -> Iterator[Finding]:
+    """Stays, deaths, readings."""
+    stays = read_stays(folder)
+    died, readings = sum(stay.died for stay in stays), sum(len(stay.value) for stay in stays)
+    yield Finding(f"{len(stays)} stays in intensive care, {died} deaths in hospital, {readings} readings")
+
+
 READERS: dict[str, Callable[[Path], Iterator[Finding]] | str] = {
     "mnist": mnist_contents,
     "par": par_contents,
+    "physionet2012": physionet2012_contents,
     **{
         name: f"nacdrive.extras.bearings.contents:{name.replace('-', '_')}" for name in ("pronostia", "xjtu-sy", "hust")
     },

@@ -12,6 +12,7 @@ from PIL import Image
 from nacdrive.common.files import atomic_path, write_text
 from nacdrive.common.result_folder import note_own
 from nacdrive.datasets.par import ACTIVITIES, TAGS
+from nacdrive.datasets.physionet2012 import HEADER, OUTCOMES, STAYS
 
 MARKER = "MADE-UP.txt"
 """In every folder of made-up files: whoever reads one says so beside every number."""
@@ -125,9 +126,25 @@ def hust(folder: Path) -> None:
         savemat(folder / f"{fault}400.mat", {"data": vibration(4 * 51_200, wear, random, 51_200)[:, :1]})
 
 
+def physionet2012(folder: Path) -> None:
+    """Sixty short stays; the heart of who dies beats faster and faster."""
+    random = np.random.default_rng(4)
+    outcomes = ["RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"]
+    for stay in range(60):
+        name, dies = 900_000 + stay, stay % 3 == 0
+        lines = [HEADER, f"00:00,RecordID,{name}", "00:00,Age,60", "00:00,Gender,1", "00:00,Height,-1"]
+        for minute in np.sort(random.integers(0, 2880, 12)):
+            rate = 80 + dies * minute / 60 + random.normal()
+            lines += [f"{minute // 60:02d}:{minute % 60:02d},{what}" for what in (f"HR,{rate:.1f}", "Temp,37.0")]
+        write_text(folder / STAYS / f"{name}.txt", "\n".join(lines) + "\n")
+        outcomes.append(f"{name},6,1,5,-1,{int(dies)}")
+    write_text(folder / OUTCOMES, "\n".join(outcomes) + "\n")
+
+
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "emnist": emnist,
     "par": par,
+    "physionet2012": physionet2012,
     "udacity": udacity,
     "pronostia": pronostia,
     "xjtu-sy": xjtu_sy,
