@@ -137,10 +137,10 @@ def evaluate(
     if workers and (opened_env is not None or not (drive.model or isinstance(policy, str))):
         raise UserError("processes of their own open what they drive by its name: give names or files, or no workers.")
     tracks = ("",) if opened_env is not None else loaded.spec.tracks_of(config.track)
-    whos = ("policy", "expert") if drive.expert else ("policy",)
+    drivers = ("policy", "expert") if drive.expert else ("policy",)
     jobs = [
         EvalJob(who, k, config.seed + k, track)  # type: ignore[arg-type]
-        for who in whos for track in tracks for k in range(episodes)
+        for who in drivers for track in tracks for k in range(episodes)
     ]  # fmt: skip
     worker = RolloutWorker(loaded, env=opened_env)
     driven = drive_jobs(drive, jobs, workers) if workers else ((job, worker.drive(job)) for job in jobs)

@@ -63,11 +63,11 @@ def main() -> None:
     print(line("mean; of factors geometric", [*map(fmean, known[:-2]), *map(geometric_mean, known[-2:])]))
 
 
-def factor(told: NDArray[np.float64], actual: NDArray[np.float64], where: NDArray[np.bool_]) -> float:
+def factor(predicted: NDArray[np.float64], actual: NDArray[np.float64], where: NDArray[np.bool_]) -> float:
     """Factor by which a remaining life is wrong, either way; median over snapshots, NaN where there are none."""
     if not where.any():
         return float("nan")
-    logs = np.log(np.maximum(told[where], SHORTEST_S) / actual[where])
+    logs = np.log(np.maximum(predicted[where], SHORTEST_S) / actual[where])
     return float(np.exp(np.median(np.abs(logs))))
 
 

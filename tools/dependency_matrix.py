@@ -34,11 +34,11 @@ def python_at_hand(version: str) -> str | None:
     """A Python of that version, if one is installed."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         return sys.executable
-    found = subprocess.run(
+    located = subprocess.run(
         [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", version],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return found.stdout.strip() or shutil.which(f"python{version}")
+    return located.stdout.strip() or shutil.which(f"python{version}")
 
 
 def one(python: str, version: str, resolution: str, options: argparse.Namespace) -> str:

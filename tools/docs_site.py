@@ -82,9 +82,9 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 def targets(text: str, path: str) -> Iterator[str]:
     """Paths in the repository that the page ``path`` links to."""
-    found: list[str] = []
-    outside_code(text, lambda part: found.extend(match[1] for match in LINK.findall(part)) or part)
-    for link in found:
+    links: list[str] = []
+    outside_code(text, lambda part: links.extend(match[1] for match in LINK.findall(part)) or part)
+    for link in links:
         target = resolved(link, path)
         if target is not None:
             yield target
@@ -158,8 +158,8 @@ def room_pages() -> dict[str, str]:
         modules = sorted((ROOT / "nacdrive" / room).rglob("*.py"))
         # What the room itself exports comes first, in the order in which it does.
         exports = (ROOT / "nacdrive" / room / "__init__.py").read_text("utf-8")
-        found = {path: exports.find(f"nacdrive.{room}.{path.stem} ") for path in modules}
-        modules.sort(key=lambda path: (path.stem != "__init__", found[path] if found[path] >= 0 else len(exports)))
+        places = {path: exports.find(f"nacdrive.{room}.{path.stem} ") for path in modules}
+        modules.sort(key=lambda path: (path.stem != "__init__", places[path] if places[path] >= 0 else len(exports)))
         names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
         parts = [f"::: {name.removesuffix('.__init__')}" for name in names]
         # Of a package itself the description alone: what it exports is shown where it is defined.
@@ -203,10 +203,10 @@ def help_of(words: list[str]) -> str:
     """What ``nacdrive WORDS --help`` prints on a terminal of 80 columns."""
     from nacdrive.cli.main import dispatch
 
-    said = io.StringIO()
-    with patch.dict(os.environ, COLUMNS="80", NO_COLOR="1"), redirect_stdout(said), suppress(SystemExit):
+    printed = io.StringIO()
+    with patch.dict(os.environ, COLUMNS="80", NO_COLOR="1"), redirect_stdout(printed), suppress(SystemExit):
         dispatch([*words, "--help"])
-    text = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())
+    text = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue())
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 

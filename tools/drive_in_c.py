@@ -48,9 +48,9 @@ def drive(
     drive = Drive(spec.name, options=options, speed_mph=spec.speed_mph)
     with LoadedDrive(drive, driver=PolicyDriver(policy)).open(seed, track=track) as opened:
         ticks = list(opened)
-        found = {"return": round(ticks[-1].episode_return, 3), "decisions": len(ticks), **opened.env.metrics()}
+        metrics = {"return": round(ticks[-1].episode_return, 3), "decisions": len(ticks), **opened.env.metrics()}
     assert not any(tick.failure for tick in ticks), ticks[-1].failure
-    return found, [tick.action.steering for tick in ticks]
+    return metrics, [tick.action.steering for tick in ticks]
 
 
 def main(config: Config) -> None:

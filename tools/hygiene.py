@@ -97,15 +97,15 @@ def tracked() -> list[Path]:
     """All files that git tracks; none where this is no clone."""
     if not (ROOT / ".git").exists():
         return []
-    said = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    return [ROOT / name for name in said.decode().split("\0") if name]
+    output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [ROOT / name for name in output.decode().split("\0") if name]
 
 
 def main() -> int:
     paths = [Path(name) for name in sys.argv[1:]] or tracked()
-    found = [f"{path}: {finding}" for path in paths if path.is_file() for finding in findings(path)]
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
+    lines = [f"{path}: {finding}" for path in paths if path.is_file() for finding in findings(path)]
+    print("\n".join(lines), end="\n" if lines else "")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
 
     annotations = [span for node in ast.walk(ast.parse(path.read_text())) for span in annotated(node)]
     nodes = list(ast_nodes(get_ast_from_path(path)))
-    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    result: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for name in cosmic_ray.plugins.operator_names():
         operator = cosmic_ray.plugins.get_operator(name)
         if operator.arguments():
@@ -71,8 +71,8 @@ def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
         positions = (place for node in nodes for place in operator().mutation_positions(node))
         for occurrence, (start, _) in enumerate(positions):
             if not any(first <= start <= last for first, last in annotations):
-                found.setdefault(tuple(start), []).append((name, occurrence))
-    return found
+                result.setdefault(tuple(start), []).append((name, occurrence))
+    return result
 
 
 def annotated(node: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -97,8 +97,8 @@ def sample(count: int, seed: int, only: str = "") -> list[tuple[str, str, int]]:
     for paths in rooms.values():
         # Long files have more places; to count them in all files would take minutes.
         for path in rng.choices(paths, [path.stat().st_size for path in paths], k=EACH):
-            if found := sorted(places(path).items()):
-                mutants.append((str(path.relative_to(ROOT)), *rng.choice(rng.choice(found)[1])))
+            if candidates := sorted(places(path).items()):
+                mutants.append((str(path.relative_to(ROOT)), *rng.choice(rng.choice(candidates)[1])))
     mutants = list(dict.fromkeys(mutants))
     return rng.sample(mutants, min(count, len(mutants)))
 

@@ -176,8 +176,8 @@ def run(args: argparse.Namespace) -> None:
             row = compute(job, args.data, args.most)
             with args.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            found = ", ".join(f"{name} {value:.4g}" for name, value in row["scores"].items())
-            print(f"{number} {job.task} {job.row.name} seed {job.seed}: {found} ({row['train_cpu_s']} s)", flush=True)
+            scores = ", ".join(f"{name} {value:.4g}" for name, value in row["scores"].items())
+            print(f"{number} {job.task} {job.row.name} seed {job.seed}: {scores} ({row['train_cpu_s']} s)", flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command goes on", file=sys.stderr)
 
@@ -211,11 +211,11 @@ Scores = dict[str, dict[int, float]]
 
 def scores_by_row(rows: Sequence[dict[str, Any]], task: str) -> Scores:
     """Score by row's name and seed."""
-    found: Scores = {}
+    result: Scores = {}
     for row in rows:
         if row["task"] == task:
-            found.setdefault(row["row"], {})[row["seed"]] = score_of(row)
-    return found
+            result.setdefault(row["row"], {})[row["seed"]] = score_of(row)
+    return result
 
 
 def mean_of(values: dict[int, float]) -> float:

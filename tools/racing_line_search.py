@@ -72,9 +72,9 @@ def main() -> None:
         middle = 0.5 * middle + 0.5 * best.mean(axis=0)
         spread = np.maximum(0.6 * spread + 0.4 * best.std(axis=0), 0.01)
         generation += 1
-        told = ", ".join(f"{name}={value:.4g}" for name, value in zip(names, np.exp(middle), strict=True))
+        parameters = ", ".join(f"{name}={value:.4g}" for name, value in zip(names, np.exp(middle), strict=True))
         print(
-            f"{generation}: middle {scores[0]:.1f}, best {scores.max():.1f}, spread {spread.mean():.3f}; {told}",
+            f"{generation}: middle {scores[0]:.1f}, best {scores.max():.1f}, spread {spread.mean():.3f}; {parameters}",
             flush=True,
         )
     seeds = rng.integers(EXPERT_TRAINING.start, EXPERT_TRAINING.stop, 100).tolist()

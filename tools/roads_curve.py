@@ -78,9 +78,9 @@ def measured(out: Path, model: str, roads: int, seed: int) -> dict[str, Any]:
              "--out", run / "eval", "--resume")  # fmt: skip
     drives = read(run / "eval" / "random.jsonl")
     measures = ("autonomy", "interventions", "off_road_events", "offset_mean_m", "seed")
-    found = {f"{name}s" if name == "seed" else name: [row[name] for row in drives] for name in measures}
+    results = {f"{name}s" if name == "seed" else name: [row[name] for row in drives] for name in measures}
     settings = {"frames": FRAMES, "epochs": EPOCHS, "laps": LAPS, "speed_mph": SPEED}
-    return {"model": model, "roads": roads, "seed": seed, **settings, **found}
+    return {"model": model, "roads": roads, "seed": seed, **settings, **results}
 
 
 def nacdrive(*arguments: object) -> None:
@@ -99,10 +99,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def cell(rows: Sequence[dict[str, Any]], model: str, roads: int, measure: str) -> dict[str, Any] | None:
     """Mean over training seeds and drives, and its interval over drives (each road's mean over the seeds)."""
-    found = [row[measure] for row in rows if row["model"] == model and row["roads"] == roads]
-    if not found:
+    values = [row[measure] for row in rows if row["model"] == model and row["roads"] == roads]
+    if not values:
         return None
-    return {**summary(np.mean(found, axis=0).tolist()), "seeds": len(found)}
+    return {**summary(np.mean(values, axis=0).tolist()), "seeds": len(values)}
 
 
 def models_of(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -118,12 +118,12 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     for model in models_of(rows):
         line = []
         for n in numbers:
-            found = cell(rows, model, n, "autonomy")
-            if found is None:
+            result = cell(rows, model, n, "autonomy")
+            if result is None:
                 line.append("")
                 continue
-            low, high = found["interval95"] or (found["mean"],) * 2
-            line.append(f"{found['mean']:.1f} ({low:.1f} to {high:.1f}) [{found['seeds']}]")
+            low, high = result["interval95"] or (result["mean"],) * 2
+            line.append(f"{result['mean']:.1f} ({low:.1f} to {high:.1f}) [{result['seeds']}]")
         lines.append(f"| {model} | {' | '.join(line)} |")
     return lines
 
@@ -140,11 +140,11 @@ def draw(rows: Sequence[dict[str, Any]], target: Path) -> None:
         axes, ("autonomy", "offset_mean_m"), ("autonomy, %", "from the middle, mean, m"), strict=True
     ):
         for model in models_of(rows):
-            found = [(n, c) for n in sorted({r["roads"] for r in rows}) if (c := cell(rows, model, n, measure))]
-            means = np.array([c["mean"] for _, c in found])
-            ends = np.array([c["interval95"] or (c["mean"],) * 2 for _, c in found]).T
+            points = [(n, c) for n in sorted({r["roads"] for r in rows}) if (c := cell(rows, model, n, measure))]
+            means = np.array([c["mean"] for _, c in points])
+            ends = np.array([c["interval95"] or (c["mean"],) * 2 for _, c in points]).T
             apart = 1 + 0.03 * models_of(rows).index(model)
-            axis.errorbar([n * apart for n, _ in found], means, abs(ends - means), marker="o", capsize=2, label=model)
+            axis.errorbar([n * apart for n, _ in points], means, abs(ends - means), marker="o", capsize=2, label=model)
         axis.set_xscale("log")
         axis.set_xticks(ROADS, [str(n) for n in ROADS])
         axis.set_xlabel("roads learnt from, equal frames")

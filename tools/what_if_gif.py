@@ -104,11 +104,11 @@ def main() -> None:
         page.wait_for_timeout(400)
         film.take(2400)
         page.get_by_role("button", name="Simulate the drive once more").click()
-        seen = ""
-        while "driven on" not in (said := page.text_content(".effect") or ""):
-            if said != seen and "ghost drives on:" in said:
+        filmed = ""
+        while "driven on" not in (effect := page.text_content(".effect") or ""):
+            if effect != filmed and "ghost drives on:" in effect:
                 film.take(120)
-            seen = said
+            filmed = effect
             page.wait_for_timeout(60)
         page.wait_for_timeout(400)
         film.take(5000)

@@ -102,10 +102,10 @@ class GymEnv(DrivingEnv):
         self._last = info
         if isinstance(info.get("wheels_off"), (int, float)):
             self._wheels_off.append(float(info["wheels_off"]))
-        frame, said = self._seen(observation, info)
+        frame, about = self._seen(observation, info)
         if terminated or truncated:
-            said.setdefault("ended", "the episode is over" if terminated else "time is up")
-        return frame, reward, bool(terminated), bool(truncated), said
+            about.setdefault("ended", "the episode is over" if terminated else "time is up")
+        return frame, reward, bool(terminated), bool(truncated), about
 
     def native_action(self, action: Action) -> Any:
         """``action`` as the environment takes it."""
@@ -126,8 +126,8 @@ class GymEnv(DrivingEnv):
         """``progress`` and ``laps`` as the environment says them last, and the mean of ``wheels_off``; none that it
         does not say.
         """
-        found = {name: float(self._last[name]) for name in ("progress", "laps") if name in self._last}
-        return found | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
+        measures = {name: float(self._last[name]) for name in ("progress", "laps") if name in self._last}
+        return measures | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
 
     def episode_meta(self) -> dict[str, Any]:
         return {"env": self.name}
@@ -152,18 +152,18 @@ class GymEnv(DrivingEnv):
 
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
         meanings = getattr(self.env.unwrapped, "get_action_meanings", None)
-        found = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
-        if names is not None and len(found) != count:
-            raise UserError(f"{self.name} has {count} actions, and {len(found)} names are given: {', '.join(found)}.")
-        return found if len(found) == count else tuple(f"action {number}" for number in range(count))
+        known = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
+        if names is not None and len(known) != count:
+            raise UserError(f"{self.name} has {count} actions, and {len(known)} names are given: {', '.join(known)}.")
+        return known if len(known) == count else tuple(f"action {number}" for number in range(count))
 
     def _seen(self, observation: Any, info: Mapping[str, Any]) -> tuple[Frame, Any]:
         frame, cameras = self._look(observation)
         self._shown = frame
-        said = {"t_s": self.frame * self._frame_s, "events": (), **info}
+        about = {"t_s": self.frame * self._frame_s, "events": (), **info}
         if len(cameras) > 1:
-            said["cameras"] = cameras
-        return frame, said
+            about["cameras"] = cameras
+        return frame, about
 
     def _look(self, observation: Any) -> tuple[Frame, dict[str, Frame]]:
         """The frame that drivers see, and all pictures by name."""
@@ -273,16 +273,16 @@ def _frame_shape(space: spaces.Space[Any], keys: tuple[str, ...]) -> tuple[int, 
 
 def _rgb(picture: Any) -> Frame:
     """uint8 [height, width, 3] of a picture: grey or RGB, channels first or last, uint8 or floats in 0 .. 1."""
-    found: NDArray[Any] = np.asarray(picture)
-    if found.dtype != np.uint8:
-        found = np.rint(np.clip(found, 0, 1) * 255).astype(np.uint8)
-    if found.ndim == 2:
-        found = found[:, :, None]
-    if found.shape[2] not in (1, 3):
-        found = np.moveaxis(found, 0, 2)
-    if found.shape[2] == 1:
-        found = np.repeat(found, 3, axis=2)
-    return np.ascontiguousarray(found)
+    pixels: NDArray[Any] = np.asarray(picture)
+    if pixels.dtype != np.uint8:
+        pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    if pixels.shape[2] not in (1, 3):
+        pixels = np.moveaxis(pixels, 0, 2)
+    if pixels.shape[2] == 1:
+        pixels = np.repeat(pixels, 3, axis=2)
+    return np.ascontiguousarray(pixels)
 
 
 def _in_short(space: spaces.Space[Any]) -> str:

@@ -162,10 +162,10 @@ def env_spec(name: str) -> EnvSpec:
     """
     if name.startswith(GYM):
         return _foreign(name, partial(_make_gym, name))
-    found: Any = ENVIRONMENTS.load(name)
-    if isinstance(found, EnvSpec):
-        return found
-    if not callable(found):
+    part: Any = ENVIRONMENTS.load(name)
+    if isinstance(part, EnvSpec):
+        return part
+    if not callable(part):
         raise UserError(
             f"{name} is no environment: it must be a function that makes a Gymnasium environment, or an EnvSpec."
         )

@@ -13,7 +13,7 @@ from nacdrive.layers import contract
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.nac import Euler, NACKey, Steady
 from nacdrive.nac.kernels import key as kernel
-from nacdrive.nac.key_reference import key_forward
+from tests.helpers.key_reference import key_forward
 
 FORMS = {
     "exact": {},

@@ -25,8 +25,6 @@ BLOCK = 4
 STONE = (0.88, 0.78, 0.70)
 KERBED = 1 / 130
 """Curvature from which a bend has red and white kerbs."""
-LINE = 0.13
-"""Metres: width of a painted line."""
 VERGE = 0.65
 """Metres inside the road's edge at which the inner line is painted."""
 WALL = 0.9

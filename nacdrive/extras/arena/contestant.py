@@ -153,12 +153,12 @@ class Gate(DriverWrapper):
         return self._watched
 
     def act(self, frame: Frame, info: Info) -> Action:
-        self._told, self._events = tuple(self._events), []
+        self._past_events, self._events = tuple(self._events), []
         return super().act(frame, info)
 
     def state(self) -> DriverState:
         state = super().state()
-        return replace(state, events=(*self._told, *state.events))
+        return replace(state, events=(*self._past_events, *state.events))
 
 
 def drive_contestant(pipe: Connection, contestant: Contestant) -> None:

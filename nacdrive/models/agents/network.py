@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
@@ -24,18 +22,12 @@ from nacdrive.models.agents.view import ROWS, SIDE, STACK, FrameStack, View
 
 __all__ = [
     "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
-    "downscale", "load_policy", "save_policy", "sb3_name",
+    "load_policy", "save_policy", "sb3_name",
 ]  # fmt: skip
 
 CARRACING = "CarRacing-v3"
 """What files of agents of CarRacing say as their environment; others say what ``--env`` takes."""
 FEATURES = 256
-
-
-def downscale(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """uint8 [96, 96, 3] RGB or [84.., 96] grey -> uint8 [48, 48] grey, without the instruments."""
-    small: NDArray[np.uint8] = View().small(frame)[0]
-    return small
 
 
 class Vision(nn.Module):

@@ -21,12 +21,12 @@ export class Circuit {
     this.muted = new Map();
     this.onPick = null;
     canvas.addEventListener("click", (press) => {
-      const found = this.nearest(press);
-      if (found && this.onPick) this.onPick(found);
+      const neuron = this.nearest(press);
+      if (neuron && this.onPick) this.onPick(neuron);
     });
     canvas.addEventListener("pointermove", (move) => {
-      const found = this.nearest(move);
-      const text = found ? this.describe(found) : "";
+      const neuron = this.nearest(move);
+      const text = neuron ? this.describe(neuron) : "";
       if (canvas.title !== text) canvas.title = text;
     });
     onTheme(() => this.place());

@@ -39,7 +39,7 @@ export class DistanceCharts {
     Object.assign(this, { race, place, kept });
     this.canvas.setAttribute("aria-valuemax", this.end.toFixed(0));
     if (known(place)) this.canvas.setAttribute("aria-valuenow", place.toFixed(1));
-    this.canvas.setAttribute("aria-valuetext", known(place) ? this.said(place) : "no place yet");
+    this.canvas.setAttribute("aria-valuetext", known(place) ? this.describe(place) : "no place yet");
     this.surface.touch();
   }
 
@@ -48,7 +48,7 @@ export class DistanceCharts {
   }
 
   // In words, for those who do not see the lines.
-  said(place) {
+  describe(place) {
     const { race } = this;
     const parts = race.lanes.map((lane) => {
       const i = lane.index_at(place, race.byTime);
@@ -124,13 +124,13 @@ export class DistanceCharts {
   points(strip, lane) {
     const { race } = this;
     const every = Math.max(1, Math.floor(lane.length / (2 * (this.right - this.left))));
-    const found = [];
+    const points = [];
     for (let i = 0; i < lane.length; i += every) {
       const place = race.byTime ? lane.at(i, "t_s") : lane.reach[i];
       // Ahead is above the line: positive where contestant 1 came later.
-      found.push([place, strip.delta ? race.lanes[0].timeAt(place) - lane.timeAt(place) : lane.at(i, strip.column)]);
+      points.push([place, strip.delta ? race.lanes[0].timeAt(place) - lane.timeAt(place) : lane.at(i, strip.column)]);
     }
-    return found;
+    return points;
   }
 
   strip(c, strip, top, bottom, x, u) {

@@ -101,8 +101,8 @@ function one(text) {
   if (kind === "hide" && values[0] >= 1) return { kind, back: Math.floor(values[0]) };
   if (kind === "shift" && values[0] && values[0] >= -1 && values[0] <= 60) return { kind, seconds: values[0] };
   if (kind === "mute") {
-    const found = /^(?:h(\d+))?\.?(?:(sensory|inter|command|motor|unit)(?:\.(\d+))?)?$/.exec(rest);
-    if (found && (found[1] || found[2])) return { kind, head: found[1] ? Number(found[1]) - 1 : null, group: found[2] ?? null, neuron: found[3] ? Number(found[3]) - 1 : null };
+    const match = /^(?:h(\d+))?\.?(?:(sensory|inter|command|motor|unit)(?:\.(\d+))?)?$/.exec(rest);
+    if (match && (match[1] || match[2])) return { kind, head: match[1] ? Number(match[1]) - 1 : null, group: match[2] ?? null, neuron: match[3] ? Number(match[3]) - 1 : null };
   }
   return null;
 }

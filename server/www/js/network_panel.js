@@ -33,7 +33,7 @@ export class NetworkPanel {
     this.why = null;
     /** @type {{neurons: any, why: any} | null} */
     this.edited = null;
-    this.said = -Infinity;
+    this.shownAt = -Infinity;
     this.buttons = [];
   }
 
@@ -117,7 +117,7 @@ export class NetworkPanel {
       if (this.reasons.why) this.reasons.note("Measuring …");
       return;
     }
-    const rest = this.said + READING_MS - performance.now();
+    const rest = this.shownAt + READING_MS - performance.now();
     if (rest > 0) {
       // What is said last is said of what is shown: nothing may come any more that would say it anew.
       this.later ??= setTimeout(() => {
@@ -128,7 +128,7 @@ export class NetworkPanel {
     }
     clearTimeout(this.later);
     this.later = null;
-    this.said = performance.now();
+    this.shownAt = performance.now();
     const { why, t_s } = this.why;
     this.reasons.show(this.edited?.why ?? why, this.edited?.why ? why : null);
     put($("why-note"), `each part muted alone, measured at ${t_s.toFixed(2)} s`);
@@ -156,7 +156,7 @@ export class NetworkPanel {
 
   // The moment that comes next stands still: its sentence need not wait until the last one has been read.
   still() {
-    this.said = -Infinity;
+    this.shownAt = -Infinity;
   }
 
   // A head that is chosen before there are any.

@@ -209,9 +209,9 @@ export async function startReplay(dashboard, statistics) {
     for (let i = 0; i < episodes.length; i++) {
       statistics.gathering(`reading episode ${i + 1} of ${episodes.length} …`);
       if (i === shownEpisode) continue;
-      const found = await new EpisodeStore(run, i, columns).open();
+      const other = await new EpisodeStore(run, i, columns).open();
       if (ticket !== asked) return;
-      count(found);
+      count(other);
     }
     statistics.gathering("");
     statistics.allowMore(null);
@@ -273,13 +273,13 @@ export async function startReplay(dashboard, statistics) {
     drawing = true;
     const source = store;
     try {
-      const found = await source.tick(step);
-      if (!found || source !== store) return;
+      const parts = await source.tick(step);
+      if (!parts || source !== store) return;
       const row = dashboard.row(step);
-      const moment = { row, parts: found };
+      const moment = { row, parts };
       moment.withNeurons = moment;
       moment.why = reason && (head.playing ? reason.step <= step && row.t_s - reason.t_s < REASON_S : reason.step === step) ? reason : null;
-      moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : found.has("saliency") ? moment : null;
+      moment.withSaliency = dashboard.frame.overlay || step === 0 ? await lookedAt(source, step) : parts.has("saliency") ? moment : null;
       if (source !== store) return;
       shown = step;
       standing();
@@ -313,8 +313,8 @@ export async function startReplay(dashboard, statistics) {
   // The last decision up to step that has a saliency map.
   async function lookedAt(source, step) {
     for (let i = step; i >= Math.max(0, step - LOOK_BACK); i--) {
-      const found = await source.tick(i);
-      if (found?.has("saliency")) return { row: dashboard.row(i), parts: found };
+      const parts = await source.tick(i);
+      if (parts?.has("saliency")) return { row: dashboard.row(i), parts };
     }
     return null;
   }

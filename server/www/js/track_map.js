@@ -144,15 +144,15 @@ export class TrackMap extends MapView {
       c.textBaseline = "middle";
       const right = px < this.surface.width / 2;
       c.textAlign = right ? "left" : "right";
-      const said = `${lap ? `${lap + 1}.` : ""}${sector + 1}: ${seconds.toFixed(1)} s`;
+      const label = `${lap ? `${lap + 1}.` : ""}${sector + 1}: ${seconds.toFixed(1)} s`;
       const tx = px + (right ? 0.55 : -0.55) * u;
       // Over lines that may lie below.
       c.lineWidth = 0.3 * u;
       c.strokeStyle = colours.card;
       c.lineJoin = "round";
-      c.strokeText(said, tx, py);
+      c.strokeText(label, tx, py);
       c.fillStyle = colours.ink;
-      c.fillText(said, tx, py);
+      c.fillText(label, tx, py);
     }
   }
 

@@ -12,7 +12,7 @@ from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.sprites import covered
-from nacdrive.models.agents.network import downscale
+from nacdrive.models.agents.view import View
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,8 @@ def pairs() -> list[tuple[float, np.ndarray, np.ndarray]]:
 
 
 def difference(official: np.ndarray, fast: np.ndarray) -> float:
-    return float(np.abs(downscale(official).astype(int) - downscale(fast)).mean())
+    small = View().small
+    return float(np.abs(small(official)[0].astype(int) - small(fast)[0]).mean())
 
 
 def test_frames_differ_by_less_than_half_a_grey_level_on_average(pairs: list) -> None:
