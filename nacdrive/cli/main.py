@@ -39,6 +39,7 @@ VERBS = {
     "drive": "drive with a policy and watch it in a browser",
     "arena": "several policies, the expert, a person on one track, side by side",
     "eval": "drive many unseen seeds: metrics, report, videos",
+    "hunt": "search for episodes that a policy fails and a reference driver passes",
     "replay": "watch recorded episodes again, beside a policy or another run",
     "share": "a lap and the network in one page, to send around: what if?",
     "playground": "a world and the network in one page: play with it, race it",
@@ -59,11 +60,12 @@ EXTRAS = {
     "bench": "bench.verb",
     "explain": "explain.verb",
     "export": "export.verb",
+    "hunt": "hunt.verb",
     "sim": "simulator.verb",
 }
 # Verbs whose result --json prints: what they return, or what comes after the exit code.
 RESULTS = (
-    *("record", "train", "eval", "predict", "doctor", "expert eval", "recordings info", "recordings check"),
+    *("record", "train", "eval", "hunt", "predict", "doctor", "expert eval", "recordings info", "recordings check"),
     *("bench table", "bench plan", "bench run"),
 )
 # Old spelling of a verb -> the new one.

@@ -111,9 +111,9 @@ def check_options(config: Any) -> None:
         if dataclasses.is_dataclass(value):
             check_options(value)
         choices = choices_of(kinds[field.name])
-        if choices and value not in choices:
-            raise UserError(f"{flag(field.name)} is {value}: give {' or '.join(map(str, filter(None, choices)))}.")
         for item in value if isinstance(value, (tuple, list)) else (value,):
+            if choices and item not in choices:
+                raise UserError(f"{flag(field.name)} is {item}: give {' or '.join(map(str, filter(None, choices)))}.")
             check_value(flag(field.name), item, limits(kinds[field.name]))
 
 
@@ -176,7 +176,8 @@ class TracksIfGiven(SeedOption):
 
     episodes: Count | None = None
     """Tracks to drive. If not given, eval drives 20 (of udacity-track: so many skies of each track; with --data none),
-    and drive goes on until Ctrl-C where a person at the terminal watches the page or a simulator connects, else 1."""
+    hunt as many as --minutes allow, and drive goes on until Ctrl-C where a person at the terminal watches the page or a
+    simulator connects, else 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,6 +291,16 @@ class LivePage(DrivenPage, ControlOption):
     """Wait a few seconds for the page's first viewer before the drive begins."""
     hold: Literal["auto", "yes", "no"] = "auto"
     """Keep the page up until Ctrl-C after the last drive; auto: where a person is at the terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinutesOption(Options):
+    """How long it takes."""
+
+    minutes: Positive | None = None
+    """End after so many minutes. Of a hunt: 15 if neither this nor --episodes is given; failures are driven again after
+    that. Of expert train: if --timesteps are not reached before, over all resumptions; what is scheduled goes by
+    --timesteps, and the evaluation at the end comes on top."""
 
 
 @dataclass(frozen=True, kw_only=True)

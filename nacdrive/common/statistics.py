@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,27 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[st
     return {"value": mean, "interval95": interval}
 
 
-def proportion(successes: int, trials: int) -> list[float]:
-    """95 % interval of a share (Wilson, 1927), which does not collapse where all or none succeeded."""
-    share, denominator = successes / trials, 2 * (trials + NORMAL**2)
-    centre = (2 * trials * share + NORMAL**2) / denominator
-    half = NORMAL / denominator * math.sqrt(4 * trials * share * (1 - share) + NORMAL**2)
+def proportion(successes: int, trials: int, quantile: float = NORMAL) -> list[float]:
+    """95 % interval of a share (Wilson, 1927), which does not collapse where all or none succeeded; another one by
+    another ``quantile`` of the normal distribution.
+    """
+    share, denominator = successes / trials, 2 * (trials + quantile**2)
+    centre = (2 * trials * share + quantile**2) / denominator
+    half = quantile / denominator * math.sqrt(4 * trials * share * (1 - share) + quantile**2)
     return [centre - half if successes else 0.0, centre + half if successes < trials else 1.0]
+
+
+def difference_of_shares(
+    successes: int, trials: int, others: int, other_trials: int, comparisons: int = 1
+) -> tuple[float, float]:
+    """95 % interval of the difference of two independent shares (Newcombe, 1998, method 10).
+
+    With several ``comparisons`` that shall hold together it is wider (Bonferroni).
+    """
+    quantile = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)
+    first, second = successes / trials, others / other_trials
+    low, high = proportion(successes, trials, quantile)
+    other_low, other_high = proportion(others, other_trials, quantile)
+    below = math.hypot(first - low, other_high - second)
+    above = math.hypot(high - first, second - other_low)
+    return first - second - below, first - second + above

@@ -128,6 +128,10 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         """What a recording of the episode says of itself, plain JSON."""
         return {}
 
+    def road_features(self) -> dict[str, float | str]:
+        """What the episode's road is like, by name with unit, to compare drives by; {} where nothing is known."""
+        return {}
+
     @property
     def discrete(self) -> bool:
         """Whether it takes one of a few choices."""
@@ -160,6 +164,9 @@ class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
 
     def episode_meta(self) -> dict[str, Any]:
         return self.env.episode_meta()
+
+    def road_features(self) -> dict[str, float | str]:
+        return self.env.road_features()
 
     def __getattr__(self, name: str) -> Any:
         """What is not known here is asked of the environment."""

@@ -82,6 +82,8 @@ class EnvSpec:
     shaped_training: bool = False
     """Whether agents learn on episodes of their own making: with a shaped reward, early ends and a driver's quick
     pictures (``rl/training_env.py``). If not, on the environment as it is."""
+    best_return: float | None = None
+    """Return that no episode can exceed; None where that is not known."""
     realtime: bool = False
     """Whether time passes by itself and episodes begin when the simulator wants: no seeds, no evaluation."""
 
@@ -298,6 +300,7 @@ CARRACING = EnvSpec(
     own_pace=True,
     agent_actions=("discrete", "continuous"),
     shaped_training=True,
+    best_return=1000.0,
     options=SEEDED.union({"renderer", "every_frame", "min_return", "rule", "repeat"}, START_OPTIONS),
     recording_folder=Path("recordings/carracing-expert"),
 )

@@ -16,6 +16,8 @@ EXPERT_TEST = range(2_000_000, 2_000_100)
 """The expert's final test: driven once, after the choice of checkpoint."""
 POLICY_RECORDING = range(3_000_000, 4_000_000)
 """Tracks that are recorded for pupils to learn from."""
+HUNT = range(3_400_000, 3_500_000)
+"""Of those, tracks on which failures are searched for: they may be learnt from."""
 POLICY_TEST = range(4_000_000, 5_000_000)
 """Tracks that pupils are judged on."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, Device, NotNegative, Positive, Result, Share, Workers
+from nacdrive.common.options import Count, Device, MinutesOption, NotNegative, Positive, Result, Share, Workers
 from nacdrive.envs.world import EnvOption, RepeatOption
 from nacdrive.rl.memory_config import AgentTraining
 from nacdrive.training.config import EpochsOption
@@ -33,7 +33,14 @@ class Shaping:
 
 @dataclass(frozen=True)
 class PpoConfig(
-    AgentTraining, EnvOption, RepeatOption, EpochsOption, Device, Workers, defaults={"epochs": 5, "workers": 2}
+    AgentTraining,
+    EnvOption,
+    RepeatOption,
+    EpochsOption,
+    MinutesOption,
+    Device,
+    Workers,
+    defaults={"epochs": 5, "workers": 2},
 ):
     """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
 
@@ -41,9 +48,6 @@ class PpoConfig(
     """carracing: the five actions, or steering and pedal; other environments say themselves what they take."""
     timesteps: Count = 2_400_000
     """Decisions in all; a decision is held for --repeat frames."""
-    minutes: Positive | None = None
-    """End after so many minutes of training, over all resumptions, if --timesteps are not reached before; what is
-    scheduled goes by --timesteps. The evaluation at the end comes on top."""
     n_envs: Count = 16
     """Environments that are driven side by side."""
     reward_scale: Positive = 1.0

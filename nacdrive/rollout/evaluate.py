@@ -83,8 +83,10 @@ class RolloutWorker:
         )
         return LoadedDrive(alone, driver=self.loaded.expert)
 
-    def drive(self, job: EvalJob) -> Row:
-        """Drive one episode; the row depends on the drive and the job alone, times aside."""
+    def drive(self, job: EvalJob, also: Iterable[Listener] = ()) -> Row:
+        """Drive one episode; the row depends on the drive and the job alone, times aside. ``also`` hear of every
+        decision without the neurons.
+        """
         loaded = self.loaded if job.who == "policy" else self.expert
         title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
         watchers = self.watchers if job.who == "policy" else ()
@@ -97,7 +99,7 @@ class RolloutWorker:
         with ExitStack() as stack:
             opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes, env=self._env)
             env = stack.enter_context(opened).env
-            listeners: list[Listener] = [*watchers]
+            listeners: list[Listener] = [*watchers, *also]
             buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title

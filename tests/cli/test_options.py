@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,7 +19,7 @@ from nacdrive.cli.main import VERBS as ALL_VERBS
 from nacdrive.cli.main import completion, load_verb, parse
 from nacdrive.cli.words import is_shown, options, plain_type
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import type_hints
+from nacdrive.common.options import Options, type_hints
 from nacdrive.common.paths import find_model
 from nacdrive.envs.registry import ENVIRONMENTS, env_spec
 from nacdrive.extras.arena.verb import ArenaConfig
@@ -217,3 +217,13 @@ def test_a_shipped_model_has_one_name_in_every_verb_and_in_python() -> None:
     path = find_model("carracing/nac_steady")
     assert path == find_model("nac_steady.pt") == find_model("nac-steady", "carracing") == find_model(path)
     assert load_policy("udacity/nac_exact").config.task == "udacity"
+
+
+def test_each_of_several_values_is_one_of_the_few_that_there_are() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Several(Options):
+        areas: tuple[Literal["a", "b"], ...] = ("a", "b")
+
+    assert Several(areas=("b",)).areas == ("b",)
+    with pytest.raises(UserError, match=r"^--areas is c: give a or b"):
+        Several(areas=("a", "c"))  # type: ignore[arg-type]

@@ -106,6 +106,7 @@ INTO_A_FOLDER = {
     "eval": "eval --model nac_steady.pt --episodes 1",
     "arena": "arena --models nac_steady.pt nac_exact.pt --headless",
     "demo": "demo --episodes 2",
+    "hunt": "hunt --episodes 1",
     "expert train": "expert train --timesteps 64 --workers 1",
     "expert imitate": "expert imitate",
     "expert eval": "expert eval --expert geometric --episodes 1",

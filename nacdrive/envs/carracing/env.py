@@ -165,6 +165,18 @@ class CarRacingEnv(DrivingEnv):
         rule = {"rule": self.world.rule} if self.world.rule != LAP_RULES[0] else {}
         return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited(), **rule}
 
+    def road_features(self) -> dict[str, float | str]:
+        directions = np.array([tile[1] for tile in self.world.track])
+        turns = (np.diff(directions, append=directions[0]) + np.pi) % (2 * np.pi) - np.pi
+        lap_m = self._station.length_m
+        # Radii are nearly the same on all tracks; how long such a bend goes on is not.
+        tiles = round(50 * len(turns) / lap_m)
+        turned = np.convolve(np.r_[turns, turns[: tiles - 1]], np.ones(tiles), "valid")
+        return {
+            "most turning within 50 m, degrees": round(math.degrees(np.abs(turned).max())),
+            "length of the lap, m": round(lap_m),
+        }
+
     def render(self) -> Frame:
         """The last frame, uint8 [96, 96, 3]."""
         if self._picture is None:

@@ -273,6 +273,20 @@ class UdacityTrackEnv(DrivingEnv):
         usual = {"road_difficulty": USUAL_DIFFICULTY, "scene_variety": USUAL_VARIETY}
         return {**usual, **about, "redraws": self.track.redraws}
 
+    def road_features(self) -> dict[str, float | str]:
+        track, style = self.track, self.track.style
+        rise = np.diff(track.line[:, 2], append=track.line[0, 2]) / track.spacing
+        return {
+            "sharpest bend, m": round(float(1 / np.abs(track.curvature).max()), 1),
+            "width of the road, m": round(2 * track.half_width, 2),
+            "steepest slope, %": round(float(100 * np.abs(rise).max()), 1),
+            "surface": style.surface,
+            "edge lines": style.edge_line,
+            "centre line": style.centre_line or "as the track's",
+            "kerbs": style.kerbs,
+            "shoulder": style.shoulder,
+        }
+
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
         self.car.step(steering, throttle)

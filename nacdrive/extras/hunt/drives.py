@@ -1,0 +1,119 @@
+"""Drives the episodes of a hunt: the policy, where that is needed the reference, and once more what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.tick import Listener, Tick
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.extras.hunt.judge import Lookout, failure, faults, needs_reference
+from nacdrive.extras.hunt.search import Case
+from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
+from nacdrive.rollout.results import Row
+from nacdrive.viz.video import video
+
+BEFORE_S, AFTER_S = 10.0, 2.0
+"""Simulated seconds that are recorded around a failure."""
+LEFT_OUT = ("curve", "actions")
+"""Of a row of an evaluation, what a list of failures has no use for."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A failure to be driven once more; plain data."""
+
+    case: Case
+    failed_s: float
+    film: Path | None = None
+
+
+class HuntWorker:
+    """Drives cases in one process.
+
+    Args:
+        drive: How the policy drives, its reference as ``expert``.
+        least_share: Share of the reference's return below which a drive has failed.
+    """
+
+    def __init__(self, drive: Drive, least_share: float) -> None:
+        self.drive, self.least_share = drive, least_share
+        # Who cuts the episodes short asks for no lap: then the return alone counts.
+        self.laps = 0.0 if drive.options.get("max_frames") else drive.options.get("laps") or 1.0
+        self.loaded = LoadedDrive(replace(drive, expert=None))
+        alone = replace(drive, model=None, driver=drive.expert, expert=None, camera=CameraNoise())
+        self.reference = LoadedDrive(alone)
+
+    @property
+    def labels(self) -> bool:
+        """Whether the reference can say at each decision of the policy what it would have done."""
+        mine, theirs = self.loaded.driver.needs, self.reference.driver.needs
+        alike = not self.loaded.spec.actions or mine.continuous == theirs.continuous
+        return alike and self.loaded.repeat == self.reference.repeat
+
+    def judge(self, case: Case) -> Row:
+        """The policy's row, with whether it failed what the reference passed."""
+        lookout = Lookout()
+        mine = LoadedDrive(case.of(self.loaded.drive), driver=self.loaded.driver)
+        row, road = episode_of(mine, case, lookout)
+        failed: str | None = None
+        unfair, reference = False, None
+        if needs_reference(row, self.laps, self.least_share, self.loaded.spec.best_return):
+            # The reference sees well, whatever is wrong with the policy's camera.
+            drive = replace(case.of(self.reference.drive), camera=CameraNoise())
+            reference, _ = episode_of(LoadedDrive(drive, driver=self.reference.driver), case)
+            failed = failure(row, reference, self.laps, self.least_share)
+            unfair = failed is None and bool(faults(row, self.laps))
+        return {
+            **{name: value for name, value in row.items() if name not in LEFT_OUT},
+            "number": case.number,
+            "area": case.area,
+            "near": case.near,
+            "knobs": dict(case.knobs),
+            "road": road,
+            "failed": failed is not None,
+            "fault": failed,
+            "failed_s": lookout.when_s(failed) if failed is not None else None,
+            "reference_return": None if reference is None else reference["episode_return"],
+            "unfair": unfair,
+        }
+
+    def replay(self, replay: Replay) -> tuple[Row, Episode]:
+        """Drive a failure again: its row, and the moments before it as an episode, labelled where that can be."""
+        case, loaded = replay.case, self.loaded
+        drive, expert = case.of(self.drive), self.reference.driver
+        again = LoadedDrive(drive if self.labels else replace(drive, expert=None), driver=loaded.driver, expert=expert)
+        buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
+        first, last = replay.failed_s - BEFORE_S, replay.failed_s + AFTER_S
+
+        def before(tick: Tick) -> None:
+            if first <= tick.t_s <= last:
+                buffer(tick)
+
+        with ExitStack() as stack:
+            listeners: list[Callable[[Tick], None]] = [before]
+            if replay.film is not None:
+                title = f"{loaded.driver.name}, seed {case.seed}"
+                listeners.append(
+                    stack.enter_context(video(replay.film, title, loaded.fps, actions=loaded.spec.actions))
+                )
+            row, _ = episode_of(again, case, *listeners)
+        meta: dict[str, Any] = {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
+        buffer.ended = row["ending"] if row["simulated_s"] <= last else "after the failure"
+        return row, buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
+
+
+def episode_of(loaded: LoadedDrive, case: Case, *listeners: Listener) -> tuple[Row, dict[str, float | str]]:
+    """How a case is driven, and what its road is like."""
+    env = loaded.make_env(case.seed)
+    try:
+        job = EvalJob("policy", case.number, case.seed, loaded.drive.track or "")
+        return RolloutWorker(loaded, env=env).drive(job, listeners), env.road_features()
+    finally:
+        env.close()

@@ -1,0 +1,320 @@
+"""``nacdrive hunt``: search for episodes that a policy fails and a reference driver passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.options import MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
+from nacdrive.envs.udacity_track.options import RANDOM
+from nacdrive.envs.world import World, drivable
+from nacdrive.extras.hunt.search import AREAS, KNOBS, Area, Case, Knob, Search, command, knobs_of
+
+if TYPE_CHECKING:
+    from nacdrive.extras.hunt.drives import HuntWorker
+    from nacdrive.rollout.drive import Drive
+    from nacdrive.rollout.results import ResultsFile, Row
+
+MINUTES = 15.0
+"""Of search, if nobody says how long."""
+FILMS = 5
+"""Of the worst failures."""
+SHOWN = 20
+"""Failures in the table of the terminal; the report has all."""
+RESULTS, SUMMARY, REPORT, BEFORE = "results.jsonl", "hunt.json", "report.md", "before"
+FREE_TO_CHANGE = ("minutes", "episodes", "out", "resume", "overwrite", "device", "workers", "ray")
+"""Options that a resumed hunt may have changed; with the others it would be another search."""
+
+
+@dataclass(frozen=True)
+class HuntConfig(World, Driving, CameraOptions, TracksIfGiven, MinutesOption, Result, Workers):
+    """Search for episodes that a policy fails and a reference driver (--expert) passes.
+
+    What is given, such as --road-difficulty 1, is so in every episode; the rest is searched: seeds, knobs of the road,
+    starts, faults of the camera, traffic.
+    """
+
+    begins_episodes = True
+
+    areas: tuple[Area, ...] = AREAS
+    """What is searched, in turn: seeds (tracks and days), roads (how they are laid and painted, light, speed), starts
+    (off the line, turned, fast), cameras (what may be wrong with one), traffic (parked and slow cars)."""
+    least_share: Share = 0.9
+    """Share of the reference's return on the same episode below which the policy has failed, where the environment
+    does not itself count what leaves the road."""
+
+    def __post_init__(self) -> None:
+        if self.track is None and drivable(self.env).random_roads:
+            object.__setattr__(self, "track", RANDOM)
+        super().__post_init__()
+        spec = self.spec
+        check_expert(spec, self.expert, also=(NOBODY,))
+        if self.driver is not None and ":" not in self.driver:
+            check_expert(spec, self.driver, name="--driver")
+        if self.expert == NOBODY or (self.expert is None and spec.expert is None):
+            raise UserError(
+                f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "
+                f"{' or '.join((*spec.experts, 'module:MyExpert'))}."
+            )
+        if not self.areas:
+            raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
+
+    @property
+    def folder(self) -> Path:
+        who = Path(self.model).stem if self.driver is None else self.driver
+        name = "-".join(["hunt", self.spec.source, who])
+        return self.out or Path("runs") / "".join(one if one.isalnum() or one in "-_." else "-" for one in name)
+
+    def driven(self, model: Path | None) -> Drive:
+        """How episodes are driven where no knob is turned, with the policy in the file ``model``."""
+        from nacdrive.rollout.drive import Drive
+
+        spec = self.spec
+        return Drive(
+            env=self.env,
+            model=model,
+            driver=self.driver,
+            expert=self.expert or spec.expert,
+            options=self.options(laps=1.0),
+            camera=self.disturbance,
+            speed_mph=self.speed or spec.speed_mph,
+            device=self.device,
+            track=self.track,
+        )
+
+
+CONFIG = HuntConfig
+
+
+def run(config: HuntConfig) -> dict[str, Any]:
+    """Search, drive what failed again, print the list; returns the summary."""
+    from nacdrive.common.files import result_folder
+    from nacdrive.common.parallel import check_ray
+    from nacdrive.common.paths import find_model
+    from nacdrive.common.runs import check_resumable, usable_cores
+    from nacdrive.drivers.policy import PolicyDriver
+    from nacdrive.extras.hunt.drives import HuntWorker
+    from nacdrive.rollout.drive import usual_expert
+    from nacdrive.rollout.results import ResultsFile
+
+    spec = config.spec
+    drive = config.driven(find_model(config.model, spec.task) if config.driver is None else None)
+    # What can be refused is refused before a folder is made or deleted.
+    import imageio_ffmpeg  # noqa: F401
+
+    check_ray(config.ray)
+    driver = drive.load().driver
+    if config.expert is None and isinstance(driver, PolicyDriver):
+        drive = replace(drive, expert=usual_expert(spec, driver.policy))
+    here = HuntWorker(drive, config.least_share)
+    _ = here.reference.driver
+    knobs = knobs_of(spec, drive, config.areas)
+    areas = tuple(area for area in config.areas if area == "seeds" or any(knob.area == area for knob in knobs))
+    if not areas:
+        raise UserError(f"nothing of {', '.join(config.areas)} is left to search on {spec.name}: give other --areas.")
+    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
+    check_resumable(folder, config, FREE_TO_CHANGE)
+    results = ResultsFile(folder / RESULTS)
+    workers = config.workers or usable_cores()
+    work = Work(drive, config.least_share, 0 if workers == 1 else workers, config.ray)
+    stopped = search(config, work, knobs, areas, results)
+    if not stopped:
+        drive_again(work, here, results, folder)
+    summary = report(config, drive, knobs, results, folder)
+    if stopped:
+        raise KeyboardInterrupt(
+            f"{len(results.rows)} episodes are kept in {folder}: the same command with --resume "
+            "goes on, and films what failed."
+        )
+    return summary
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is driven, and by how many processes."""
+
+    drive: Drive
+    least_share: float
+    workers: int
+    ray: str | None
+
+    def do(self, method: str, jobs: Any) -> Any:
+        """Results of ``HuntWorker``'s method, each with its job, as they come."""
+        from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
+        from nacdrive.extras.hunt.drives import HuntWorker
+
+        return closing(
+            run_jobs(
+                partial(call_in_worker, method),
+                jobs,
+                workers=self.workers,
+                initializer=make_in_worker,
+                initargs=(HuntWorker, self.drive, self.least_share),
+                ray=self.ray,
+            )
+        )
+
+
+def search(config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequence[Area], results: ResultsFile) -> bool:
+    """Drive until the budget is spent; whether Ctrl-C ended it before."""
+    from nacdrive.common.progress import progress_bar
+
+    ends = time.monotonic() + 60 * (config.minutes or MINUTES)
+    timed = config.episodes is None or config.minutes is not None
+    most = config.episodes
+
+    def more(count: int) -> bool:
+        return (most is None or count < most) and not (timed and time.monotonic() > ends)
+
+    cases = Search(knobs, areas, config.seed, dict(results.rows), more)
+    failed = sum(row["failed"] for row in results.rows.values())
+    try:
+        with progress_bar() as bar, work.do("judge", cases) as done:
+            task = bar.add_task("searching", total=most, state="")
+            for case, row in done:
+                results.add({**row, "command": command(case, work.drive)})
+                cases.add(case, failed=row["failed"])
+                failed += row["failed"]
+                if row["failed"]:
+                    bar.console.print(f"{failed}: {described(row)}")
+                left = f", {max(0.0, ends - time.monotonic()) / 60:.1f} minutes left" if timed else ""
+                state = f"{failed} failures in {len(results.rows)} episodes{left}"
+                bar.update(task, completed=len(results.rows), state=state)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path) -> None:
+    """Drive each failure once more: for the recording of the moments before it, the films of the worst, and to see
+    whether it repeats.
+    """
+    from nacdrive.common.progress import progress_bar, resumable
+    from nacdrive.common.result_folder import is_own
+    from nacdrive.datasets.writer import RecordingWriter
+    from nacdrive.extras.hunt.drives import Replay
+
+    ranked = worst_first(results.rows.values())
+    films = {row["seed"]: folder / f"worst_{place}_{row['seed']}.mp4" for place, row in enumerate(ranked[:FILMS], 1)}
+    for old in folder.glob("worst_*.mp4"):
+        if old not in films.values() and is_own(old):
+            old.unlink()
+    expert = here.reference.driver.name if here.labels else NOBODY
+    source = here.loaded.spec.source
+    missing = [
+        Replay(case_of(row), row["failed_s"], films.get(row["seed"]))
+        for row in ranked
+        if "repeats" not in row or (row["seed"] in films and not films[row["seed"]].exists())
+    ]
+    if not missing:
+        return
+    writer = RecordingWriter(folder / BEFORE, source=source, fps=here.loaded.fps, expert=expert, resume=True)
+    kept = {info.seed for info in writer.episodes}
+    with resumable(lambda: f"what was filmed is kept in {folder}"), progress_bar() as bar:
+        task = bar.add_task("again", total=len(missing), state="failures, for films and the recording")
+        with work.do("replay", missing) as done:
+            for replay, (again, episode) in done:
+                row = results.rows[replay.case.seed]
+                same = again["episode_return"] == row["episode_return"] and again["decisions"] == row["decisions"]
+                film = {"film": replay.film.name} if replay.film is not None else {}
+                if episode.seed not in kept:
+                    writer.add(episode)
+                results.add({**row, "repeats": same, **film})
+                bar.update(task, advance=1)
+
+
+def case_of(row: Row) -> Case:
+    """The case that a row is of."""
+    return Case(row["number"], row["area"], row["seed"], row["knobs"], row["near"])
+
+
+def worst_first(rows: Any) -> list[Row]:
+    """The failures; of the worst the return is farthest below the reference's."""
+    failed = [row for row in rows if row["failed"]]
+    return sorted(failed, key=lambda row: (row["episode_return"] - (row["reference_return"] or 0), row["seed"]))
+
+
+def report(
+    config: HuntConfig, drive: Drive, knobs: Sequence[Knob], results: ResultsFile, folder: Path
+) -> dict[str, Any]:
+    """Write and print what there is; returns the summary."""
+    from nacdrive.common.files import write_json, write_text
+    from nacdrive.common.runs import plain, run_record
+    from nacdrive.common.table import markdown
+    from nacdrive.extras.hunt.judge import counted, patterns
+
+    rows = sorted(results.rows.values(), key=lambda row: row["number"])
+    ranked, shown = worst_first(rows), patterns(rows, knobs)
+    again = [row["repeats"] for row in ranked if "repeats" in row]
+    counts = counted(rows)
+    unfair = sum(row["unfair"] for row in rows)
+    where = f"{drive.name} on {drive.env_spec.title}"
+    lines = [
+        f"{where}: fails {len(ranked)} of {len(rows)} episodes that {drive.expert} passes"
+        + (f"; {unfair} both fail" if unfair else "")
+        + (f"; driven again, {sum(again)} of {len(again)} failures are the same to the decision" if again else "")
+        + ".",
+        "",
+        *markdown(
+            ("searched", "failed", "near failures", "both fail"),
+            (
+                (area, f"{n['failed']} of {n['drawn']}", f"{n['near_failed']} of {n['near']}", str(n["unfair"]))
+                for area, n in counts["areas"].items()
+            ),
+        ),
+        "",
+        *(["Fails more often (of the episodes drawn regardless of failures):", ""] if shown else []),
+        *(f"- {pattern}" for pattern in shown),
+        *(["Nothing is shown to go with failing: too few episodes, or no one cause."] if not shown and ranked else []),
+        "",
+    ]
+    header = ("", "seed", "what", "after", "return", "reference", "knobs")
+    table = [
+        (
+            str(place), str(row["seed"]), str(row["fault"]), f"{row['failed_s']:.1f} s",
+            f"{row['episode_return']:.0f}", f"{row['reference_return']:.0f}", in_words(row["knobs"]),
+        )
+        for place, row in enumerate(ranked, 1)
+    ]  # fmt: skip
+    print("\n".join(lines + markdown(header, table[:SHOWN])) if ranked else "\n".join(lines))
+    commands = [f"{place}. `{row['command']}`" for place, row in enumerate(ranked, 1)]
+    write_text(folder / REPORT, "\n".join([*lines, *markdown(header, table), "", "Again:", "", *commands, ""]))
+    summary = {
+        "episodes": len(rows),
+        "failures": len(ranked),
+        "unfair": unfair,
+        "repeated": {"driven": len(again), "same": sum(again)},
+        **counts,
+        "patterns": plain(shown),
+        "worst": [{name: row.get(name) for name in LISTED} for row in ranked],
+    }
+    write_json(folder / SUMMARY, {**summary, "run": run_record(config)})
+    if len(ranked) > SHOWN:
+        print(f"and {len(ranked) - SHOWN} more")
+    print(f"commands that repeat them: {folder / REPORT}")
+    return summary
+
+
+LISTED = ("seed", "fault", "failed_s", "episode_return", "reference_return", "knobs", "command", "film", "repeats")
+"""Of a failure's row, what the summary says."""
+
+
+def in_words(knobs: dict[str, float]) -> str:
+    """Knobs and their values for people."""
+    words = {knob.option: knob.words for knob in KNOBS}
+    return ", ".join(f"{words[name]} {value:g}" for name, value in knobs.items()) or "-"
+
+
+def described(row: Row) -> str:
+    """A failure in a line."""
+    return (
+        f"seed {row['seed']}: {row['fault']} after {row['failed_s']:.1f} s, return {row['episode_return']:.0f} "
+        f"(reference {row['reference_return']:.0f}); {in_words(row['knobs'])}"
+    )

@@ -1,0 +1,120 @@
+"""``nacdrive hunt``: refusals, and one whole search whose commands repeat what it found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.cli.eval import EvalConfig
+from nacdrive.cli.main import parse
+from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import release_folders
+from nacdrive.datasets.recording import Recording
+from nacdrive.extras.hunt import verb
+from nacdrive.extras.hunt.verb import HuntConfig, run
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+from nacdrive.rollout.results import ResultsFile
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"expert": "none"}, r"a reference driver passes, and none is known for carracing: give --expert ppo or"),
+        ({"env": "gym:CarRacing-v3"}, r"none is known for gym:CarRacing-v3: give --expert module:MyExpert"),
+        ({"expert": "ppo", "env": "udacity-track"}, "ppo does not know udacity-track"),
+        ({"minutes": 0.0}, r"--minutes is 0: give a number above 0"),
+        ({"episodes": 0}, "--episodes is 0"),
+        ({"areas": ()}, "--areas is empty"),
+        ({"areas": ("hills",)}, "--areas is hills: give seeds or roads"),
+        ({"least_share": 1.5}, "--least-share is 1.5"),
+        ({"track": "lake"}, "--track is for udacity-track"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        HuntConfig(**options)
+
+
+def test_a_policy_of_another_environment_and_nothing_to_search_are_refused_before_a_folder_is_made(
+    model_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=r"udacity/pilotnet|pilotnet"):
+        run(HuntConfig(model="udacity/pilotnet", out=out))
+    with pytest.raises(UserError, match="nothing of traffic is left to search on carracing"):
+        run(HuntConfig(model=str(model_file), areas=("traffic",), out=out))
+    assert not out.exists()
+
+
+SHORT: dict[str, Any] = {"renderer": "fast", "max_frames": 60, "expert": "geometric", "workers": 1}
+
+
+@pytest.fixture(scope="module")
+def hunted(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """What was found of a policy that never learnt anything."""
+    out = tmp_path_factory.mktemp("hunt") / "out"
+    patch = pytest.MonkeyPatch()
+    patch.setattr(verb, "FILMS", 1)
+    summary = run(HuntConfig(model=str(model_file), episodes=4, areas=("seeds", "starts"), out=out, **SHORT))
+    patch.undo()
+    release_folders()
+    return summary, out
+
+
+def test_what_fails_is_listed_filmed_recorded_with_labels_and_repeats(
+    hunted: tuple[dict[str, Any], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary, out = hunted
+    assert summary["episodes"] == 4 and summary["failures"] >= 2
+    assert summary["repeated"] == {"driven": summary["failures"], "same": summary["failures"]}
+    rows = ResultsFile(out / "results.jsonl").rows
+    assert set(rows) == set(range(3_400_000, 3_400_004))
+    assert len(list(out.glob("worst_1_*.mp4"))) == 1 and not list(out.glob("worst_2_*"))
+    recording = Recording.open(out / "before")
+    assert len(recording.episodes) == summary["failures"]
+    episode = recording.load(0)
+    assert (episode.expert_choice >= 0).all() and episode.meta["hunt"]["failed_s"] >= 0
+    assert "worst" in summary and summary["worst"][0]["command"] in (out / "report.md").read_text()
+
+
+def test_the_printed_command_gives_the_same_return(hunted: tuple[dict[str, Any], Path]) -> None:
+    worst = hunted[0]["worst"][0]
+    config = parse(EvalConfig, "nacdrive eval", worst["command"].split()[2:])
+    drive = config.driven(Path(config.model))
+    row = RolloutWorker(drive).drive(EvalJob("policy", 0, config.seed, *config.spec.tracks_of(config.track)))
+    assert row["episode_return"] == worst["episode_return"] and config.count == 1
+
+
+def test_a_resumed_hunt_searches_on_and_drives_nothing_twice(
+    hunted: tuple[dict[str, Any], Path], model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary, out = hunted
+    more: dict[str, Any] = {**SHORT, "areas": ("seeds", "starts"), "out": out, "resume": True}
+    monkeypatch.setattr(verb, "FILMS", 1)
+    again = run(HuntConfig(model=str(model_file), episodes=4, **more))
+    release_folders()
+    assert again["worst"] == summary["worst"] and len((out / "results.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(UserError, match="was begun with --areas"):
+        run(HuntConfig(model=str(model_file), episodes=4, **{**more, "areas": ("seeds",)}))
+
+
+def test_ctrl_c_ends_with_what_there_is(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    add = verb.Search.add
+
+    def stop(self: Any, case: Any, *, failed: bool) -> None:
+        add(self, case, failed=failed)
+        if case.number == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb.Search, "add", stop)
+    with pytest.raises(KeyboardInterrupt, match=r"2 episodes are kept in .*--resume goes on"):
+        run(HuntConfig(model=str(model_file), episodes=4, areas=("seeds",), out=out, **SHORT))
+    assert json.loads((out / "hunt.json").read_text())["episodes"] == 2 and not (out / "before").exists()
+    assert "| searched | failed |" in capsys.readouterr().out
