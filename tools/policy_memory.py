@@ -1,0 +1,157 @@
+"""What the memory of a driving policy is worth: driven as it is, with its memory wiped, and with black frames held.
+
+    python tools/policy_memory.py agents/carracing/nac_steady.pt --episodes 100 --blackout 0.2 --out wiped.json
+
+Each track is driven three times through the same camera: as it is; ``wiped``, every decision the first of its memory;
+and ``held``, by the rule that needs no learning: where a frame is black the last action holds, and the frame stays out
+of the memory. Beside the returns stands what the decisions make of order and time, frame by frame of the drives
+through a good camera: the earlier frames of the window in another order, and each twice as old as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.progress import track
+
+from nacdrive.common.action import Action
+from nacdrive.common.files import write_json
+from nacdrive.common.runs import run_record
+from nacdrive.common.statistics import paired_difference, summary
+from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.envs.base import Frame, Info
+from nacdrive.envs.camera_noise import CameraNoise
+from nacdrive.models import Policy, load_policy
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
+
+CLOSE = (0.05, 0.1)
+"""Of steering and pedal: what is nearer is the same decision."""
+
+
+class Wiped(DriverWrapper):
+    """A policy that begins anew at every decision."""
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        assert isinstance(self.driver, PolicyDriver)
+        self.driver.policy.reset()
+        return self.driver.act(frame, info)
+
+
+class Held(DriverWrapper):
+    """Holds the action over a black frame, which the policy never gets."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._action = Action(0.0, 0.0, 0.0)
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        if frame.any():
+            self._action = self.driver.act(frame, info)
+        return self._action
+
+
+MANNERS: dict[str, tuple[str, ...]] = {
+    "as it is": (),
+    "wiped": ("policy_memory:Wiped",),
+    "held": ("policy_memory:Held",),
+}
+
+
+def returns(drive: Drive, seeds: range, manner: str) -> list[float]:
+    """The return of every track."""
+    worker = RolloutWorker(drive)
+    jobs = [EvalJob("policy", episode, seed) for episode, seed in enumerate(seeds)]
+    return [float(worker.drive(job)["episode_return"]) for job in track(jobs, manner)]
+
+
+def windows(drive: Drive, seeds: range, window: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float64]]]:
+    """Full windows of frames and their times, as the policy saw them; one in ten decisions."""
+    loaded = drive.load()
+    for seed in seeds:
+        with loaded.open(seed) as opened:
+            frames: list[Frame] = []
+            times: list[float] = []
+            for tick in opened:
+                frames, times = [*frames, tick.frame][-window:], [*times, tick.t_s][-window:]
+                if tick.step % 10 == 0 and len(frames) == window:
+                    yield np.stack(frames), np.array(times)
+
+
+@torch.inference_mode()
+def changes(policy: Policy, drive: Drive, seeds: range) -> dict[str, Any]:
+    """Share of the decisions that are another one with the earlier frames re-ordered, or twice as old."""
+    rng, rows = np.random.default_rng(0), []
+    for frames, times in windows(drive, seeds, policy.config.window):
+        order = np.append(rng.permutation(len(frames) - 1), len(frames) - 1)
+        older = times[-1] - 2 * (times[-1] - times)
+        answers = [scores(policy, *seen) for seen in ((frames, times), (frames[order], times), (frames, older))]
+        rows.append(
+            [(differs(policy, answers[0], answer), np.abs(answers[0] - answer).max()) for answer in answers[1:]]
+        )
+    table = np.array(rows, dtype=np.float64)
+    return {
+        name: {"decisions": len(table), "others": float(table[:, k, 0].mean()), "change": float(table[:, k, 1].mean())}
+        for k, name in enumerate(("re-ordered", "twice as old"))
+    }
+
+
+def scores(policy: Policy, frames: NDArray[np.uint8], times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the head gives for the last of ``frames``."""
+    seen, t = torch.from_numpy(frames)[None], torch.tensor(times, dtype=torch.float32)[None]
+    answer: torch.Tensor = policy.network(seen, t, torch.zeros(1, len(times), dtype=torch.bool))
+    return np.asarray(answer[0, -1].double())
+
+
+def differs(policy: Policy, one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether two answers are different decisions."""
+    if not policy.config.continuous:
+        return bool(one.argmax() != other.argmax())
+    return bool((np.abs(one.clip(-1, 1) - other.clip(-1, 1)) > CLOSE[: len(one)]).any())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=2_000_000)
+    parser.add_argument("--blackout", type=float, default=0.0)
+    parser.add_argument("--rate", type=float, nargs=2)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    policy = load_policy(given.model)
+    camera = CameraNoise(blackout=given.blackout, rate=tuple(given.rate) if given.rate else None)
+    seeds = range(given.seed, given.seed + given.episodes)
+    result: dict[str, Any] = {
+        "model": given.model.name,
+        "camera": str(camera),
+        **run_record(vars(given)),
+        "returns": {},
+    }
+    for manner, around in MANNERS.items():
+        drive = Drive(model=given.model, camera=camera, options={"renderer": "fast"}, around=around)
+        if manner == "held" and not given.blackout:
+            continue
+        result["returns"][manner] = returns(drive, seeds, manner)
+        about = summary(result["returns"][manner])
+        print(f"{manner}: {about['mean']:.1f} ({about['interval95'][0]:.1f} to {about['interval95'][1]:.1f})")
+        if around:
+            gap = paired_difference(result["returns"][manner], result["returns"]["as it is"])
+            result[manner] = gap
+            print(f"  minus as it is: {gap}")
+    good = Drive(model=given.model, options={"renderer": "fast"})
+    result["decisions"] = changes(policy, good, seeds[:20])
+    print(result["decisions"])
+    write_json(given.out, result)
+
+
+if __name__ == "__main__":
+    main()
