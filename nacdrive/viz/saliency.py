@@ -1,4 +1,4 @@
-"""Grad-CAM of a policy's last convolution (Selvaraju et al. 2017): where it looks when it decides."""
+"""Grad-CAM of a policy's last convolution (Selvaraju et al. 2017): gradients, and not what decides."""
 
 from __future__ import annotations
 

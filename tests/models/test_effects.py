@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
 
 from nacdrive.common.paths import find_model, shipped
 from nacdrive.datasets.recording import Recording
@@ -17,75 +15,10 @@ from nacdrive.envs.registry import action_names
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import NO_HEADS, Effects, Part
 from tests.helpers.small_policies import small_policy
+from tools.explanations import ByHand, lie_of
 
 NAMES = ("nothing", "right", "left", "gas", "brake")
 DOES = ("coasts", "steers right", "steers left", "accelerates", "brakes")
-WOULD = ("coast", "steer right", "steer left", "accelerate", "brake")
-
-
-def by_hand(policy: Policy, frames: list[NDArray[np.uint8]], times: list[float], part: Part | None) -> NDArray[Any]:
-    """The network's outputs with a part muted in the plainest way: from pixels, over the window, in the weights."""
-    config, frames, network = policy.config, [frame.copy() for frame in frames], policy.network
-    kind, index = (part.kind, part.index) if part is not None else ("", 0)
-    times = list(times)
-    padding = np.zeros((1, len(frames)), bool)
-    if kind == "head":
-        network, size = copy.deepcopy(network), config.d_model // config.num_heads
-        network.sequence.nac.out_proj.weight.data[:, size * index : size * (index + 1)] = 0
-    if kind == "frame":
-        padding[0, -1 - index] = True
-    if kind == "region":
-        first, last = config.crop or (0, config.height)
-        row, column = divmod(index, 3)
-        for y in range(config.height):
-            for x in range(config.width):
-                inside = first + (last - first) * row // 4 <= y < first + (last - first) * (row + 1) // 4
-                if inside and config.width * column // 3 <= x < config.width * (column + 1) // 3:
-                    frames[-1][y, x] = 128
-    if kind == "time":
-        late = times[-1] - times[-2] - config.gap_s
-        times = [t + late for t in times[:-1]] + times[-1:]
-    with torch.inference_mode():
-        seen = torch.from_numpy(np.stack(frames)).unsqueeze(0)
-        scores = network(seen, torch.tensor([times]), torch.from_numpy(padding))
-    plain: NDArray[Any] = scores[0, -1].numpy().astype(np.float64)
-    return plain
-
-
-def shares(scores: NDArray[Any]) -> NDArray[Any]:
-    raised: NDArray[Any] = np.exp(scores - scores.max())
-    return raised / raised.sum()
-
-
-def check_sentence(policy: Policy, effects: Effects, frames: list[NDArray[np.uint8]], times: list[float]) -> None:
-    """Every number and every claim of the sentence, by muting the part that it names by hand."""
-    sentence = effects.explain(NAMES)["sentence"]
-    base = by_hand(policy, frames, times, None)
-    named = [part for part in effects.parts if f"{part.without} it would" in sentence or f"is {part.noun}:" in sentence]
-    if policy.config.continuous:
-        outputs = [np.clip(by_hand(policy, frames, times, part), -1, 1) for part in effects.parts]
-        moves = [float(np.abs(out - np.clip(base, -1, 1)).max()) for out in outputs]
-        assert ("Nothing alone" in sentence) == (max(moves) < 0.1)
-        return
-    choice = int(base.argmax())
-    assert sentence.startswith(f"It {DOES[choice]}. ")
-    if not named:
-        assert "not even by one point" in sentence
-        for part in effects.parts:
-            assert abs(shares(by_hand(policy, frames, times, part))[choice] - shares(base)[choice]) < 0.0101
-        return
-    (part,) = named
-    without = by_hand(policy, frames, times, part)
-    before, after = (100 * shares(scores)[choice] for scores in (base, without))
-    percents = [int(word) for word in sentence.rsplit(f"{NAMES[choice]} ", 1)[1].removesuffix(" %.").split(" → ")]
-    assert abs(percents[0] - before) < 0.51 and abs(percents[1] - after) < 0.51
-    if " it would " in sentence:
-        assert int(without.argmax()) != choice
-        assert f" it would {WOULD[int(without.argmax())]}: " in sentence
-    else:
-        assert "Nothing alone changes this decision; " in sentence
-        for other in effects.parts:
-            assert int(by_hand(policy, frames, times, other).argmax()) == choice
 
 
 def decisions(policy: Policy, count: int, seed: int = 0) -> Any:
@@ -105,10 +38,34 @@ def decisions(policy: Policy, count: int, seed: int = 0) -> Any:
         yield meter.measure(policy.last_decision()), frames, times
 
 
-def test_twenty_sentences_are_true_when_the_part_is_muted_by_hand() -> None:
+def test_twenty_sentences_are_true_when_the_part_is_muted_by_hand_and_a_lie_is_noticed() -> None:
     policy = load_policy(find_model(Path("nac_steady.pt"), "carracing"))
     for effects, frames, times in decisions(policy, 20):
-        check_sentence(policy, effects, frames, times)
+        hand, sentence = ByHand(policy, frames, times), effects.explain(NAMES)["sentence"]
+        assert lie_of(sentence, effects, hand, NAMES) == ""
+        choice = int(effects.base.argmax())
+        other = DOES[(choice + 1) % len(DOES)]
+        assert lie_of(sentence.replace(f"It {DOES[choice]}.", f"It {other}."), effects, hand, NAMES)
+        if " it would " in sentence:
+            less = min(effects.parts, key=lambda part: float(effects.changes()[effects.parts.index(part)]))
+            named = next(part for part in effects.parts if f"{part.without} it would" in sentence)
+            assert lie_of(sentence.replace(named.without, less.without), effects, hand, NAMES)
+
+
+@pytest.mark.parametrize("change", [0.03, -0.03])
+def test_a_sentence_of_degrees_is_checked_to_the_hundredth(change: float) -> None:
+    policy = small_policy("nac-euler-steers")
+    for parameter in policy.network.head[-1].parameters():
+        parameter.data *= 0.1  # within what a wheel can do
+    config, rng = policy.config, np.random.default_rng(1)
+    frames = list(rng.integers(0, 255, (config.window + 1, config.height, config.width, 3), dtype=np.uint8))
+    times = [0.08 * i for i in range(len(frames))]
+    for frame, t_s in zip(frames, times, strict=True):
+        policy.step(frame, t_s)
+    effects, hand = policy.meter().measure(policy.last_decision()), ByHand(policy, frames, times)
+    assert lie_of(effects.sentence(), effects, hand, ()) == ""
+    false = replace(effects, base=effects.base + np.float32(change))
+    assert lie_of(false.sentence(), effects, hand, ())
 
 
 @pytest.mark.parametrize(
@@ -123,14 +80,14 @@ def test_every_number_is_that_of_the_part_muted_by_hand(kind: str) -> None:
         policy.step(frame, t_s)
     effects = policy.meter().measure(policy.last_decision())
     kept = config.window + 1
+    hand = ByHand(policy, frames[-kept:], times[-kept:])
     kinds = [part.kind for part in effects.parts]
     assert kinds.count("frame") == config.window - 1 and kinds.count("region") == 12
     assert kinds.count("time") == (0 if "lstm" in kind else 1)
     assert kinds.count("head") == (4 if policy.circuit() else 0)
     assert effects.missing == ("" if policy.circuit() else NO_HEADS)
-    np.testing.assert_allclose(effects.base, by_hand(policy, frames[-kept:], times[-kept:], None), atol=2e-5)
-    for part, outputs in zip(effects.parts, effects.muted, strict=True):
-        expected = by_hand(policy, frames[-kept:], times[-kept:], part)
+    np.testing.assert_allclose(effects.base, hand.outputs([None])[0], atol=2e-5)
+    for part, outputs, expected in zip(effects.parts, effects.muted, hand.outputs(effects.parts), strict=True):
         np.testing.assert_allclose(outputs, expected, atol=2e-5, err_msg=part.name)
 
 
@@ -166,4 +123,4 @@ def test_where_nothing_changes_anything_the_sentence_says_so() -> None:
 def test_a_thousand_sentences_are_true(model: Path) -> None:
     policy = load_policy(model)
     for effects, frames, times in decisions(policy, 1000):
-        check_sentence(policy, effects, frames, times)
+        assert lie_of(effects.explain(NAMES)["sentence"], effects, ByHand(policy, frames, times), NAMES) == ""

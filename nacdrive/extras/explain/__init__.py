@@ -1,1 +1,1 @@
-"""``nacdrive explain``: figures of what a policy looks at, its neurons and wiring, and which head tells most."""
+"""``nacdrive explain``: which part decides how often, figures of a policy's gradients, neurons and wiring."""

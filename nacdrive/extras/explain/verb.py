@@ -1,4 +1,4 @@
-"""``nacdrive explain``: figures of what a policy looks at, what its neurons do, and how they are wired."""
+"""``nacdrive explain``: which part decides how often, figures of a policy's gradients, of its neurons and wiring."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAMPLE = {"data": Path("recordings/carracing-sample")}
 class SaliencyConfig(
     ModelOption, RecordingOption, EpisodeOption, Target, defaults=SAMPLE | {"out": Path("saliency.png")}
 ):
-    """Grad-CAM of the last convolution over recorded frames: where the policy looks."""
+    """Grad-CAM of the last convolution over recorded frames: a picture of gradients; what decides, effect measures."""
 
     positional = ("model", "data")
 
@@ -94,7 +94,7 @@ def saliency(config: SaliencyConfig) -> int:
     policy, recording = opened(config.model, config.data, config.episode)
     ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
     chosen = telling_moments(ticks, config.pictures)
-    figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: where it looks (Grad-CAM, last convolution)")
+    figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: Grad-CAM of the last convolution")
     save(figure, config.out)
     print(f"figure: {config.out}")
     return 0

@@ -70,7 +70,7 @@ export class FrameView {
     if (!some) return "(none yet, or none in this drive)";
     if (!this.overlay || !this.looked) return "";
     const age = this.t_s - this.looked.t_s;
-    return `Grad-CAM, last convolution, ${age > 0.001 ? `of ${age.toFixed(2)} s ago (small: now)` : "of this frame"}; a hint, no proof`;
+    return `Grad-CAM, last convolution, ${age > 0.001 ? `of ${age.toFixed(2)} s ago (small: now)` : "of this frame"}; not a reason`;
   }
 
   // edits: of the kinds dim and blur; the picture is shown as the network gets it under them.
