@@ -48,39 +48,56 @@ def test_holm_as_in_his_paper(tool):
     assert tool.holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def drives(tool, count: int, steps: int = 30) -> list:
-    rng = np.random.default_rng(0)
-    frames = rng.integers(1, 255, (count, steps, 42, 48), dtype=np.uint8)
-    t, camera = np.arange(steps) * tool.GAP_S, CameraNoise(blackout=0.3, dropped=0.3, late=2)
-    labels = rng.normal(size=(count, steps, 2)).astype(np.float32)
-    return [tool.PoolDrive(*pair, t, camera, k, "x") for k, pair in enumerate(zip(frames, labels, strict=True))]
+@pytest.fixture
+def small(tool, monkeypatch):
+    """Trainings of two rounds, of one drive of 15 decisions and two minibatches each."""
+    settings = {"ROUNDS": 2, "EACH": 1, "STEPS": 2, "LAST_STEPS": 0, "MAX_FRAMES": 60}
+    for name, value in settings.items():
+        monkeypatch.setattr(tool, name, value)
+    monkeypatch.setattr(tool, "OPTIONS", {**tool.OPTIONS, "max_frames": 60})
+    worst = CameraNoise(blackout=0.3, dropped=0.3, late=2)
+    monkeypatch.setattr(tool, "draw_camera", lambda rng: worst)
+    return tool
 
 
-def test_a_drive_is_learnt_from_as_its_camera_showed_it(tool):
-    pool = drives(tool, 2)
-    seen = tool.Seen(pool, np.random.default_rng(0), tool.ARMS["lstm"])
-    assert len(seen.edges) == 1 + 2 * tool.VERSIONS
-    at = np.arange(seen.edges[0], seen.edges[1])
-    gaps = np.diff(seen.t[at])
-    assert (gaps > 0).all() and gaps.max() > 1.5 * tool.GAP_S  # some were lost, none is seen twice
-    pictures = seen.stacks(at).numpy()[:, 0]
-    black = ~pictures.any(axis=(1, 2))
-    assert 0 < black.sum() < len(at)
-    taken = np.rint(seen.t[at] / tool.GAP_S).astype(int)
-    np.testing.assert_array_equal(pictures[~black], pool[0].frames[taken[~black]])
-    # The label is of the moment of the decision, not of that at which the frame was taken.
-    age = np.rint(np.expm1(seen.times[at, 1])).astype(int)
-    assert age.max() > 0
-    np.testing.assert_array_equal(seen.labels[at], pool[0].labels[taken + age])
-    held = tool.Seen(pool, np.random.default_rng(0), tool.ARMS["hold"])
-    assert (held.picture[: held.count] > 0).sum() >= held.count - 2 * tool.VERSIONS  # but for a first one
+@pytest.mark.parametrize("name", ["stack", "hold", "lstm", "nac-key"])
+def test_what_is_learnt_from_is_what_drove(small, name):
+    torch.manual_seed(0)
+    net, asked = small.ArmNet(small.ARMS[name]).eval(), []
+
+    def ask(question):
+        answer = small.decide(net, [question])[0]
+        asked.append((*question[:3], answer[0].copy()))
+        return answer
+
+    seen = small.Seen(small.ARMS[name])
+    seen.add_all([small.label(1_000_200, small.Agent(small.ARMS[name], ask), 0.5)])
+    stacks, times, t, rows = map(np.stack, zip(*asked, strict=True))
+    at = np.arange(seen.count)
+    np.testing.assert_array_equal(seen.stacks(at), stacks)
+    np.testing.assert_array_equal(seen.times[at], times)
+    np.testing.assert_array_equal(seen.t[at], t)
+    assert len(at) < 15 and np.ptp(np.diff(t)) > 0 and times[:, 1].max() > 0  # some were lost, some late
+    with torch.no_grad():
+        learnt = small.predict(net, seen, at[None], np.ones((1, len(at)), bool))
+    np.testing.assert_allclose(learnt.numpy(), rows, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["stack", "mha", "nac-key-no-circuit"])
-def test_an_arm_learns_and_the_averaged_weights_drive(tool, name):
-    net, about = tool.train(tool.ARMS[name], drives(tool, 2), 0, 2)
-    assert about["parameters"] > 1000 and np.isfinite(about["loss"])
-    agent = tool.Agent(tool.ARMS[name], lambda question: tool.decide(net, [question])[0])
+def test_all_arms_learn_on_the_same_tracks_through_the_same_cameras(tool):
+    rounds = [tool.tracks_of(seed, number) for seed in (0, 1) for number in range(tool.ROUNDS)]
+    assert len({track for tracks in rounds for track in tracks}) == 2 * tool.ROUNDS * tool.EACH
+    cameras = [tool.draw_camera(np.random.default_rng([track, 5])) for track in range(400)]
+    assert 0.6 < np.mean([camera == tool.LAPS["all"] for camera in cameras]) < 0.9
+    assert max(camera.late for camera in cameras) == tool.LAPS["unequal gaps"].late
+
+
+@pytest.mark.parametrize("name", ["mha", "nac-key-no-circuit"])
+def test_an_arm_learns_and_the_averaged_weights_drive(small, tmp_path, name):
+    whole, about = small.train(small.ARMS[name], 0, tmp_path / "whole")
+    assert about["parameters"] > 1000 and np.isfinite(about["loss"]) and len(about["driven"]) == 2
+    net = small.ArmNet(small.ARMS[name]).eval()
+    net.load_state_dict(whole)
+    agent = small.Agent(small.ARMS[name], lambda question: small.decide(net, [question])[0])
     agent.reset(None)
     frame = np.full((96, 96, 3), 99, np.uint8)
     first = agent.act(frame, {"t_s": 0.0})
@@ -89,11 +106,14 @@ def test_an_arm_learns_and_the_averaged_weights_drive(tool, name):
     assert agent.act(np.zeros_like(frame), {"t_s": 0.16}) is not first
 
 
-def test_without_its_circuit_a_key_has_the_same_rates_whatever_it_holds(tool):
-    torch.manual_seed(0)
-    layer = tool.WithoutCircuit(8, 8, 2, 4)
-    _, moments, _ = layer.nac.read(torch.randn(1, 5, 8), torch.arange(5.0).double()[None])
-    assert (moments[..., -3:] == moments[:, :1, :, -3:]).all() and (moments[..., -3] == 0).all()
+def test_a_stopped_training_ends_with_the_same_weights(small, tmp_path):
+    whole, about = small.train(small.ARMS["gru"], 0, tmp_path / "whole")
+    first = small.Training(small.ARMS["gru"], 0)
+    first.round()
+    small.write_tensor_file(tmp_path / "half", small.KIND, 1, {"content": first.state()})
+    parted, again = small.train(small.ARMS["gru"], 0, tmp_path / "half")
+    assert again["loss"] == about["loss"] and again["driven"] == about["driven"]
+    assert all(torch.equal(parted[name], value) for name, value in whole.items())
 
 
 @pytest.mark.nightly

@@ -1,14 +1,14 @@
 r"""Is a NAC the memory to drive with? Eleven arms that differ in their memory alone, in CarRacing with hidden speed.
 
-    OMP_NUM_THREADS=1 python tools/memory_table.py --make-pool      # once: the labelled drives that all learn from
-    OMP_NUM_THREADS=1 python tools/memory_table.py --seeds 0 1 2    # trains, judges; goes on where it was stopped
+    OMP_NUM_THREADS=1 python tools/memory_table.py --workers 2      # trains, judges; goes on where it was stopped
     OMP_NUM_THREADS=1 python tools/memory_table.py --show           # the tables of the lines that are there
 
-Every arm learns from the same drives with the same minibatches: one small grey frame at a time, seen through cameras
-with black stretches, losses and delays, and beside it how long ago the frame before and the frame itself were taken.
-The averaged weights of the last minibatch are judged; nothing is chosen. Judged are events (the same state, a
-disturbance for a moment, and how far the car then is from its undisturbed twin) and laps. Each agent is a line of
---results. ``--validate`` judges on validation tracks and writes to ``validation.jsonl`` of --out instead.
+Every arm drives, is told what the teacher would have done, and learns from all that was labelled (DAgger): on the same
+tracks, through the same cameras, with the same number of minibatches. It sees one small grey frame at a time, with
+black stretches, losses and delays, and beside it how long ago the frame before and the frame itself were taken. The
+averaged weights of the last minibatch are judged; nothing is chosen. Judged are events (the same state, a disturbance
+for a moment, and how far the car then is from its undisturbed twin) and laps. Each agent is a line of --results.
+``--validate`` judges on validation tracks and writes to ``validation.jsonl`` of --out instead.
 What is compared is registered in docs/results/memory.md.
 """
 
@@ -17,12 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nacdrive.common.action import Action
+from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import seed_everything
 from nacdrive.common.statistics import LEVEL, summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
@@ -45,12 +45,12 @@ from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import Camera, CameraNoise
 from nacdrive.envs.seeds import EXPERT_TEST, EXPERT_TRAINING, EXPERT_VALIDATION
 from nacdrive.layers.attention import MHALayer
-from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.registry import LAYERS, register
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Memory, MemorySpec, MemoryState
 from nacdrive.models.agents.view import FrameStack, View
-from nacdrive.rl.imitate import Drives, label_of
+from nacdrive.models.presets import driving_form
+from nacdrive.rl.imitate import Drives, LabelledDrive, label_of
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
@@ -58,20 +58,16 @@ from nacdrive.tasks.driving import HUBER, SHARPNESS
 
 REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
 """Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""
+MAX_FRAMES = 1000
+OPTIONS = {"renderer": "fast", "repeat": REPEAT, "max_frames": MAX_FRAMES}
 VIEW = View(frames=1, height=42, width=48)
 TEACHER = "nacdrive.drivers.racing_line:cautious"
-STEPS, WARM_UP, BATCH, LENGTH, RATES, KEEP = 3000, 200, 128, 16, (1e-3, 2e-5), 0.998
-"""Of a training: minibatches, of them with a rising learning rate, decisions of each, decisions of a piece, highest and
-last learning rate, and how much of the averaged weights a minibatch keeps."""
-MIRRORED = 0.5
-"""Share of the pieces that are seen left for right: the tracks turn left more often."""
-LEARNT_FROM, VERSIONS = 0.75, 3
-"""Share of the pool that a training seed learns from, and through how many cameras it sees each drive."""
-EXPERT_DRIVES, ROUND_STEPS, EACH = 36, (300, 600, 600, 600, 600), 18
-"""Of the pool: drives of the disturbed teacher; minibatches that every arm of ``MIXED`` learns with, anew, before each
-round; and tracks that it then drives."""
-ROUNDS = len(ROUND_STEPS)
-MIXED = ("none", "stack", "lstm", "nac-key")
+ROUNDS, EACH, BETA, STEERING_NOISE = 8, 20, 0.7, 0.2
+"""Of a training: rounds, tracks of each, the teacher's share of the second (it drives the first alone; halved with each
+further one), and how much the wheel is disturbed on every second track."""
+STEPS, LAST_STEPS, BATCH, LENGTH, RATES, KEEP = 400, 800, 128, 8, (1e-3, 2e-5), 0.998
+"""Minibatches after a round, and after the last one on top; decisions of each, and of a piece of a drive; first
+and last learning rate, and how much of the averaged weights a minibatch keeps."""
 
 
 @dataclass(frozen=True)
@@ -112,37 +108,20 @@ class TimedMHA(MHALayer):
         return super().step(self._timed(x, t), t, state)
 
 
-class WithoutCircuit(NACKeyLayer):
-    """nac-key whose phi is 0, and whose omega and rho are one learned rate a head whatever the moment holds."""
-
-    def __init__(self, *sizes: Any, **options: Any) -> None:
-        super().__init__(*sizes, **options)
-        nac = self.nac
-        for part in nac.backbone.parameters():
-            part.requires_grad = False
-
-        whole = nac.read
-
-        def read(x: Tensor, clock: Tensor) -> Any:
-            q, moments, inside = whole(x, clock)
-            rates = torch.stack([torch.zeros_like(nac.omega), F.softplus(nac.omega), F.softplus(nac.rho)], -1)
-            return q, torch.cat([moments[..., :-3], rates.expand(*moments.shape[:-1], 3)], -1), inside
-
-        nac.read = read  # type: ignore[method-assign]
-
-
+KEY = driving_form("nac-steady").options
+"""Of the nac-key that ships: steady, lags alone, eight keys a query."""
 ARMS = {
-    "none": Arm(),
-    "stack": Arm(frames=WINDOW),
-    "hold": Arm(frames=WINDOW, hold=True),
+    "nac-key": Arm("nac-key", KEY),
     "lstm": Arm("lstm"),
     "gru": Arm("gru"),
-    "mha": Arm("timed-mha"),
     "cfc": Arm("cfc"),
-    "nac-steady": Arm("published-nac", {"mode": "steady"}),
+    "stack": Arm(frames=WINDOW),
+    "hold": Arm(frames=WINDOW, hold=True),
+    "nac-key-no-circuit": Arm("nac-key", {**KEY, "plain": True}),
+    "none": Arm(),
+    "mha": Arm("timed-mha"),
     "nac-lag": Arm("nac-lag"),
-    "nac-key": Arm("nac-key"),
-    "nac-key-no-circuit": Arm("nac-key-no-circuit"),
+    "nac-steady": Arm("published-nac", {"mode": "steady"}),
 }
 OURS, RIVALS = "nac-key", ("lstm", "gru", "cfc", "stack", "hold", "nac-key-no-circuit")
 PRIMARY = (("laps", "all"), ("events", "unequal gaps"))
@@ -152,6 +131,9 @@ LAPS = {
     "unequal gaps": CameraNoise(dropped=0.5, late=5),
     "hidden speed": CameraNoise(),
 }
+DRAWN, WORST = 0.25, CameraNoise(blackout=0.06, blackout_steps=8, dropped=0.5, late=5)
+"""Share of the drives that are learnt from whose camera is drawn, each disturbance at most as strong as here; that of
+the others is ``all``."""
 TRACKS = 50
 STRETCH = 12
 EVENTS = {
@@ -175,7 +157,6 @@ def register_layers() -> None:
     if "timed-mha" in LAYERS:
         return
     register("timed-mha", TimedMHA)
-    register("nac-key-no-circuit", WithoutCircuit)
     register("published-nac", "nacdrive.layers.nac:NACLayer")
 
 
@@ -230,8 +211,8 @@ class Agent(Driver):
         self.held = self.last is not None and (t_s <= self.t_s or (self.arm.hold and not frame.any()))
         if self.last is None or not self.held:
             gap_s, self.t_s = t_s - self.t_s, t_s
-            times = times_of(gap_s, float(info["t_s"]) - t_s)
-            row, self.memory = self.ask((self.stack.push(frame).copy(), times, t_s, self.memory))
+            self.times = times_of(gap_s, float(info["t_s"]) - t_s)
+            row, self.memory = self.ask((self.stack.push(frame).copy(), self.times, t_s, self.memory))
             self.last = steering_and_pedal(row)
         return self.last
 
@@ -254,64 +235,10 @@ def decide(net: ArmNet, questions: Sequence[Question]) -> list[Any]:
     return [(row, MemoryState(*(part[k, None] for part in state))) for k, row in enumerate(rows)]
 
 
-# ---------------------------------------------------------------------------------------------------- the shared pool
+# ---------------------------------------------------------------------------------------------------- labelled drives
 
 
 KIND = "nacdrive memory table"
-
-
-@dataclass(frozen=True)
-class PoolDrive:
-    """A labelled drive: true frames and labels of every decision, and the camera that it was driven through."""
-
-    frames: NDArray[np.uint8]
-    labels: NDArray[np.float32]
-    t: NDArray[np.float64]
-    camera: CameraNoise
-    track: int
-    driver: str
-
-    def plain(self) -> list[Any]:
-        """For a file."""
-        arrays = [torch.from_numpy(part) for part in (self.frames, self.labels, self.t)]
-        return [*arrays, asdict(self.camera), self.track, self.driver]
-
-    @classmethod
-    def of(cls, plain: Sequence[Any]) -> PoolDrive:
-        """Of ``plain``."""
-        *arrays, camera, track, driver = plain
-        frames, labels, t = (part.numpy() for part in arrays)
-        return cls(frames, labels, t, CameraNoise(**camera), track, driver)
-
-
-def draw_camera(rng: np.random.Generator) -> CameraNoise:
-    """What is wrong with the camera of a drive that is learnt from."""
-    kind = rng.integers(4)
-    if kind < 3:
-        return list(LAPS.values())[kind]
-    return CameraNoise(
-        blackout=round(float(rng.uniform(0, 0.1)), 3), blackout_steps=int(rng.choice([1, 2, 4, 8])),
-        dropped=round(float(rng.uniform(0, 0.5)), 3), late=int(rng.integers(6)),
-    )  # fmt: skip
-
-
-def label(track: int, driver: Driver | None, name: str, beta: float | None) -> PoolDrive:
-    """The drive of ``track``: by the disturbed teacher, or by an arm and at times the teacher."""
-    rng = np.random.default_rng([track, 5])
-    teacher = load_expert(TEACHER, discrete_only=False)
-    camera = draw_camera(rng)
-    noise = float(rng.choice([0.0, 0.2, 0.4, 0.8])) if driver is None else 0.2 * (track % 2)
-    options = {"renderer": "fast", "repeat": REPEAT, "max_frames": 1000}
-    drive = Drive(options=options, camera=camera, steering_noise=noise, beta=beta, expert=TEACHER, safety_stop=False)
-    loaded = LoadedDrive(drive, expert=teacher, **({} if driver is None else {"driver": driver}))
-    frames, labels, t = [], [], []
-    with loaded.open(track, rng=rng) as opened:
-        for tick in supervised(opened):
-            assert tick.expert is not None
-            frames.append(VIEW.small(tick.info.get("clean_frame", tick.frame))[0])
-            labels.append(label_of(tick.expert))
-            t.append(tick.t_s)
-    return PoolDrive(np.stack(frames), np.array(labels, np.float32), np.array(t), camera, track, name)
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:
@@ -322,149 +249,163 @@ def kept(path: Path, make: Callable[[], Any]) -> Any:
     return read_tensor_file(path, KIND, 1)["content"]
 
 
-def pool_round(out: Path, number: int, name: str) -> list[PoolDrive]:
-    """The drives of an arm in a round; it learns from those of all in the rounds before."""
-    arm = ARMS[name]
-    at = EXPERT_TRAINING.stop - 10_000 + number * 200 + MIXED.index(name) * EACH
-    pool = [drive for earlier in range(number) for drive in read_round(out, earlier)]
-    net = train(arm, pool, 1000 + number, ROUND_STEPS[number - 1])[0]
-
-    def drive(track: int, ask: Callable[[Question], Any]) -> PoolDrive:
-        return label(track, Agent(arm, ask), name, 0.5**number)
-
-    with closing(drive_batched(drive, range(at, at + EACH), lambda asked: decide(net, asked))) as results:
-        drives = dict(results)
-    return [drives[track] for track in sorted(drives)]
-
-
-def round_path(out: Path, number: int, name: str) -> Path:
-    return out / "pool" / f"round-{number}-{name}.pt"
-
-
-def read_round(out: Path, number: int) -> list[PoolDrive]:
-    """All drives of a round, 0 for the teacher's."""
-    names = MIXED if number else ("teacher",)
-    paths = [round_path(out, number, name) for name in names]
-    return [PoolDrive.of(plain) for path in paths for plain in read_tensor_file(path, KIND, 1)["content"]]
-
-
-def make_job(job: tuple[Path, int, str]) -> str:
-    """A part of the pool, if it is not there yet."""
-    out, number, name = job
-    torch.set_num_threads(1)
-    first = EXPERT_TRAINING.stop - 10_000
-    teacher = range(first, first + EXPERT_DRIVES)
-
-    def drives() -> list[Any]:
-        driven = pool_round(out, number, name) if number else [label(track, None, name, None) for track in teacher]
-        return [drive.plain() for drive in driven]
-
-    kept(round_path(out, number, name), drives)
-    return f"round {number}: {name}"
-
-
-def make_pool(out: Path, workers: int) -> None:
-    """The labelled drives that all arms learn from; goes on where it was stopped."""
-    for number in range(ROUNDS + 1):
-        jobs = [(out, number, name) for name in (MIXED if number else ("teacher",))]
-        with multiprocessing.get_context("spawn").Pool(workers, register_layers) as processes:
-            for done in processes.imap(make_job, jobs):
-                print(done, flush=True)
-
-
 class Seen(Drives):
-    """Drives of the pool as they look through cameras: indices of pictures, of which 0 is black."""
+    """The decisions of an arm's drives, with gap and age of each."""
 
-    def __init__(self, pool: Sequence[PoolDrive], rng: np.random.Generator, arm: Arm) -> None:
-        super().__init__(VERSIONS * sum(len(drive.t) for drive in pool), replace(VIEW, frames=arm.frames))
-        black = np.zeros((1, VIEW.height, VIEW.width), np.uint8)
-        self.pictures = np.concatenate([black, *(drive.frames for drive in pool)])
-        self.picture = np.empty(len(self.starts), np.int64)
+    def __init__(self, arm: Arm) -> None:
+        super().__init__(ROUNDS * EACH * MAX_FRAMES // REPEAT, replace(VIEW, frames=arm.frames))
         self.times = np.empty((len(self.starts), 2), np.float32)
-        first = 1
-        for drive in pool:
-            # The camera that led to these states, and others that did not.
-            for camera, seed in [(drive.camera, drive.track)] + [
-                (draw_camera(rng), int(rng.integers(2**31))) for _ in range(VERSIONS - 1)
-            ]:
-                self._look(drive, first, camera, seed, arm)
-            first += len(drive.t)
 
-    def _look(self, drive: PoolDrive, first: int, noise: CameraNoise, seed: int, arm: Arm) -> None:
-        camera = Camera(noise)
-        camera.reset(seed)
-        begin = at = self.count
-        taken_s = -GAP_S
-        for k, now in enumerate(drive.t.tolist()):
-            picture = int(camera(np.array([[first + k]]), now)[0, 0])  # type: ignore[arg-type]
-            t_s = camera.taken_s if noise.irregular else now
-            if at > begin and (t_s <= taken_s or (arm.hold and picture == 0)):
-                continue
-            self.picture[at], self.labels[at], self.t[at] = picture, drive.labels[k], t_s
-            self.times[at] = times_of(t_s - taken_s, now - t_s)
-            taken_s, at = t_s, at + 1
-        self.starts[begin:at] = begin
-        self.edges.append(at)
+    def add_all(self, drives: Iterable[tuple[LabelledDrive, NDArray[np.float32]]]) -> None:
+        for drive, times in drives:
+            self.times[self.count : self.count + len(times)] = times
+            self.add(drive)
 
-    def stacks(self, which: NDArray[np.int64]) -> Tensor:
-        index = np.maximum(which[..., None] - self._back, self.starts[which][..., None])
-        return torch.from_numpy(self.pictures[self.picture[index]])
+    def plain(self) -> list[Any]:
+        """For a file."""
+        arrays = self.frames, self.labels, self.t, self.starts, self.times
+        return [self.edges, *(torch.from_numpy(part[: self.count].copy()) for part in arrays)]
+
+    def restore(self, plain: Sequence[Any]) -> None:
+        """Become those of ``plain``."""
+        self.edges, *stored = plain
+        for array, part in zip((self.frames, self.labels, self.t, self.starts, self.times), stored, strict=True):
+            array[: self.count] = part.numpy()
+
+
+def tracks_of(seed: int, number: int) -> range:
+    """The same for all arms, and no other training seed's."""
+    first = EXPERT_TRAINING.start + (seed * ROUNDS + number) * EACH
+    return range(first, first + EACH)
+
+
+def draw_camera(rng: np.random.Generator) -> CameraNoise:
+    """What is wrong with the camera of a drive that is learnt from."""
+    return WORST.draw(rng) if rng.random() < DRAWN else LAPS["all"]
+
+
+def label(track: int, agent: Agent, beta: float) -> tuple[LabelledDrive, NDArray[np.float32]]:
+    """The drive of ``track`` by the agent and for a share ``beta`` by the teacher, as the agent saw it: it is asked at
+    every decision, and those at which it holds its action are left out. Beside it gap and age, [N, 2].
+    """
+    rng = np.random.default_rng([track, 5])
+    camera, noise = draw_camera(rng), STEERING_NOISE * (track % 2)
+    teacher = load_expert(TEACHER, discrete_only=False)
+    drive = Drive(options=OPTIONS, camera=camera, steering_noise=noise, beta=beta, expert=TEACHER, safety_stop=False)
+    frames, labels, t, times = [], [], [], []
+    with LoadedDrive(drive, expert=teacher, driver=agent).open(track, rng=rng) as opened:
+        for tick in supervised(opened):
+            assert tick.expert is not None
+            if not tick.held:
+                frames.append(VIEW.small(tick.frame)[0])
+                labels.append(label_of(tick.expert))
+                t.append(agent.t_s)
+                times.append(agent.times)
+    arrays = np.stack(frames), np.array(labels, np.float32), np.array(t)
+    return LabelledDrive(*arrays, tick.episode_return, finished=False), np.stack(times)
+
+
+def collect(net: ArmNet, seed: int, number: int) -> list[tuple[LabelledDrive, NDArray[np.float32]]]:
+    """The drives of a round."""
+    beta = BETA * 0.5 ** (number - 1) if number else 1.0
+
+    def drive(track: int, ask: Callable[[Question], Any]) -> tuple[LabelledDrive, NDArray[np.float32]]:
+        return label(track, Agent(net.arm, ask), beta)
+
+    tracks = tracks_of(seed, number)
+    with closing(drive_batched(drive, tracks, lambda asked: decide(net, asked))) as results:
+        drives = dict(results)
+    return [drives[track] for track in tracks]
 
 
 # ------------------------------------------------------------------------------------------------------------ training
 
 
-def train(arm: Arm, pool: Sequence[PoolDrive], seed: int, steps: int) -> tuple[ArmNet, dict[str, Any]]:
-    """The averaged weights after the last minibatch; a seed gives all arms the same drives in the same order."""
-    began = time.process_time()
-    seed_everything(seed)
-    rng = np.random.default_rng([seed, 11])
-    chosen = rng.permutation(len(pool))[: round(LEARNT_FROM * len(pool))]
-    seen = Seen([pool[k] for k in chosen], rng, arm)
-    net, average = ArmNet(arm), ArmNet(arm).eval()
-    average.load_state_dict(net.state_dict())
-    learned = [part for part in net.parameters() if part.requires_grad]
-    optimiser = torch.optim.Adam(learned, lr=RATES[0])
-    sharp, losses = torch.tensor(SHARPNESS), []
-    for step in range(steps):
-        share = step / max(steps - 1, 1)
-        rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
-        optimiser.param_groups[0]["lr"] = rate * min((step + 1) / WARM_UP, 1.0)
-        position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
-        mirrored = np.broadcast_to(rng.random((len(position), 1)) < MIRRORED, position.shape)
-        answers = predict(net, seen, position, trained, mirrored)
-        labels = torch.from_numpy(seen.labels[position[trained]])
-        labels[:, 0] *= torch.from_numpy(np.where(mirrored[trained], -1, 1).astype(np.float32))
-        loss = F.huber_loss(answers * sharp, labels * sharp, delta=HUBER)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(learned, 1.0)
-        optimiser.step()
-        with torch.no_grad():
-            for mean, new in zip(average.parameters(), net.parameters(), strict=True):
-                mean.lerp_(new, 1 - min(KEEP, step / (step + 10)))
-        losses.append(float(loss.detach()))
-    about = {
-        "parameters": sum(part.numel() for part in learned), "decisions": seen.count,
-        "loss": float(f"{np.mean(losses[-200:]):.4g}"), "seconds": round(time.process_time() - began),
-    }  # fmt: skip
-    return average, about
+class Training:
+    """An arm's training with a seed, round by round."""
+
+    def __init__(self, arm: Arm, seed: int) -> None:
+        seed_everything(seed)
+        self.seed, self.rng = seed, np.random.default_rng([seed, 11])
+        self.net, self.average = ArmNet(arm), ArmNet(arm).eval()
+        self.average.load_state_dict(self.net.state_dict())
+        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=RATES[0])
+        self.seen = Seen(arm)
+        self.losses: list[float] = []
+        self.returns: list[int] = []
+        self.seconds = 0.0
+
+    def round(self) -> None:
+        """Drive, and learn from all that was labelled."""
+        began, number = time.process_time(), len(self.returns)
+        drives = collect(self.average, self.seed, number)
+        self.seen.add_all(drives)
+        self.returns.append(round(float(np.mean([drive.episode_return for drive, _ in drives]))))
+        for _ in range(STEPS + LAST_STEPS * (number == ROUNDS - 1)):
+            share = len(self.losses) / max(ROUNDS * STEPS + LAST_STEPS - 1, 1)
+            rate = RATES[1] + (RATES[0] - RATES[1]) * (1 + math.cos(math.pi * share)) / 2
+            self.optimiser.param_groups[0]["lr"] = rate
+            self.losses.append(learn(self.net, self.seen, self.optimiser, self.rng))
+            # The first weights are forgotten faster.
+            keep = min(KEEP, len(self.losses) / (len(self.losses) + 10))
+            with torch.no_grad():
+                for mean, new in zip(self.average.parameters(), self.net.parameters(), strict=True):
+                    mean.lerp_(new, 1 - keep)
+        self.seconds += time.process_time() - began
+
+    def state(self) -> dict[str, Any]:
+        """All that the further rounds depend on, for a file."""
+        parts = {name: getattr(self, name).state_dict() for name in ("net", "average", "optimiser")}
+        progress = [self.losses, self.returns, self.seconds, json.dumps(self.rng.bit_generator.state)]
+        return {**parts, "seen": self.seen.plain(), "progress": progress}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``."""
+        for name in ("net", "average", "optimiser"):
+            getattr(self, name).load_state_dict(state[name])
+        self.seen.restore(state["seen"])
+        self.losses, self.returns, self.seconds, drawn = state["progress"]
+        self.rng.bit_generator.state = json.loads(drawn)
+
+    def about(self) -> dict[str, Any]:
+        """What is known of it."""
+        return {
+            "parameters": sum(part.numel() for part in self.net.parameters()), "decisions": self.seen.count,
+            "driven": self.returns, "loss": float(f"{np.mean(self.losses[-200:]):.4g}"),
+            "seconds": round(self.seconds),
+        }  # fmt: skip
 
 
-def trained_agent(arm: Arm, pool: Sequence[PoolDrive], seed: int) -> list[Any]:
-    """Weights, and what is known of them."""
-    net, about = train(arm, pool, seed, STEPS)
-    return [net.state_dict(), about]
+def train(arm: Arm, seed: int, checkpoint: Path) -> list[Any]:
+    """The averaged weights after the last minibatch, and what is known of them; ``checkpoint`` is of the last whole
+    round, from which it goes on.
+    """
+    training = Training(arm, seed)
+    if checkpoint.exists():
+        training.restore(read_tensor_file(checkpoint, KIND, 1)["content"])
+    while len(training.returns) < ROUNDS:
+        training.round()
+        write_tensor_file(checkpoint, KIND, 1, {"content": training.state()})
+        print(f"{checkpoint.stem}: drives {training.returns}, {training.seconds:.0f} s", flush=True)
+    return [training.average.state_dict(), training.about()]
 
 
-def predict(
-    net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_], mirrored: NDArray[np.bool_]
-) -> Tensor:
-    """[N, 2] of the trained decisions of pieces, some of which are seen left for right."""
-    wanted, flipped = (part[trained] if net.memory is None else part.reshape(-1) for part in (position, mirrored))
-    stacks = seen.stacks(wanted)
-    stacks[flipped] = stacks[flipped].flip(-1)
-    features = net.features(stacks, torch.from_numpy(seen.times[wanted]))
+def learn(net: ArmNet, seen: Seen, optimiser: torch.optim.Optimizer, rng: np.random.Generator) -> float:
+    """One minibatch; returns its loss."""
+    position, _, trained = seen.pieces(rng, BATCH // LENGTH, LENGTH, WINDOW)
+    labels, sharp = torch.from_numpy(seen.labels[position[trained]]), torch.tensor(SHARPNESS)
+    loss = F.huber_loss(predict(net, seen, position, trained) * sharp, labels * sharp, delta=HUBER)
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimiser.step()
+    return float(loss.detach())
+
+
+def predict(net: ArmNet, seen: Seen, position: NDArray[np.int64], trained: NDArray[np.bool_]) -> Tensor:
+    """[N, 2] of the trained decisions of pieces."""
+    wanted = position[trained] if net.memory is None else position.reshape(-1)
+    features = net.features(seen.stacks(wanted), torch.from_numpy(seen.times[wanted]))
     if net.memory is not None:
         t = torch.from_numpy(seen.t[position])
         features = net.memory.at(features.view(*position.shape, -1), t, torch.from_numpy(trained))
@@ -477,10 +418,9 @@ def predict(
 
 def judge_laps(net: ArmNet, tracks: range) -> dict[str, list[float]]:
     """Returns of the tracks through each camera."""
-    options = {"renderer": "fast", "repeat": REPEAT, "max_frames": 1000}
     returns = {}
     for name, camera in LAPS.items():
-        how = Drive(driver="arm", options=options, camera=camera, safety_stop=False)
+        how = Drive(driver="arm", options=OPTIONS, camera=camera, safety_stop=False)
 
         def drive(track: int, ask: Callable[[Question], Any], how: Drive = how) -> float:
             with LoadedDrive(how, driver=Agent(net.arm, ask)).open(track) as opened:
@@ -635,13 +575,20 @@ def in_a_copy(work: Callable[[], list[float]]) -> list[float]:
 # ------------------------------------------------------------------------------------------------------------- results
 
 
-def measured(out: Path, name: str, seed: int, validation: bool) -> dict[str, Any]:
+def prepare() -> None:
+    """Of a process that trains and judges."""
+    torch.set_num_threads(1)
+    # Threads do not survive the fork of ``in_a_copy``.
+    cv2.setNumThreads(0)
+    register_layers()
+
+
+def measured(job: tuple[Path, str, int, bool]) -> dict[str, Any]:
     """One agent, trained if it is not yet, judged by events and laps."""
-    pool = [drive for number in range(ROUNDS + 1) for drive in read_round(out, number)]
-    weights, about = kept(
-        out / f"{name}-seed-{seed}.pt",
-        lambda: trained_agent(ARMS[name], pool, seed),
-    )
+    out, name, seed, validation = job
+    agent, checkpoint = out / f"{name}-seed-{seed}.pt", out / f"{name}-seed-{seed}.ckpt"
+    weights, about = kept(agent, lambda: train(ARMS[name], seed, checkpoint))
+    checkpoint.unlink(missing_ok=True)
     net = ArmNet(ARMS[name]).eval()
     net.load_state_dict(weights)
     began = time.process_time()
@@ -742,28 +689,20 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("docs/results/table/memory_arms.jsonl"))
     parser.add_argument("--memories", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
-    parser.add_argument("--workers", type=int, default=1, help="processes of --make-pool")
-    parser.add_argument("--make-pool", action="store_true", help="drive and label what all learn from")
     parser.add_argument("--validate", action="store_true", help="judge on validation tracks")
     parser.add_argument("--show", action="store_true", help="print the tables, and do nothing else")
+    parser.add_argument("--workers", type=int, default=1, help="agents at a time, a process each")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    # Threads do not survive the fork of ``in_a_copy``.
-    cv2.setNumThreads(0)
-    register_layers()
-    if options.make_pool:
-        make_pool(options.out, options.workers)
-        return
     results = options.out / "validation.jsonl" if options.validate else options.results
+    there = {(row["memory"], row["seed"]) for row in read(results)}
     cells = [(name, seed) for seed in options.seeds for name in options.memories]
-    for name, seed in cells if not options.show else []:
-        if (name, seed) not in {(row["memory"], row["seed"]) for row in read(results)}:
-            row = measured(options.out, name, seed, options.validate)
-            with results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            shown = ", ".join(f"{lap} {score(row, 'laps', lap):.0f}" for lap in LAPS)
-            shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
-            print(f"{name}, seed {seed}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
+    jobs = [(options.out, *cell, options.validate) for cell in cells if cell not in there and not options.show]
+    for _, row in run_jobs(measured, jobs, workers=options.workers, initializer=prepare):
+        with results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        shown = ", ".join(f"{lap} {score(row, 'laps', lap):.0f}" for lap in LAPS)
+        shown += "; " + ", ".join(f"{event} {score(row, 'events', event):.2f}" for event in EVENTS)
+        print(f"{row['memory']}, seed {row['seed']}, {row['seconds']} + {row['judged_s']} s: {shown}", flush=True)
     print("\n".join(tables(read(results))))
 
 
