@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Small networks on few cores: more threads than one make every step slower.
 export OMP_NUM_THREADS ?= 1
+# Some hundred processes of the tests would compile all modules anew, each of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test nightly lint docs bench mutants test-matrix clean
 

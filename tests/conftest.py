@@ -119,6 +119,20 @@ def open_page(browser: Any, idle_pages: list[Any], request: pytest.FixtureReques
 
 
 @pytest.fixture(scope="session")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Folder of a task's made-up data, generated once; all data of one run lie beside each other, and nobody writes."""
+    from nacdrive.datasets.synthetic import generate
+
+    root = tmp_path_factory.mktemp("made-up")
+
+    def folder_of(name: str) -> Path:
+        generate(name, root / name)
+        return root / name
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real, untrained policy: what is tested with it is the loop around it."""
     import torch

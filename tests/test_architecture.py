@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,53 @@ ROOMS = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs/architecture.md").read_text
 FILES = sorted(PACKAGE.glob("*/**/*.py"))
 
 
-def rooms_imported(source: str) -> set[str]:
-    """Names of the rooms that ``source`` imports, at the top or inside a function."""
+@dataclass
+class Facts:
+    """What these tests ask of one file, read in one pass."""
+
+    rooms: set[str]
+    """Rooms that are imported, at the top or inside a function."""
+    files: set[Path]
+    """Files of the package that are imported so, type checking aside."""
+    names_compared: list[str]
+    """Comparisons with the name of an environment."""
+
+
+def facts_of(source: str) -> Facts:
     modules: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    files: set[str] = set()
+    compared: list[str] = []
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(source), True)]
+    while waiting:
+        node, runs = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += [(child, False) for child in node.body] + [(child, runs) for child in node.orelse]
+            continue
+        waiting += [(child, runs) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.Import):
-            modules.update(alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
+            modules.update(names)
+            files.update(names if runs else ())
         elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.update([node.module] + [f"{node.module}.{alias.name}" for alias in node.names])
-    return {parts[1] for m in modules if (parts := m.split("."))[0] == "nacdrive" and len(parts) > 1} & set(ROOMS)
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules.update([node.module, *inside])
+            if runs:
+                files.update(name if file_of(name).exists() else node.module for name in inside)
+        elif isinstance(node, ast.Compare):
+            texts = {x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
+            if texts & {"carracing", "udacity", "udacity-track"}:
+                compared.append(f"{node.lineno}: {ast.unparse(node)}")
+    rooms = {parts[1] for m in modules if (parts := m.split("."))[0] == "nacdrive" and len(parts) > 1} & set(ROOMS)
+    return Facts(rooms, {file_of(n) for n in files if n.startswith("nacdrive.") and file_of(n).exists()}, compared)
+
+
+def file_of(module: str) -> Path:
+    return ROOT / f"{module.replace('.', '/')}.py"
+
+
+@pytest.fixture(scope="module")
+def facts() -> dict[Path, Facts]:
+    return {path: facts_of(path.read_text()) for path in FILES}
 
 
 def test_every_folder_is_a_room_of_the_table() -> None:
@@ -30,21 +69,25 @@ def test_every_folder_is_a_room_of_the_table() -> None:
     assert folders <= set(ROOMS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_point_down(path: Path) -> None:
-    own = ROOMS.index(path.relative_to(PACKAGE).parts[0])
-    above = {room for room in rooms_imported(path.read_text()) if ROOMS.index(room) < own}
-    assert not above, f"{path.relative_to(ROOT)} imports {sorted(above)}, which stand above it in docs/architecture.md"
+def test_imports_point_down(facts: dict[Path, Facts]) -> None:
+    """Towards the end of the table in ``docs/architecture.md``."""
+    upwards = {
+        str(path.relative_to(PACKAGE)): above
+        for path, its in facts.items()
+        if (above := {x for x in its.rooms if ROOMS.index(x) < ROOMS.index(path.relative_to(PACKAGE).parts[0])})
+    }
+    assert not upwards
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_feature_is_imported_by_itself_and_the_command_line_alone(path: Path) -> None:
-    room, *inside = path.relative_to(PACKAGE).parts
-    if room == "cli":
-        return
-    # Registries name features in strings, as those of installed packages are named.
-    imported = re.findall(r"^\s*(?:from|import) nacdrive\.extras\.(\w+)", path.read_text(), re.MULTILINE)
-    assert set(imported) <= ({inside[0]} if room == "extras" else set())
+def test_a_feature_is_imported_by_itself_and_the_command_line_alone() -> None:
+    elsewhere = {}
+    for path in FILES:
+        room, *inside = path.relative_to(PACKAGE).parts
+        # Registries name features in strings, as those of installed packages are named.
+        imported = re.findall(r"^\s*(?:from|import) nacdrive\.extras\.(\w+)", path.read_text(), re.MULTILINE)
+        if room != "cli" and (others := set(imported) - ({inside[0]} if room == "extras" else set())):
+            elsewhere[str(path.relative_to(PACKAGE))] = others
+    assert not elsewhere
 
 
 def test_rooms_know_nothing_of_the_public_names_above_them() -> None:
@@ -54,31 +97,13 @@ def test_rooms_know_nothing_of_the_public_names_above_them() -> None:
     assert not re.search(r"^\s*(?:from|import) nacdrive\.cli", (PACKAGE / "api.py").read_text(), re.MULTILINE)
 
 
-def modules_imported(path: Path) -> set[Path]:
-    """Files of the package that ``path`` imports, at the top or inside a function, type checking aside."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = [ast.Pass()]
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            inside = [f"{node.module}.{alias.name}" for alias in node.names]
-            found.update(name if (ROOT / f"{name.replace('.', '/')}.py").exists() else node.module for name in inside)
-    files = (ROOT / f"{name.replace('.', '/')}.py" for name in found if name.startswith("nacdrive."))
-    return {file for file in files if file.exists()}
-
-
-def test_no_file_imports_itself_by_way_of_others() -> None:
-    imports = {path: modules_imported(path) for path in FILES}
+def test_no_file_imports_itself_by_way_of_others(facts: dict[Path, Facts]) -> None:
     done: set[Path] = set()
 
     def walk(path: Path, way: list[Path]) -> None:
         assert path not in way, " -> ".join(str(p.relative_to(PACKAGE)) for p in [*way[way.index(path) :], path])
         if path not in done:
-            for other in imports.get(path, ()):
+            for other in facts[path].files if path in facts else ():
                 walk(other, [*way, path])
             done.add(path)
 
@@ -99,19 +124,10 @@ def test_one_loop_alone_steps_an_environment_that_is_driven() -> None:
     assert stepping <= allowed
 
 
-def test_no_verb_asks_for_an_environments_name() -> None:
+def test_no_verb_asks_for_an_environments_name(facts: dict[Path, Facts]) -> None:
     """What differs between environments stands in their registry."""
-    names = {"carracing", "udacity", "udacity-track"}
-    guilty = []
-    for path in FILES:
-        if path.relative_to(PACKAGE).parts[0] == "envs":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Compare):
-                compared = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
-                if names & {value for value in compared if isinstance(value, str)}:
-                    guilty.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}")
-    assert not guilty
+    outside = ((path.relative_to(PACKAGE), its.names_compared) for path, its in facts.items())
+    assert not [f"{path}:{line}" for path, lines in outside if path.parts[0] != "envs" for line in lines]
 
 
 CERTAIN_ENVIRONMENTS = re.compile(r"nacdrive\.envs\.(carracing|udacity|udacity_track)\b(?!\.options)")
@@ -165,4 +181,7 @@ def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
 
 
 def test_a_file_that_imports_upwards_is_caught() -> None:
-    assert rooms_imported("def f():\n    from nacdrive.cli import main\n") == {"cli"}
+    source = "def f():\n    from nacdrive.cli import main\nif TYPE_CHECKING:\n    import nacdrive.web.server\n"
+    facts = facts_of(source + "if env == 'udacity':\n    pass\n")
+    assert (facts.rooms, facts.files) == ({"cli", "web"}, {PACKAGE / "cli/main.py"})
+    assert facts.names_compared == ["5: env == 'udacity'"]

@@ -77,6 +77,7 @@ def test_what_is_not_shown_is_said(tool):
     assert "one seed" in tool.verdict("synthetic-decay", {0: 0.8}, scores, ["b"])
 
 
+@pytest.mark.nightly
 def test_a_run_keeps_what_is_done_and_a_line_cut_short_is_done_again(tool, tmp_path):
     results = tmp_path / "rows.jsonl"
     rows = [

@@ -47,6 +47,7 @@ def test_unknown_device_is_said_so(tmp_path: Path) -> None:
         dispatch(["expert", "train", "--device", "gpuu", "--out", str(tmp_path / "run")])
 
 
+@pytest.mark.nightly
 def test_train_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     few = ["--timesteps", "512", "--n-envs", "2", "--eval-episodes", "1"]

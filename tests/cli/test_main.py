@@ -107,7 +107,15 @@ def test_an_error_of_the_program_is_no_sentence(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+@pytest.mark.parametrize(
+    "sent",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.nightly),
+    ],
+    ids=str,
+)
 def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

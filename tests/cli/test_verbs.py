@@ -14,6 +14,7 @@ from nacdrive.cli import main as cli
 from nacdrive.common.errors import UserError
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
+from tests.helpers.nightly import daily
 
 ACTIONS = tuple(zip(STEERING, THROTTLE, BRAKE, strict=True))
 HEAVY = {"torch", "gymnasium", "cv2", "matplotlib", "flask", "stable_baselines3", "pyarrow"}
@@ -51,7 +52,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert not HEAVY & set(said.splitlines()[-1].split("|"))
 
 
-@pytest.mark.parametrize("verb", ["demo", "drive", "eval", "doctor", "record", "train"])
+@pytest.mark.parametrize("verb", daily(["demo", "drive", "eval", "doctor", "record", "train"], ["drive", "train"]))
 def test_help_of_a_verb_answers_without_torch(verb: str) -> None:
     script = f"import sys; sys.argv = ['nacdrive', '{verb}', '--help']\nfrom nacdrive.cli.main import main\n"
     script += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules, file=sys.stderr)"
@@ -161,7 +162,13 @@ def test_a_policy_that_cannot_see_these_frames_is_stopped_and_said(
     assert "safety stop on track 4000000: ValueError: wide was trained on frames of" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", ["drive --headless --max-frames 8", "eval --episodes 1 --max-frames 8 --no-videos"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "drive --headless --max-frames 8",
+        pytest.param("eval --episodes 1 --max-frames 8 --no-videos --workers 1", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_policy_that_never_saw_the_fast_pictures_is_named(
     verb: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,11 +15,9 @@ from nacdrive.extras.bearings import open_bearings
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(made_up):
     """A folder of each kind."""
-    root = tmp_path_factory.mktemp("made-up")
-    for name in GENERATORS:
-        generate(name, root / name)
+    (root,) = {made_up(name).parent for name in GENERATORS}
     return root
 
 

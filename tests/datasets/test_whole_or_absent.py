@@ -17,6 +17,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import staged_folder, write_recording
 from tests.helpers.exchange import drive, write
 from tests.helpers.faults import KILLED, run_with_fault
+from tests.helpers.nightly import daily
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 HEADER = {"source": "udacity", "fps": 12.5, "expert": "e", "recipe": {}}
@@ -40,18 +41,20 @@ def importing(out: Path, overwrite: bool) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    ("job", "old", "fault"),
+    ("job", "old", "fault", "stride"),
     [
-        pytest.param("import", True, "kill", marks=pytest.mark.nightly),
-        pytest.param("merge", True, "kill", marks=pytest.mark.nightly),
-        ("merge", True, "full"),
-        ("import", False, "kill"),
+        pytest.param("import", True, "kill", 1, marks=pytest.mark.nightly),
+        pytest.param("merge", True, "kill", 1, marks=pytest.mark.nightly),
+        pytest.param("merge", True, "full", 1, marks=pytest.mark.nightly),
+        pytest.param("import", False, "kill", 1, marks=pytest.mark.nightly),
+        ("merge", True, "full", 6),
+        ("import", True, "kill", 6),
     ],
 )
-def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: str) -> None:
+def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: str, stride: int) -> None:
     parts = [write(tmp_path / "a", [drive(1, 2), drive(2, 2)]), write(tmp_path / "b", [drive(3, 2)])]
     outcomes = []
-    for at in range(MOST):
+    for at in range(0, MOST, stride):
         out = tmp_path / f"place-{at}" / "out"
         out.parent.mkdir()
         if old:
@@ -72,8 +75,8 @@ def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: st
         if code == 0:
             break
     codes = [code for code, _ in outcomes]
-    assert codes[-1] == 0 and set(codes[:-1]) == {KILLED if fault == "kill" else 3} and len(codes) > 8
-    if fault == "kill":
+    assert codes[-1] == 0 and set(codes[:-1]) == {KILLED if fault == "kill" else 3} and len(codes) > 8 / stride
+    if fault == "kill" and stride == 1:
         # Some of them fall between the new recording's being complete and its being in place.
         assert (KILLED, [1, 2, 3]) in outcomes
 
@@ -87,7 +90,7 @@ def test_an_episode_of_the_users_own_is_kept(tmp_path: Path) -> None:
     assert (folder / "episode-favourite.parquet").exists() and (folder / "episode-0000001.parquet").exists()
 
 
-@pytest.mark.parametrize("fault", ["kill", "full"])
+@pytest.mark.parametrize("fault", daily(["kill", "full"], ["kill"]))
 def test_a_data_set_for_others_is_whole_or_absent(tmp_path: Path, fault: str) -> None:
     def export(out: Path, text: str) -> None:
         with staged_folder(out, overwrite=out.exists()) as staging:

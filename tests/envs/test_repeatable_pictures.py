@@ -69,7 +69,9 @@ def alone(todo: list[Case]) -> Iterator[str]:
         yield from pool.imap(digest, todo, chunksize=1)
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "count", [3, pytest.param(6, marks=pytest.mark.nightly), pytest.param(50, marks=pytest.mark.soak)]
+)
 def test_a_drive_is_the_same_first_last_and_in_between(count: int) -> None:
     todo = cases(count)
     first = dict(zip(todo, alone(todo), strict=True))
@@ -101,7 +103,7 @@ def test_the_land_is_the_same_with_any_number_of_threads() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for threads in (1, 2, 4)
+        for threads in (1, 4)
     ]
     texts = [process.communicate()[0] for process in lands]
-    assert len(texts[0].split()) == 12 and texts[0] == texts[1] == texts[2]
+    assert len(texts[0].split()) == 12 and texts[0] == texts[1]

@@ -1,15 +1,14 @@
 """``pytest --cpu-times 30``: which tests cost the most CPU time, their processes included.
 
 The wall clock says what the machine was doing, and a test's own process says nothing of the commands, workers and
-browsers that it starts. So the times of all living descendants are read before and after each test; what a descendant
-has waited for is in its own sums.
+browsers that it starts. So the times of all living descendants are read after each test; what a descendant has waited
+for is in its own sums. The first test of a worker is charged with the worker's imports and its collection.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def tree_cpu_s() -> float:
     """CPU seconds that this process and its descendants have taken, those that were waited for included."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Reading all of /proc after each of some thousand tests would cost more than most of them.
+        return sum(os.times()[:4])
     ticks, children = {}, defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,16 +57,14 @@ class CpuTimes:
     def __init__(self, count: int) -> None:
         self.count = count
         self.seconds: dict[str, float] = {}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        item.stash[BEFORE] = tree_cpu_s()
-        return (yield)
+        self.before = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
         if call.when == "teardown":
-            item.user_properties.append((PROPERTY, tree_cpu_s() - item.stash[BEFORE]))
+            now = tree_cpu_s()
+            item.user_properties.append((PROPERTY, now - self.before))
+            self.before = now
         return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -80,6 +82,3 @@ class CpuTimes:
         write("")
         for test, seconds in sorted(self.seconds.items(), key=lambda x: -x[1])[: self.count]:
             write(f"{seconds:8.1f} {test}")
-
-
-BEFORE = pytest.StashKey[float]()

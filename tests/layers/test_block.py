@@ -7,6 +7,7 @@ from nacdrive import layers
 from nacdrive.layers import contract
 from nacdrive.layers.contract import D, F, H, sequence
 from nacdrive.layers.pooling import Pooling
+from tests.helpers.nightly import daily
 
 
 def stack_of(window=12, **options):
@@ -14,7 +15,7 @@ def stack_of(window=12, **options):
     return layers.build("stack", D, H, window, in_features=F, **options).eval()
 
 
-@pytest.mark.parametrize("kind", ["nac-elapsed", "lstm", "mha", "s4"])
+@pytest.mark.parametrize("kind", daily(["nac-elapsed", "lstm", "mha", "s4"], ["lstm"]))
 def test_a_stack_of_any_layer_keeps_the_contract(kind):
     from nacdrive.layers.block import StackLayer
 

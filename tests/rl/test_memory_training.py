@@ -189,6 +189,7 @@ def test_what_pictures_told_is_remembered_after_the_frames_are_gone(tmp_path: Pa
     assert returns[-1] == 1.0
 
 
+@pytest.mark.nightly
 def test_minutes_end_a_training_between_two_updates_and_it_can_go_on(tmp_path: Path) -> None:
     config = on_pictures(timesteps=10_000, minutes=1e-4, n_envs=2, workers=1)
     best = train(config, tmp_path / "run")

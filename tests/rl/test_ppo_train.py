@@ -88,6 +88,7 @@ def test_resume_without_checkpoint_is_refused(tmp_path: Path) -> None:
         train(tiny(), tmp_path / "new", resume=True)
 
 
+@pytest.mark.nightly
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good, written = Path.write_bytes, []
 

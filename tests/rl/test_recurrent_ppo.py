@@ -19,7 +19,6 @@ from nacdrive.models.agents.memory import Memory, MemorySpec
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rl.recurrent_ppo import RecurrentPPO
 from tests.helpers.memory_tasks import Recall
-from tests.helpers.nightly import daily
 
 SEED = 0
 
@@ -185,7 +184,8 @@ def test_what_must_be_remembered_is_chance_without_a_memory() -> None:
     assert abs(learnt("none") - 0.5) < 0.25
 
 
-@pytest.mark.parametrize("layer", daily(["lstm", "nac-steady", "mha"], ["lstm"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("layer", ["lstm", "nac-steady", "mha"])
 def test_what_must_be_remembered_is_learnt_with_a_memory(layer: str) -> None:
     assert learnt(layer) > 0.9
 

@@ -69,7 +69,7 @@ def without_times(rows: list[Row]) -> list[Row]:
 def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     heard: list[EvalJob] = []
     ticks: list[Tick] = []
-    spec = carracing(model_file, options={**FAST, "max_frames": 240})
+    spec = carracing(model_file, options={**FAST, "max_frames": 120})
     metrics = evaluate(
         spec,
         seeds(3),
@@ -379,7 +379,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str)
 @pytest.mark.parametrize(
     ("number", "env"),
     [
-        (signal.SIGINT, "carracing"),
+        pytest.param(signal.SIGINT, "carracing", marks=pytest.mark.nightly),
         pytest.param(signal.SIGKILL, "carracing", marks=pytest.mark.nightly),
         pytest.param(signal.SIGINT, "udacity-track", marks=pytest.mark.nightly),
     ],

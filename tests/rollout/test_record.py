@@ -29,7 +29,6 @@ from nacdrive.rollout.drive import Hold
 from nacdrive.rollout.record import EpisodeDriver, Outcome, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from tests.helpers.nightly import daily
 from tests.helpers.ticks import make_tick
 
 SEED = 3_000_000
@@ -164,7 +163,8 @@ def processes_of(session: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for left-over processes in /proc")
-@pytest.mark.parametrize("delay_s", daily([0.0, 0.2], ["0.2"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("delay_s", [0.0, 0.2])
 def test_sigkill_loses_at_most_what_was_under_way_and_resume_gives_the_same_recording(
     uninterrupted: Path, tmp_path: Path, delay_s: float
 ) -> None:
@@ -305,7 +305,10 @@ def test_a_log_that_exists_is_found_before_the_drives(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ watched, by hand, by others
 
 
-@pytest.mark.parametrize("more", [{}, {"every_frame": True}, {"env": "udacity", "max_frames": 60}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, pytest.param({"every_frame": True}, marks=pytest.mark.nightly), {"env": "udacity", "max_frames": 60}],
+)
 def test_a_watched_recording_is_the_same_and_its_ticks_tell_it(tmp_path: Path, more: dict[str, Any]) -> None:
     short = {"expert": "geometric", "episodes": 1, "max_frames": 40, **more}
     ticks: list[Tick] = []

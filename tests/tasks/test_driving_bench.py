@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from nacdrive.common.paths import shipped
-from nacdrive.datasets.synthetic import generate
 from nacdrive.models import load_policy
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
@@ -16,10 +15,8 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def data_dirs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("udacity")
-    generate("udacity", folder)
-    return {"udacity": folder, "carracing": shipped("recordings") / "carracing-sample"}
+def data_dirs(made_up):
+    return {"udacity": made_up("udacity"), "carracing": shipped("recordings") / "carracing-sample"}
 
 
 def fold_of(name, protocol, data_dirs, most):

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from nacdrive.common.paths import shipped
-from nacdrive.datasets.synthetic import generate
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
 from nacdrive.tasks.registry import PAPER_TASKS, trained_on
@@ -23,12 +22,9 @@ ELSEWHERE = {("hust", "sequence")}
 
 
 @pytest.fixture(scope="module")
-def data_dirs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for name in PAPER_TASKS:
-        if name != "carracing":
-            generate(name, folder / name)
-    return {name: folder / name for name in PAPER_TASKS} | {"carracing": shipped("recordings") / "carracing-sample"}
+def data_dirs(made_up):
+    folders = {name: made_up(name) for name in PAPER_TASKS if name != "carracing"}
+    return folders | {"carracing": shipped("recordings") / "carracing-sample"}
 
 
 @pytest.mark.parametrize("protocol", ["sequence", "paper"])

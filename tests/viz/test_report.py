@@ -142,6 +142,7 @@ def test_a_drive_that_was_not_kept_has_its_film_and_no_link(
     assert "worst_9.mp4" in html and "worst second" not in html and "nacdrive replay" not in html
 
 
+@pytest.mark.nightly
 def test_the_link_of_the_report_leads_to_that_moment_in_the_replay(
     evaluation: tuple[Path, dict[str, Any]], open_page: Any
 ) -> None:

@@ -38,7 +38,8 @@ def check(page: Any, state: str) -> None:
     assert page.evaluate(SMALL) == [], state
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.nightly), "dark"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_the_page_of_a_drive(open_page: Callable[..., Any], scheme: str) -> None:
     options = {"title": "nac_steady on a road", "circuit": CIRCUIT, "choices": CHOICES, "control": HumanControl()}
     with LiveServer(port=0, **options) as server:  # type: ignore[arg-type]
@@ -70,6 +71,19 @@ def test_axe_finds_nothing_on_the_page_of_a_drive(open_page: Callable[..., Any],
         assert text(page, "#large") == "Large"
 
 
+def test_axe_finds_nothing_on_a_page_with_all_that_a_drive_shows_at_once(open_page: Callable[..., Any]) -> None:
+    options = {"title": "nac_steady on a road", "circuit": CIRCUIT, "choices": CHOICES, "control": HumanControl()}
+    with LiveServer(port=0, **options) as server:  # type: ignore[arg-type]
+        page = open_page(server.url, bypass_csp=True, color_scheme="dark")
+        server.publish(make_tick(7, x_m=7.0, y_m=0.0, heading_rad=0.0))
+        shows(page, make_tick(7))
+        page.click("#show-neurons")
+        page.keyboard.press("?")
+        page.wait_for_selector("#words")
+        check(page, "neurons and words")
+
+
+@pytest.mark.nightly
 def test_axe_finds_nothing_in_an_arena(open_page: Callable[..., Any]) -> None:
     card = ArenaCard()
     options = {"title": "two", "names": ["a", "b"], "people": ["b"], "control": HumanControl(), "cards": [card]}
@@ -85,6 +99,7 @@ def test_axe_finds_nothing_in_an_arena(open_page: Callable[..., Any]) -> None:
         check(page, "racing")
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing_on_a_shared_page(open_page: Callable[..., Any], tmp_path: Path) -> None:
     model, lap = shipped("agents") / "carracing" / "nac_steady.pt", shipped("recordings") / "carracing-sample"
     page = open_page(export_html(model, lap, tmp_path / "lap.html", seconds=1.0).as_uri(), bypass_csp=True)
@@ -95,6 +110,7 @@ def test_axe_finds_nothing_on_a_shared_page(open_page: Callable[..., Any], tmp_p
     check(page, "edited")
 
 
+@pytest.mark.nightly
 def test_the_keyboard_keeps_its_place_in_the_list_of_moments(open_page: Callable[..., Any]) -> None:
     with LiveServer(port=0, title="road", choices=CHOICES) as server:
         page = open_page(server.url)

@@ -230,6 +230,7 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         assert page.faults == [] and other.faults == []
 
 
+@pytest.mark.nightly
 def test_fingers_drive_on_a_phone(steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]) -> None:
     with Loop(steered, control) as loop:
         page = open_page(steered.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
@@ -302,6 +303,7 @@ def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabili
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Callable[..., Any]) -> None:
     control = HumanControl(silence_s=60)
     first = LiveServer(port=0, control=control, choices=CHOICES)
@@ -330,6 +332,7 @@ def test_who_only_watches_cannot_stop_the_person_who_drives(
         assert not page.is_disabled("#controls >> text=Pause")
 
 
+@pytest.mark.nightly
 def test_the_bars_of_hold_and_of_control_do_not_lie_over_each_other(
     steered: LiveServer, open_page: Callable[..., Any]
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_spee
         assert [fault for fault in page.faults if "getImageData" not in fault] == []
 
 
+@pytest.mark.nightly
 def test_where_the_expert_differs_from_who_drove_the_line_says_so_until_a_person_asks_for_speed(
     open_page: Callable[..., Any],
 ) -> None:
@@ -119,7 +120,7 @@ def test_the_end_card_of_a_replay_says_what_the_expert_scored_there_and_goes_wit
         assert not page.is_visible("#end-card"), "a person who looks for the last frame sees it"
 
 
-@pytest.mark.parametrize("expert_drives", [True, False])
+@pytest.mark.parametrize("expert_drives", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_an_expert_whose_score_is_not_known_or_that_drove_itself_has_none_on_the_end_card(
     open_page: Callable[..., Any], expert_drives: bool
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_expert_whose_score_is_not_known_or_that_drove_itself_has_none_on_the
         assert ("as the expert" in text(page, "#end-card")) is not expert_drives
 
 
+@pytest.mark.nightly
 def test_a_policy_that_looks_on_gets_no_return_on_the_end_card(open_page: Callable[..., Any]) -> None:
     with replayed(placed(12), policy="nac_steady") as server:
         page = open_page(server.url)

@@ -360,6 +360,7 @@ def test_steering_of_the_synthetic_road_goes_both_ways() -> None:
     assert min(map(steering_at, range(60))) < -0.9 and max(map(steering_at, range(60))) > 0.9
 
 
+@pytest.mark.nightly
 def test_a_head_is_chosen_by_presses_as_long_as_people_make_them(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -559,6 +560,7 @@ def test_the_header_does_not_jump_whatever_the_drive_says(open_page: Callable[..
             assert page.evaluate(BOXES) == before
 
 
+@pytest.mark.nightly
 def test_a_large_screen_shows_all_at_once(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)

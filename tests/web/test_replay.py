@@ -156,6 +156,7 @@ def test_the_player_plays_pauses_seeks_and_steps(replay: ReplayServer, open_page
     assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_at_eight_times_the_speed_the_episode_ends_eight_times_sooner(
     replay: ReplayServer, open_page: Callable[..., Any]
 ) -> None:
@@ -166,6 +167,7 @@ def test_at_eight_times_the_speed_the_episode_ends_eight_times_sooner(
     until(page, "document.getElementById('state').textContent === 'Paused'")
 
 
+@pytest.mark.nightly
 def test_two_runs_stand_on_one_axis(replay: ReplayServer, open_page: Callable[..., Any]) -> None:
     page = open_page(replay.url)
     until(page, "Number(document.getElementById('step').textContent) > 0")

@@ -135,7 +135,9 @@ print("all well")
 """
 
 
-@pytest.mark.parametrize("script", [SCRIPT, STRANGERS], ids=["drives", "strangers"])
+@pytest.mark.parametrize(
+    "script", [SCRIPT, pytest.param(STRANGERS, marks=pytest.mark.nightly)], ids=["drives", "strangers"]
+)
 def test_eventlet_serves_as_the_threads_do(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120

@@ -163,6 +163,7 @@ def test_said_at_most_once_a_second_of_each_kind(healthy: Healthy) -> None:
     assert healthy.car.client.steers > sent
 
 
+@pytest.mark.nightly
 def test_an_image_of_20_megabytes_is_answered(healthy: Healthy) -> None:
     healthy.lines.clear()
     # As the picture of the simulator's own report: one that comes unasked may be dropped for its twin.

@@ -39,6 +39,7 @@ def drive(server: ArenaPage, steps: int, **more: Any) -> None:
             server.arena.tick(index, arena_tick(step, index, **more))
 
 
+@pytest.mark.nightly
 def test_all_are_shown_at_the_place_where_the_last_one_is_or_now(open_page: Callable[..., Any]) -> None:
     with arena() as server:
         page = open_page(server.url)

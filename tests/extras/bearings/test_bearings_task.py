@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.synthetic import generate
 from nacdrive.extras.bearings import PublishedBearing
 from nacdrive.extras.bearings.runs import read_own, read_runs, relative, run_of
 from nacdrive.extras.bearings.task import Bearings
@@ -26,11 +25,9 @@ XJTU = Path(__file__).resolve().parents[4] / "shared/data/xjtu_features.tar.xz"
 
 
 @pytest.fixture(scope="module")
-def data_dirs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bearings")
-    for task in ("pronostia", "hust"):
-        generate(task, folder / task)
-    return {"pronostia": folder / "pronostia"}
+def data_dirs(made_up):
+    made_up("hust")
+    return {"pronostia": made_up("pronostia")}
 
 
 def test_segments_judge_every_step_once_and_see_enough_before_it():
@@ -59,10 +56,9 @@ def test_answers_to_segments_are_those_to_the_whole_life():
 
 
 @pytest.mark.parametrize("name", ["pronostia", "par"])
-def test_segments_are_learnt_from_whole_and_their_context_is_not_learnt_twice(name, tmp_path):
+def test_segments_are_learnt_from_whole_and_their_context_is_not_learnt_twice(name, made_up):
     task = load_task(name)
-    generate(name, tmp_path)
-    fold = task.folds({name: tmp_path}, 1, 0)[0]
+    fold = task.folds({name: made_up(name)}, 1, 0)[0]
     batches = Batches(fold.train, task.settings["chunk"], 4)
     assert {(c.start, c.stop) for chunks in batches.epoch(0, 0) for c in chunks} == {(0, len(s)) for s in fold.train}
     batch = batches.load(batches.epoch(None, 0)[-1])
@@ -232,10 +228,9 @@ def test_one_bearing_is_too_few(data_dirs):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(("name", "protocol"), [("pronostia", "sequence"), ("xjtu-sy", "sequence"), ("hust", "paper")])
-def test_trains_and_answers_on_cuda(data_dirs, tmp_path, name, protocol):
-    generate(name, tmp_path / name)
+def test_trains_and_answers_on_cuda(data_dirs, made_up, tmp_path, name, protocol):
     task = load_task(name, protocol)
-    fold = task.folds({**data_dirs, name: tmp_path / name}, 1, 0, Size(max_samples=60, max_tests=60))[0]
+    fold = task.folds({**data_dirs, name: made_up(name)}, 1, 0, Size(max_samples=60, max_tests=60))[0]
     network = task.network("nac-exact", fold.train)
     config = FitConfig(**{**task.settings, "epochs": 1})
     fit(network, task, fold.train, fold.valid, config, tmp_path, device="cuda")

@@ -11,7 +11,6 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
-from nacdrive.datasets.synthetic import generate
 from nacdrive.extras.bearings import challenge, open_bearings
 from nacdrive.extras.bearings.challenge import (
     best_constant,
@@ -212,11 +211,11 @@ def test_the_challenge_is_about_one_task():
         tasks_by_training(TableConfig(protocol="challenge", tasks=("xjtu-sy",)))
 
 
-def test_made_up_bearings_are_cut_at_the_same_share_of_their_lives(tmp_path):
-    generate("pronostia", tmp_path)
+def test_made_up_bearings_are_cut_at_the_same_share_of_their_lives(made_up):
+    folder = made_up("pronostia")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learning, tests = read_challenge(tmp_path)
+        learning, tests = read_challenge(folder)
     assert [run.name for run in learning] == ["Bearing1_1"]
     cut = {test.run.name: (test.seen, test.remaining_s) for test in tests}
     assert cut == {"Bearing1_4": (32, 80.0), "Bearing2_7": (22, 80.0)}

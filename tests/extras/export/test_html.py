@@ -251,6 +251,7 @@ def moment(tab: Any, i: int) -> None:
     until(tab, f"player.now.at === {i}")
 
 
+@pytest.mark.nightly
 def test_a_button_lets_its_network_drive_on_the_road_of_the_lap_with_the_same_edits(opened: Callable[..., Any]) -> None:
     tab = opened()
     tab.click("#heads button:nth-child(3)")
@@ -317,6 +318,7 @@ def episode_of(policy: Policy, frames: list[bytes], t_s: Any) -> Episode:
     )
 
 
+@pytest.mark.nightly
 def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: Callable[..., Any]) -> None:
     tab = opened()
     moment(tab, 40)

@@ -92,6 +92,7 @@ def test_it_drives_from_a_file_takes_in_changes_and_gives_them_on_as_a_link(
     assert tab.faults == [] and other.faults == []
 
 
+@pytest.mark.nightly
 def test_a_person_draws_a_road_and_drives_and_races_on_it(open_page: Callable[..., Any], page: Path) -> None:
     tab = open_page(page.as_uri())
     tab.click("#draw")

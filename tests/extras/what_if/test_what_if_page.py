@@ -98,6 +98,7 @@ def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any
     assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_an_answer_to_a_question_that_has_changed_is_not_shown(
     open_page: Callable[..., Any], replay: ReplayServer
 ) -> None:
