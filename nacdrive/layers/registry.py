@@ -105,8 +105,15 @@ def of_lag(name: str) -> str | None:
     return base
 
 
-def lag_note(name: str) -> str | None:
-    """What a layer named ``...-lag`` has of the options of ``nac-lag``, and what it cannot take; None for others."""
+def row_note(name: str) -> str | None:
+    """What a reader of a table must know of a row, such as which options of ``nac-lag`` a layer named ``...-lag`` has
+    and which it cannot take; None for most."""
+    if name == "nac-constant":
+        return (
+            "`nac-constant`: NAC as the authors' code computes it. There the circuit's answer is the same for all "
+            "pairs, so that attention is uniform over the Top-K keys but for the time gate; every row of Table 1 named "
+            "NAC but NAC-FC was made so (docs/nac.md)."
+        )
     base = of_lag(name)
     if base is None:
         return None

@@ -45,7 +45,7 @@ from nacdrive.nac.validation import (
 )
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_wiring
 
-GATES = ("ncp", "fc")
+GATES = ("ncp", "fc", "constant")
 TIME_INPUTS = ("absolute", "gap", "elapsed")
 
 
@@ -72,7 +72,8 @@ class NAC(nn.Module):
         quadrature: values are weighted by ``time`` (t_ij) or by a ``constant`` (``delta_t``).
         delta_t: the constant, in seconds.
         phi: bound of the content gate: ``sigmoid``, ``tanh`` or ``none``.
-        gate: ``ncp`` circuits, or ``fc``: plain layers of the same sizes and sparsity (the paper's ablation).
+        gate: ``ncp`` circuits; ``fc``: plain layers of the same sizes and sparsity (the paper's ablation); or
+            ``constant``: circuits that see nothing of the pair, as the authors' code computes them.
         wiring: circuit of the backbone instead of the one made from ``sparsity``: ``2 * d_model / H`` inputs, 2 motors.
         polarity: sign of a synapse: ``free``, ``initial`` (weights start with it) or ``fixed`` (they keep it).
         time_scale: seconds that count as one unit of time; time stamps are divided by it.
@@ -190,6 +191,10 @@ class NAC(nn.Module):
         copies = 1 if share_backbone else num_heads
         self.q_gate, self.k_gate, self.v_gate = self._sensory_gates()
         self.backbone = Backbone(self.wiring, copies, activation, unfolds, polarity)
+        if gate == "constant":
+            self.backbone.mask("sensory", None)
+            for name, parameter in self.backbone.named_parameters():
+                parameter.requires_grad_(name.endswith("bias"))  # the neurons send nothing until their biases do
         self.time_gate = TimeGate(depth, copies)
         self.out_proj = self._projection()
         scale = torch.tensor(float(time_scale))

@@ -24,13 +24,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "nac-09sfc": {"gate": "fc", "sparsity": 0.9},
 }
 # Of these, what the paper takes apart and a table alone asks for.
-ABLATIONS = tuple(name for name in VARIANTS if name not in ("nac-exact", "nac-euler", "nac-steady", "nac-pw"))
+KEPT = ("nac-exact", "nac-euler", "nac-steady", "nac-pw")
+ABLATIONS = (*(name for name in VARIANTS if name not in KEPT), "nac-constant")
 # Beyond the paper: sharp logits over normalised tokens that know when they happened (docs/nac.md, "Levers").
 LAG: dict[str, Any] = {"input_norm": True, "time_features": 16, "logit_scale": 8.0}
 PRESETS: dict[str, dict[str, Any]] = {
     "nac-lag": {"topk": None, **LAG},
     "nac-lag-8k": {"topk": 8, **LAG},
     "nac-gated": {"topk": 8, "score_gradient": "gated", **LAG},
+    "nac-constant": {"gate": "constant"},  # as the authors' code computes it: equal weights for the Top-K keys
     "nac-elapsed": {"topk": None, "time_input": "elapsed", "logit_scale": 8.0},
 }
 # What ``--protocol paper`` adds: the paper's constant window and its partition, whatever the length.

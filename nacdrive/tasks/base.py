@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import evenly, rotate, split_samples
 
-ProtocolName = Literal["sequence", "paper", "challenge"]
-"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the authors' scripts.
-``challenge``: as a public challenge on the same data was posed."""
+ProtocolName = Literal["sequence", "paper", "scripts", "challenge"]
+"""``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the paper, and as in the
+authors' scripts where it is silent. ``scripts``: as they are also where they contradict it. ``challenge``: as a public
+challenge on the same data was posed."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class Task(ABC):
     """What a reader of the table must know of its numbers."""
     settings: Mapping[str, Any] = {}
     """Options of ``FitConfig`` that it asks for (paper, Table 4)."""
+    nac_options: Mapping[str, Any] = {}
+    """Options of NAC that count where a variant names no others."""
+    script_note: str = ""
+    """What ``--protocol scripts`` changes, for a reader of its table."""
     sizes: Mapping[str, Size] = {"smoke": Size(1, 64, 64), "cpu": Size(10), "full": Size()}
     """What each budget of the bench means for it."""
     data_folders: tuple[str, ...] | None = None

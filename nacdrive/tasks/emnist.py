@@ -41,7 +41,8 @@ class EMNIST(Classification):
         if protocol == "paper":
             self.strides = (5, 5)
             self.time_columns = ()
-            self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0}
+            self.settings |= {"schedule": "steep-plateau", "average": 0.0, "patience": 0}
+            self.criterion = self.metrics[0]
             self.note = (
                 "Training and test part merged, five stratified folds; the epoch is chosen on the fold that is "
                 "reported, as in the authors' script."

@@ -45,7 +45,7 @@ class PAR(Classification):
         self.settings = {"batch_size": 20, "valid_batch": 64, "learning_rate": 1e-3, "epochs": 500}
         if protocol == "paper":
             self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0, "valid_batch": 1024}
-            self.read, self.window = "last", 1
+            self.read, self.window, self.criterion = "last", 1, ACCURACY
             self.note = (
                 f"Single readings of person {PAPER_PERSON} with their times, classes cut to the smallest, scaled "
                 "before the split, in shuffled folds; the reported one chooses the epoch, as in the authors' script."

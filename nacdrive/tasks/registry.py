@@ -66,9 +66,13 @@ def load_task(task: str, protocol: ProtocolName = "sequence") -> Task:
     unfinished = sorted(getattr(kind, "__abstractmethods__", ()))
     if unfinished:
         raise UserError(f"the task '{name}' lacks {', '.join(unfinished)}: see nacdrive.tasks.Task.")
-    made = kind(protocol)
+    made = kind("paper" if protocol == "scripts" else protocol)
     # A file of a model must tell where its task comes from.
     made.name = name
+    if protocol == "scripts":
+        from nacdrive.tasks.scripts import follow_script
+
+        follow_script(made)
     return made
 
 

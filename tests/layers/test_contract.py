@@ -197,13 +197,14 @@ def test_any_layer_takes_what_nac_lag_has_beside_its_circuit(name):
     with torch.no_grad():
         assert (layer.last(x, t) - layer.last(x, moved)).abs().max() > 1e-4
     lags = "times" if "key" in name or name == "mtan" else "gaps" if name in ("cfc", "s4") else None
-    assert (f"feels {lags} itself" if lags else "cannot take lags") in registry.lag_note(f"{name}-lag")
+    assert (f"feels {lags} itself" if lags else "cannot take lags") in registry.row_note(f"{name}-lag")
 
 
 def test_a_layer_with_the_options_of_another_is_known_by_its_name_alone():
     assert layers.build("nac-gated-lag", D, H, 4, topk=3).blocks[0].layer.nac.topk == 3
     assert registry.of_lag("nac-lag") is registry.of_lag("gru") is registry.of_lag("mine:Layer-lag") is None
-    assert registry.lag_note("gru") is None and not [name for name in layers.names() if name.endswith("mha-lag")]
+    assert "as the authors' code computes it" in registry.row_note("nac-constant")
+    assert registry.row_note("gru") is None and not [name for name in layers.names() if name.endswith("mha-lag")]
     layers.check_name("gru-lag")
     for name in ("nac-2k-lag", "grue-lag", "nac-key-plain"):
         with pytest.raises(UserError, match="unknown model"):

@@ -104,6 +104,21 @@ def test_every_named_variant_runs_and_learns(name: str, paper: bool) -> None:
     assert layer.q_gate.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
+def test_constant_gates_see_nothing_of_a_pair(mode: str) -> None:
+    layer = variant("nac-constant", 16, 4, mode=mode, topk=3)
+    with torch.no_grad():
+        for bias in (p for name, p in layer.backbone.named_parameters() if name.endswith("bias")):
+            bias.normal_()
+    s = layer.neuron_states(torch.randn(2, 9, 16), is_causal=True, last_only=True)
+    for gate in ("phi", "omega"):
+        assert (s[gate] - s[gate][:1, :, :1, :1]).abs().max() < 1e-6
+    if mode == "steady":
+        assert torch.allclose(s["weights"], torch.tensor(1 / 3))
+    # What differs between pairs is their time gate alone.
+    assert (s["t"].std(-1) > 0).all()
+
+
 def test_variants_are_configured_by_their_names() -> None:
     assert variant("nac-pw", 16, 4).topk is None
     assert variant("nac-32k", 16, 4).topk == 32

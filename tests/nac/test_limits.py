@@ -124,6 +124,7 @@ def test_the_papers_variants_and_the_presets_set_what_their_names_say() -> None:
     lag = {"input_norm": True, "time_features": 16, "logit_scale": 8.0}
     assert PRESETS["nac-lag"] == {"topk": None, **lag} and PRESETS["nac-lag-8k"] == {"topk": 8, **lag}
     assert PRESETS["nac-gated"] == {"topk": 8, "score_gradient": "gated", **lag}
+    assert PRESETS["nac-constant"] == {"gate": "constant"}
     assert PRESETS["nac-elapsed"] == {"topk": None, "time_input": "elapsed", "logit_scale": 8.0}
     paper = {"quadrature": "constant", "delta_t": 1.0, "selection": "sqrt"}
     assert variant_options("nac-2k", paper=True) == {"topk": 2, **paper} and variant_options("nac-2k") == {"topk": 2}

@@ -17,6 +17,12 @@ from nacdrive.training.predict import outputs
 torch.set_num_threads(1)
 CLASSES = {"emnist": 10, "par": 11, "carracing": 5}
 """Of the tasks that choose; the others answer one number."""
+NAC_OF_SCRIPTS = {
+    "emnist": (8, 1.0, 64, 8), "par": (8, 1.0, 32, 4), "carracing": (10, 1.5, 64, 16), "udacity": (10, 1.0, 64, 16),
+    "pronostia": (10, 1.5, 16, 8),
+}  # fmt: skip
+"""K, the constant quadrature's time, width and heads of NAC in the authors' k-fold scripts."""
+EPOCHS_OF_SCRIPTS = {"emnist": 75, "par": 100, "carracing": 70, "udacity": 10, "pronostia": 50}
 ELSEWHERE = {("hust", "sequence")}
 """A task that a protocol cannot have: its data hold no times."""
 
@@ -27,7 +33,7 @@ def data_dirs(made_up):
     return folders | {"carracing": shipped("recordings") / "carracing-sample"}
 
 
-@pytest.mark.parametrize("protocol", ["sequence", "paper"])
+@pytest.mark.parametrize("protocol", ["sequence", "paper", "scripts"])
 @pytest.mark.parametrize("name", PAPER_TASKS)
 def test_one_step(data_dirs, tmp_path, name, protocol):
     task = load_task(name, protocol)
@@ -37,7 +43,7 @@ def test_one_step(data_dirs, tmp_path, name, protocol):
     where = {key: data_dirs[key] for key in {name, trained_on(name)}}
     fold = task.folds(where, 1, 0, Size(max_samples=64, max_tests=16))[0]
     torch.manual_seed(0)
-    network = task.network("lstm", fold.train)
+    network = task.network("nac-exact" if protocol == "scripts" else "lstm", fold.train, **task.nac_options)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     config = FitConfig(**{**task.settings, "epochs": 1})
     fit(network, task, fold.train[: config.batch_size], fold.valid[:2], config, tmp_path)
@@ -50,5 +56,9 @@ def test_one_step(data_dirs, tmp_path, name, protocol):
     assert any(not value.equal(before[key]) for key, value in network.state_dict().items())
     answers = outputs(network, task, fold.tests[name])
     assert {answer.shape[-1] for answer in answers} == {CLASSES.get(name, 1)}
+    if protocol == "scripts":
+        layer = network.sequence.nac
+        assert (layer.topk, layer.options.delta_t, layer.d_model, layer.num_heads) == NAC_OF_SCRIPTS[trained_on(name)]
+        assert task.settings["epochs"] == EPOCHS_OF_SCRIPTS[trained_on(name)]
     scores = task.score(name, answers, fold.tests[name])
     assert scores and all(math.isfinite(value) for value in scores.values())

@@ -24,6 +24,7 @@ from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import env_of_task
 from nacdrive.extras.bench.machine import machine_state
 from nacdrive.models import load_policy
+from nacdrive.nac import PRESETS, VARIANTS
 from nacdrive.rollout.drive import Drive, usual_expert
 from nacdrive.rollout.evaluate import evaluate
 from nacdrive.tasks import load_task
@@ -222,7 +223,9 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
     fits = []
     for rate in rates:
         seed_everything(cell.fit_seed)
-        network = task.network(cell.model, fold.train)
+        named = {**VARIANTS, **PRESETS}.get(cell.model)
+        options = {} if named is None else {k: v for k, v in task.nac_options.items() if k not in named}
+        network = task.network(cell.model, fold.train, **options)
         config = dataclasses.replace(own, learning_rate=rate)
         folder = cell.folder / f"rate-{rate:g}" if cell.chooses else cell.folder
         fitted = fit(network, task, fold.train, fold.valid, config, folder, device=cell.device, on_step=on_step)

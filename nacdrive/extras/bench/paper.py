@@ -56,9 +56,18 @@ def printed(task: str, model: str) -> Printed | None:
     return None
 
 
-def remarks(task: str) -> list[str]:
+ONE_STEP = ("par", "carracing", "pronostia", "xjtu-sy", "hust")
+"""Tasks that the paper poses with sequences of one step."""
+
+
+def remarks(task: str, protocol: str = "sequence") -> list[str]:
     """What a reader must know of the paper's numbers for ``task``: where its prose or its notebook has others."""
     texts = [CONTRADICTIONS[task]] if task in CONTRADICTIONS else []
+    if protocol in ("paper", "scripts") and task in ONE_STEP:
+        texts.append(
+            "At T = 1 a column compares heads, not attention: the softmax over one key is 1, so that NAC is an affine "
+            "map of the features and the authors' Attention the identity."
+        )
     if others := NOTEBOOK.get(task):
         tables = {model: printed(task, model) for model in others}
         pairs = ", ".join(

@@ -15,7 +15,7 @@ from nacdrive.common.files import write_text
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result
 from nacdrive.extras.bench.config import TableConfig
-from nacdrive.layers.registry import lag_note
+from nacdrive.layers.registry import row_note
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 
@@ -148,12 +148,13 @@ def markdown(table_entries: Sequence[Entry], config: TableConfig, command: str) 
         metrics, rows = loaded.metrics_of(task), [entry for entry in table_entries if entry.task == task]
         made_up = " - MADE-UP DATA, not a result" if any(entry.made_up for entry in rows) else ""
         lines += ["", f"### {task}{made_up}", "", loaded.note_of(task)]
+        lines += [loaded.script_note] if loaded.script_note else []
         if config.protocol != "challenge":
-            lines += paper.remarks(task)
+            lines += paper.remarks(task, config.protocol)
         arrows = [f"{m.title} {'↑' if m.higher else '↓'}" for m in metrics]
         header = ["model", *arrows, "paper", "trainings", "parameters", "training, s"]
         lines += ["", *table.markdown(header, [markdown_cells(entry, metrics) for entry in rows])]
-    notes = filter(None, map(lag_note, dict.fromkeys(entry.model for entry in table_entries if not entry.reference)))
+    notes = filter(None, map(row_note, dict.fromkeys(entry.model for entry in table_entries if not entry.reference)))
     lines += [line for note in notes for line in ("", note)]
     return "\n".join(lines) + "\n"
 
@@ -172,7 +173,9 @@ def markdown_cells(entry: Entry, metrics: Sequence[Metric]) -> list[str]:
 
 def papers(config: TableConfig) -> str:
     """What the paper's numbers beside ours are."""
-    question = "." if config.protocol == "paper" else ", which is another question: compare within a column."
+    question = (
+        "." if config.protocol in ("paper", "scripts") else ", which is another question: compare within a column."
+    )
     return f"*Paper*: its Table 1, five folds of its own protocol{question}"
 
 
