@@ -178,6 +178,13 @@ def cautious() -> RacingLine:
     return RacingLine(RacingLineParameters(grip=80.0, drive=30.0, braking=70.0, top_speed=45.0))
 
 
+def with_margin() -> RacingLine:
+    """Four fifths of the grip, for ``--expert nacdrive.drivers.racing_line:with_margin``: a teacher for those who see
+    little or late, hardly slower where they see all; it taught the shipped ``nac_steady_continuous.pt``.
+    """
+    return RacingLine(RacingLineParameters(grip=171.0, braking=136.0, top_speed=100.0))
+
+
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
     """The closed line [N, 2] within the road that bends least, one point a tile.
 

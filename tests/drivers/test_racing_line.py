@@ -16,6 +16,7 @@ from nacdrive.drivers.racing_line import (
     RacingLineParameters,
     racing_line,
     speed_plan,
+    with_margin,
 )
 from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.carracing.env import make_carracing
@@ -39,8 +40,7 @@ def test_drives_the_whole_lap_with_hardly_a_wheel_on_the_grass(world: FastCarRac
 
 
 def test_with_a_margin_a_lap_is_driven_at_ten_decisions_a_second(world: FastCarRacing) -> None:
-    margin = RacingLineParameters(grip=171.0, braking=136.0, top_speed=100.0)
-    assert lap(world, SEEDS[0], RacingLine(margin), 5) > 900
+    assert lap(world, SEEDS[0], with_margin(), 5) > 900
 
 
 def lap(world: FastCarRacing, seed: int, driver: RacingLine, repeat: int) -> float:
