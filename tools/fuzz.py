@@ -34,7 +34,11 @@ LIMIT_S = 60
 """Of processor time and of the clock for one command."""
 SAMPLE = ROOT / "recordings" / "carracing-sample"
 AGENTS = ROOT / "agents"
-PRELOAD = ("torch", "torchvision", "pyarrow.parquet", "tyro", "PIL.Image", "cv2", "matplotlib.pyplot", "rich.console")
+PRELOAD = (
+    "torch", "pyarrow.parquet", "tyro", "PIL.Image", "cv2", "matplotlib.pyplot", "rich.console", "gymnasium", "pygame",
+    "Box2D", "flask", "socketio", "numba", "onnxruntime", "h5py", "stable_baselines3", "nacdrive.rollout.drive",
+    "nacdrive.models", "nacdrive.training", "nacdrive.web", "nacdrive.rl",
+)  # fmt: skip
 VALUES = (
     "", "0", "1", "-1", "3", "1e999", "nan", "inf", "-inf", "999999999999999999999", "x", "a b", "../..", "/", ".",
     "/dev/null", "/dev/zero", "missing", "notes.txt", "mine", "IMG", "model.pt", "recording", "nac_steady.pt", "ppo",
@@ -310,6 +314,10 @@ def fuzz(files: int, lines: int, seed: int) -> tuple[Counter[str], list[str]]:
             continue
     import torch
 
+    from nacdrive.cli.main import VERBS, load_verb
+
+    for verb in VERBS:
+        load_verb(verb)
     torch.set_num_threads(1)
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:

@@ -69,8 +69,3 @@ def evaluation(stored: Mapping[str, Any], rule: str, disturbance: Mapping[str, A
 def evaluated_environment(metrics: Mapping[str, Any]) -> str:
     """Title of what was driven for ``metrics.json``: where that is not said, CarRacing."""
     return str(metrics.get("env", "CarRacing-v3"))
-
-
-def is_whole_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row of an evaluation can be kept: those of the built-in tracks had no return, and are driven again."""
-    return "episode_return" in row

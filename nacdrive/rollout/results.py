@@ -12,7 +12,6 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from nacdrive.common.compat import is_whole_row
 from nacdrive.common.files import open_log, write_text
 from nacdrive.drivers.tick import Tick
 
@@ -169,13 +168,24 @@ def own_metrics(row: Row) -> list[str]:
     return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
 
 
-def has_its_kinds(row: Row) -> bool:
-    """Whether the numbers of a row are numbers; one that was damaged is driven again."""
-    kinds = get_type_hints(EpisodeResult)
+KINDS: dict[str, Any] = {**get_type_hints(EpisodeResult), "ending": str, "actions": list, "curve": list}
+
+
+def is_whole_row(row: Row) -> bool:
+    """Whether a row has all that ``row_of`` writes, each of its kind; a damaged one is driven again."""
+    kinds = {name: str if name == "track" else float for name in row} | KINDS
+    pairs = all(isinstance(point, list) and len(point) == 2 for point in row["curve"])
+    numbers = [*row["actions"], *(number for point in row["curve"] for number in point)]
+    return pairs and all(map(_is_number, numbers)) and all(_is_of(row[name], kind) for name, kind in kinds.items())
+
+
+def _is_of(value: object, kind: Any) -> bool:
+    return _is_number(value) if isinstance(value, float | int) and isinstance(0.0, kind) else isinstance(value, kind)
+
+
+def _is_number(value: object) -> bool:
     # Infinite ones are written as 1e999 by nobody here, and could not be written again.
-    return all(
-        isinstance(row[name], kind | int) and row[name] != math.inf for name, kind in kinds.items() if name in row
-    )
+    return isinstance(value, float | int) and math.isfinite(value)
 
 
 class ResultsFile:
@@ -188,10 +198,11 @@ class ResultsFile:
             text = path.read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 try:
-                    row = json.loads(line)
-                    if is_whole_row(row) and has_its_kinds(row):
-                        # Rows of version 0.1 have the old names alone.
-                        self.rows[row["seed"]] = {n: row[old] for n, old in OLD_NAMES.items() if old in row} | row
+                    stored = json.loads(line)
+                    # Rows of version 0.1 have the old names alone.
+                    row = {name: stored[old] for name, old in OLD_NAMES.items() if old in stored} | stored
+                    if is_whole_row(row):
+                        self.rows[row["seed"]] = row
                 except (ValueError, KeyError, TypeError, RecursionError):
                     continue
             sound = "".join(json.dumps(row) + "\n" for row in self.rows.values())

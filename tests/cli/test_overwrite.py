@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from nacdrive.cli.doctor import check_results
 from nacdrive.cli.main import dispatch
@@ -151,6 +153,10 @@ def test_what_a_user_keeps_survives_every_verb(
         assert kept, name
 
 
+def fields_of(config: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(config)}
+
+
 def test_every_verb_that_replaces_a_folder_is_among_them() -> None:
     files = {
         "drive",
@@ -163,11 +169,134 @@ def test_every_verb_that_replaces_a_folder_is_among_them() -> None:
         "expert export",
         "recordings card",
     }
-    there = {
-        name.removeprefix("nacdrive ")
-        for name, config in entries().items()
-        if any(field.name == "overwrite" for field in dataclasses.fields(config))
-    }
+    there = {name.removeprefix("nacdrive ") for name, config in entries().items() if "overwrite" in fields_of(config)}
     assert {name for name in there if name not in files and name.split()[0] not in files} - {"bench plan"} == set(
         INTO_A_FOLDER
     )
+
+
+TINY_BENCH = "--tasks synthetic-decay --models dense gru --epochs 1 --most 40 --folds 1 --budget smoke --workers 1"
+WHOLE_FOLDERS = {
+    "record": "record --expert geometric --episodes 1 --max-frames 8 --workers 1 --out {out}",
+    "train": "train --data short --model gru --epochs 1 --workers 1 --out {out}",
+    "eval": "eval --model nac_steady.pt --episodes 1 --max-frames 8 --expert none --workers 1 --out {out}",
+    "arena": "arena --models nac_steady.pt nac_exact.pt --headless --max-frames 8 --out {out}",
+    "demo": "demo --episodes 2 --epochs 1 --dagger 0 --expert geometric --headless --model gru --out {out}",
+    "expert train": "expert train --timesteps 256 --n-envs 1 --n-steps 128 --eval-episodes 1 --workers 1 --out {out}",
+    "expert imitate": "expert imitate --expert racing-line --rounds 1 --steps 1 --last-steps 1 --batch-size 2 "
+    "--episodes 1 --max-frames 40 --eval-episodes 1 --out {out}",
+    "expert eval": "expert eval --expert geometric --episodes 1 --renderer fast --workers 1 --out {out}",
+    "bench table": f"bench table {TINY_BENCH} --out {{out}}",
+    "bench run": f"bench run {TINY_BENCH} --out {{out}}",
+    "bench report": "bench report bench --out {out}",
+    "bench robustness": "bench robustness bench --workers 1 --out {out}",
+    "bench runtime": "bench runtime --models dense --steps 8 --passes 1 --out {out}",
+    "recordings merge": "recordings merge short other --out {out}",
+    "recordings import": "recordings import log --out {out}",
+    "recordings export": "recordings export short --to lerobot --out {out}",
+    "recordings export minari": "recordings export short --to minari --out {out}-v0",
+    "recordings export udacity": "recordings export log-recording --to udacity --out {out}",
+    "predict": "predict pictures --task emnist --out {out}",
+    "drive --record": "drive --model nac_steady.pt --headless --episodes 1 --max-frames 8 --record {out}",
+}
+WHOLE_FILES = {
+    "drive": "drive --model nac_steady.pt --headless --episodes 1 --max-frames 8 --video {out}/lap.mp4",
+    "replay": "replay short --video {out}/lap.mp4",
+    "share": "share short --model nac_steady.pt --out {out}/lap.html",
+    "playground": "playground --out {out}/playground.html",
+    "explain effect": "explain effect --data short --out {out}/effect.png",
+    "explain saliency": "explain saliency --data short --out {out}/saliency.png",
+    "explain neurons": "explain neurons --data short --out {out}/neurons.png",
+    "explain wiring": "explain wiring --head 1 --out {out}/wiring.png",
+    "export": "export nac_steady.pt --to safetensors --out {out}/policy.safetensors",
+    "export onnx": "export nac_steady.pt --to onnx --out {out}/policy.onnx",
+    "export c": "export nac_steady.pt --to c --out {out}/policy.c",
+    "export html": "export nac_steady.pt --to html --lap short --out {out}/policy.html",
+    "expert export": "expert export --source ppo.zip --out {out}/ppo.pt",
+    "sim roads": "sim roads --count 1 --columns 1 --out {out}/roads.jpg",
+    "recordings card": "recordings card {out}",
+}
+
+
+DESK = (
+    "record --expert geometric --episodes 2 --max-frames 40 --workers 1 --out short",
+    f"bench run {TINY_BENCH} --out bench",
+    "recordings import log --out log-recording",
+)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with what the verbs read: made once, by the verbs themselves."""
+    folder = tmp_path_factory.mktemp("desk")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_log(Path("log"))
+        for line in DESK:
+            assert dispatch(line.split()) == 0
+        begin(Path("other")).add(make_episode(9))
+        Path("pictures").mkdir()
+        Image.new("L", (28, 28), 90).save("pictures/seven.png")
+        shutil.copy(shipped("agents") / "carracing" / "ppo" / "ppo.zip", ".")
+    release_folders()
+    return folder
+
+
+def plant(folder: Path) -> dict[Path, str]:
+    """Files of a user's under names that are still free in ``folder``, and what they hold."""
+    names = [name for name in KEPT if not name.endswith("/")]
+    kept = {folder / name: f"precious {name}" for name in names if not (folder / name).exists()}
+    for path, text in kept.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return kept
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", WHOLE_FOLDERS)
+def test_what_a_user_puts_into_a_real_result_survives(
+    verb: str, desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(desk)
+    line = WHOLE_FOLDERS[verb].format(out=tmp_path / "out").split()
+    out = Path(line[-1])
+    beside = plant(tmp_path)
+    assert dispatch(line) == 0
+    release_folders()
+    kept = plant(out)
+    with contextlib.suppress(UserError):
+        dispatch([*line, "--overwrite"])
+    release_folders()
+    assert {path: path.read_text() for path in (*kept, *beside)} == kept | beside
+    for path in kept:
+        path.unlink()
+    for folder in sorted((path for path in out.rglob("*") if path.is_dir()), reverse=True):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    # Without them the same line reaches its end: it was they that kept it from deleting.
+    assert dispatch([*line, "--overwrite"]) == 0
+    release_folders()
+    assert {path: path.read_text() for path in beside} == beside
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", WHOLE_FILES)
+def test_a_file_is_replaced_and_nothing_beside_it(
+    verb: str, desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(desk)
+    line = WHOLE_FILES[verb].format(out=tmp_path).split()
+    target = tmp_path / "README.md" if verb == "recordings card" else Path(line[-1])
+    if verb == "recordings card":
+        shutil.copytree(desk / "short", tmp_path, dirs_exist_ok=True)
+    target.write_text(OLD)
+    kept = plant(tmp_path)
+    assert dispatch([*line, "--overwrite"]) == 0
+    release_folders()
+    assert {path: path.read_text() for path in kept} == kept
+    assert OLD.encode() not in target.read_bytes()
+
+
+def test_every_verb_with_overwrite_runs_to_its_end_in_one_of_them() -> None:
+    names = {name.removeprefix("nacdrive ") for name, config in entries().items() if "overwrite" in fields_of(config)}
+    assert names - {"bench plan"} <= {*WHOLE_FOLDERS, *WHOLE_FILES}

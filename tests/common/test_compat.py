@@ -101,10 +101,6 @@ def test_metrics_without_an_environment_are_of_carracing() -> None:
     assert compat.evaluated_environment({"env": "Udacity simulator"}) == "Udacity simulator"
 
 
-def test_rows_without_a_return_are_driven_again() -> None:
-    assert compat.is_whole_row({"episode_return": 0.0}) and not compat.is_whole_row({"seed": 1})
-
-
 @pytest.mark.parametrize("text", ["[1]", "{}", '{"config": "x"}'])
 def test_a_damaged_record_of_a_run_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(text)

@@ -28,7 +28,16 @@ from nacdrive.models import save_policy
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.eval_config import EvalConfig
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs, evaluate, track_numbers
-from nacdrive.rollout.results import MOST_POINTS, EpisodeCurve, EpisodeMetrics, ResultsFile, Row
+from nacdrive.rollout.results import (
+    MOST_POINTS,
+    OLD_NAMES,
+    EpisodeCurve,
+    EpisodeMetrics,
+    EpisodeResult,
+    ResultsFile,
+    Row,
+    row_of,
+)
 from nacdrive.viz.report import page
 from tests.helpers.ticks import make_tick
 from tests.helpers.udacity_logs import make_log
@@ -237,16 +246,24 @@ def test_the_camera_is_disturbed_for_the_policy_alone(model_file: Path) -> None:
     assert without_times([with_noise]) == without_times([without])
 
 
+def whole_row(seed: int, episode_return: float = 5.0, **more: Any) -> Row:
+    """A row of an episode without a policy's drive behind it."""
+    result = EpisodeResult(0, seed, episode_return, 9, 0.7, 0.5, False, 0.25, 3.0, 1.0, 2.0, 0, None, None)
+    curve = EpisodeCurve(2)
+    curve.points = [[0.5, 1.5]]
+    return row_of(result, curve, more)
+
+
 def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = ResultsFile(path)
-    rows.add({"seed": 1, "episode_return": 5})
-    rows.add({"seed": 2, "episode_return": 6})
+    rows.add(whole_row(1))
+    rows.add(whole_row(2, 6.0))
     path.write_text(path.read_text()[:-9])
     rows = ResultsFile(path)
     assert list(rows.rows) == [1]
-    rows.add({"seed": 2, "episode_return": 7})
-    assert ResultsFile(path).rows == {1: {"seed": 1, "episode_return": 5}, 2: {"seed": 2, "episode_return": 7}}
+    rows.add(whole_row(2, 7.0))
+    assert ResultsFile(path).rows == {1: whole_row(1), 2: whole_row(2, 7.0)}
 
 
 @pytest.mark.parametrize("text", ["[1]", "null", '{"rule": 1e999}', "[" * 100_000])
@@ -259,13 +276,19 @@ def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    "damage", ['"decisions": "x"', '"decisions": []', '"episode_return": {}', '"decisions": 1e999', "[" * 100_000]
-)
-def test_a_line_that_is_damaged_is_dropped(damage: str, tmp_path: Path) -> None:
+    ("sound", "damage"),
+    [
+        ('"decisions": 9', '"decisions": "x"'), ('"decisions": 9', '"decisions": []'), ('"decisions"', '"decksions"'),
+        ('"episode_return": 5.0', '"episode_return": {}'), ('"decisions": 9', '"decisions": 1e999'),
+        ('"curve"', '"burve"'), ("[[0.5, 1.5]]", "[[0.5]]"), ("[[0.5, 1.5]]", '[[0.5, "x"]]'), ('"ending"', '"enting"'),
+        ('"laps": 1.0', '"laps": "x"'), ('"failure": null', '"failure": 3'), ("{", "[" * 100_000),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_damaged_is_dropped(sound: str, damage: str, tmp_path: Path) -> None:
     path = tmp_path / "carracing.jsonl"
-    path.write_text(
-        f'{{"seed": 1, "episode_return": 5, "failure": null}}\n{{"seed": 2, "episode_return": 5, {damage}}}\n'
-    )
+    first, second = (json.dumps(whole_row(seed, laps=1.0)) for seed in (1, 2))
+    assert sound in second
+    path.write_text(f"{first}\n{second.replace(sound, damage)}\n")
     assert [*ResultsFile(path).rows] == [1]
 
 
@@ -327,7 +350,8 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
 
 def test_rows_of_version_0_1_are_read_with_the_present_names(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
-    path.write_text(json.dumps({"seed": 1, "episode_return": 2.0, "tiles_visited": 0.5, "grass_share": 0.25}) + "\n")
+    old = {name: value for name, value in whole_row(1).items() if name not in OLD_NAMES}
+    path.write_text(json.dumps(old) + "\n")
     row = ResultsFile(path).rows[1]
     assert (row["progress"], row["wheels_off"]) == (row["tiles_visited"], row["grass_share"]) == (0.5, 0.25)
 
