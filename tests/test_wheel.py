@@ -131,6 +131,9 @@ def test_the_wheel_holds_the_package_and_what_is_shipped_and_nothing_else(built:
     parts = [name.split("/") for name in names if name.startswith("nacdrive/_shipped/")]
     for part in {"/".join(part[: 3 if part[2] == "www" else 4]) for part in parts}:
         assert f"`{part}`" in page, part
+    # The page says that no fonts, pictures or programs of others are carried: none can hide outside the agents.
+    rest = {Path(name).suffix for name in names if "dist-info" not in name and "_shipped/agents" not in name}
+    assert rest == {".py", ".typed", ".js", ".css", ".html", ".svg", ".c", ".h", ".csv", ".json", ".parquet"}
     assert "License-Expression: MIT" in metadata and f"Requires-Python: <3.15,{'>=3.11'}" in metadata
 
 

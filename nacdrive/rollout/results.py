@@ -168,7 +168,11 @@ def own_metrics(row: Row) -> list[str]:
     return [name for name in row if name not in common | {"ending", "actions", "curve", "track"}]
 
 
-KINDS: dict[str, Any] = {**get_type_hints(EpisodeResult), "ending": str, "actions": list, "curve": list}
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(OLD_NAMES.values(), float),
+    **get_type_hints(EpisodeResult),
+    **{"ending": str, "actions": list, "curve": list},
+}
 
 
 def is_whole_row(row: Row) -> bool:

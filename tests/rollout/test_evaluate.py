@@ -281,6 +281,7 @@ def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_p
         ('"decisions": 9', '"decisions": "x"'), ('"decisions": 9', '"decisions": []'), ('"decisions"', '"decksions"'),
         ('"episode_return": 5.0', '"episode_return": {}'), ('"decisions": 9', '"decisions": 1e999'),
         ('"curve"', '"burve"'), ("[[0.5, 1.5]]", "[[0.5]]"), ("[[0.5, 1.5]]", '[[0.5, "x"]]'), ('"ending"', '"enting"'),
+        ('"tiles_visited"', '"tilesOvisited"'),
         ('"laps": 1.0', '"laps": "x"'), ('"failure": null', '"failure": 3'), ("{", "[" * 100_000),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
@@ -174,7 +174,56 @@ def size(config: TableConfig, task: str) -> Size:
 
 def finished(folder: Path) -> dict[str, Result]:
     """Results in a run's folder by cell; of a cell that was computed again, the last."""
-    return {row["key"]: row for row in read_rows(folder / RESULTS)}
+    return {row["key"]: row for row in read_cells(folder / RESULTS)}
+
+
+FIELDS: dict[str, type] = {
+    **dict.fromkeys(("key", "task", "model", "status"), str),
+    **dict.fromkeys(("asked", "made_up"), list),
+}
+"""What a result must hold, ..."""
+OF_STATUS: dict[str, dict[str, type]] = {"done": {"scores": dict, "record": dict}, "failed": {"kind": str}}
+"""... and what besides."""
+NUMBERS = ("fold", "repeat", "epochs", "train_sequences", "parameters", "train_s", "wall_s", "cpu_s")
+"""What it may hold."""
+
+
+def read_cells(path: Path) -> list[Result]:
+    """Results of cells from a file of JSON lines.
+
+    Raises:
+        UserError: if it holds something else, or a result that is damaged.
+    """
+    rows = read_rows(path)
+    for row in rows:
+        if not {"key", "status", "asked"} <= set(row):
+            raise UserError(f"{path} holds lines that are no results of 'nacdrive bench table': name another file.")
+        if (why := row_problem(row)) is not None:
+            raise UserError(f"{path} holds a damaged result ({why}): compute that cell again, or leave the line out.")
+    return rows
+
+
+def row_problem(row: Result) -> str | None:
+    """What keeps a cell from being shown or compared, or None."""
+    status = str(row["status"])
+    if status not in OF_STATUS:
+        return f"its status is {status[:40]!r}"
+    wrong = [name for name, kind in (FIELDS | OF_STATUS[status]).items() if not isinstance(row.get(name), kind)]
+    wrong += [name for name in NUMBERS if not isinstance(row.get(name, 0), (int, float))]
+    references = row.get("references", {} if row.get("model") != REFERENCES or status == "failed" else None)
+    if wrong or not isinstance(references, dict):
+        return f"{', '.join(wrong or ['references'])} missing or of another type"
+    if status == "failed":
+        return None
+    config = row["record"].get("config")
+    if not isinstance(config, dict) or not {"protocol", "size", "folds", "seed"} <= set(config):
+        return "it does not say how it was made"
+    if config["protocol"] not in get_args(ProtocolName):
+        return f"there is no protocol {str(config['protocol'])[:40]!r}"
+    named = [row["scores"], *references.values()]
+    tested = [values for scores in named for values in (scores.values() if isinstance(scores, dict) else [None])]
+    numbers = [score for values in tested for score in (values.values() if isinstance(values, dict) else [None])]
+    return None if all(isinstance(score, (int, float, list)) for score in numbers) else "a score is no number"
 
 
 def compute(

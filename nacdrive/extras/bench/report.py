@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result
-from nacdrive.extras.bench.grid import RESULTS
+from nacdrive.extras.bench.grid import RESULTS, read_cells
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric, ProtocolName
 from nacdrive.training.log import read_rows
@@ -115,46 +115,11 @@ def read_results(places: Sequence[Path]) -> list[Result]:
         path = place / RESULTS if place.is_dir() else place
         if not path.is_file():
             raise UserError(f"{place} holds no {RESULTS}: name folders of 'nacdrive bench table', or such files.")
-        for row in read_rows(path):
-            if not isinstance(row, dict) or not {"key", "status", "asked"} <= set(row):
-                raise UserError(f"{path} holds lines that are no results of 'nacdrive bench table': name another file.")
-            if row["status"] == "done" and (why := row_problem(row)) is not None:
-                raise UserError(
-                    f"{path} holds a damaged result ({why}): compute that cell again, or leave the line out."
-                )
+        for row in read_cells(path):
             # A failed cell has no scores, and one whose process died has no record either.
             if row["status"] == "done":
                 merged[json.dumps([row["key"], settings_of(row)], sort_keys=True)] = row
     return list(merged.values())
-
-
-FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("key", "task", "model"), (str,)),
-    **dict.fromkeys(("asked", "made_up"), (list,)),
-    **dict.fromkeys(("scores", "record"), (dict,)),
-}
-"""What a finished result must hold."""
-NUMBERS = ("fold", "repeat", "epochs", "train_sequences", "parameters", "train_s", "wall_s", "cpu_s")
-"""What it may hold."""
-
-
-def row_problem(row: Result) -> str | None:
-    """What keeps a finished cell from being compared, or None."""
-    wrong = [name for name, kind in FIELDS.items() if not isinstance(row.get(name), kind)]
-    wrong += [name for name in NUMBERS if not isinstance(row.get(name, 0), (int, float))]
-    if wrong:
-        return f"{', '.join(wrong)} missing or of another type"
-    config = row["record"].get("config")
-    if not isinstance(config, dict) or not {"protocol", "size", "folds", "seed"} <= set(config):
-        return "it does not say how it was made"
-    if config["protocol"] not in get_args(ProtocolName):
-        return f"there is no protocol {str(config['protocol'])[:40]!r}"
-    scores = [
-        score
-        for values in row["scores"].values()
-        for score in (values.values() if isinstance(values, dict) else [None])
-    ]
-    return None if all(isinstance(score, (int, float, list)) for score in scores) else "a score is no number"
 
 
 def settings_of(row: Result) -> dict[str, Any]:

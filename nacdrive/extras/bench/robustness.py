@@ -26,7 +26,7 @@ from nacdrive.common.runs import check_resumable, run_record
 from nacdrive.extras.bench.cell import REFERENCES, Result
 from nacdrive.extras.bench.conditions import changed, conditions_for
 from nacdrive.extras.bench.config import RobustnessConfig
-from nacdrive.extras.bench.grid import RESULTS
+from nacdrive.extras.bench.grid import RESULTS, read_cells
 from nacdrive.extras.bench.machine import machine_state
 from nacdrive.extras.bench.report import settings_of
 from nacdrive.models.series_files import load_series
@@ -71,7 +71,7 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
     for run in config.data:
         if not (run / RESULTS).is_file():
             raise UserError(f"{run} holds no {RESULTS}: name folders of 'nacdrive bench table' or 'bench run'.")
-        for row in read_rows(run / RESULTS):
+        for row in read_cells(run / RESULTS):
             wanted = not config.models or row["model"] in config.models
             if row["status"] != "done" or row["model"] == REFERENCES or not wanted:
                 continue
@@ -111,7 +111,8 @@ def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[s
     jobs, left_out = find_jobs(config)
     folder = result_folder(config.out, overwrite=config.overwrite, resume=not config.overwrite)
     check_resumable(folder, config, ("data", "models", "workers", "out", "overwrite"))
-    have = {row["trained"]["id"]: row for row in read_rows(folder / ROWS)}
+    rows = [row for row in read_rows(folder / ROWS) if isinstance(row.get("trained"), dict)]
+    have = {row["trained"].get("id"): row for row in rows}
     # A model that was trained again since then is another one.
     done = {job.key: have[job.key] for job in jobs if is_of(have.get(job.key), job)}
     return jobs, done, left_out
@@ -119,7 +120,7 @@ def plan(config: RobustnessConfig) -> tuple[list[Job], dict[str, Result], list[s
 
 def is_of(result: Result | None, job: Job) -> bool:
     """Whether a result is that of the model of ``job``."""
-    return result is not None and result["trained"]["scores"] == job.row["scores"]
+    return result is not None and result["trained"].get("scores") == job.row["scores"]
 
 
 def compute(

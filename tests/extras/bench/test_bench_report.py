@@ -16,10 +16,11 @@ import pytest
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import plain
 from nacdrive.extras.bench.cell import run_cell
-from nacdrive.extras.bench.config import PlanConfig, ReportConfig, RunConfig, TableConfig
+from nacdrive.extras.bench.config import PlanConfig, ReportConfig, RobustnessConfig, RunConfig, TableConfig
 from nacdrive.extras.bench.cost import costs, text
-from nacdrive.extras.bench.grid import compute, plan
+from nacdrive.extras.bench.grid import compute, finished, plan
 from nacdrive.extras.bench.report import NOT_SHOWN, cells, compare, read_results, sections, sentences, write_report
+from nacdrive.extras.bench.robustness import find_jobs
 from nacdrive.extras.bench.verb import one_table
 from nacdrive.tasks import TASKS, load_task
 from nacdrive.tasks.base import Size
@@ -125,6 +126,21 @@ def test_cells_of_another_budget_stand_in_another_table() -> None:
     assert [len(section.rows) for section in found] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"status": "dkne"}, {"status": []}, {"model": None}, {"made_up": "x"}, {"model": "references"},
+        {"references": 3}, {"references": {"mean": 3}}, {"status": "failed", "kind": None},
+        {"scores": {"emnist": {"accuracy": "x"}}},
+    ],
+)  # fmt: skip
+def test_a_damaged_result_is_one_sentence_in_every_verb_that_reads_it(damage: dict[str, Any], tmp_path: Path) -> None:
+    run = written(tmp_path / "run", [row("mha", 80.0) | damage])
+    for read in (finished, lambda run: read_results([run]), lambda run: find_jobs(RobustnessConfig(data=(run,)))):
+        with pytest.raises(UserError, match="holds a damaged result"):
+            read(run)
+
+
 def test_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no results\.jsonl"):
         read_results([tmp_path])
@@ -136,10 +152,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         write_report([made_up], tmp_path / "out", "")
     with pytest.raises(UserError, match="name the results"):
         ReportConfig(data=())
+    failed = row("mha", 80.0, status="failed", kind="memory")
     with pytest.raises(UserError, match="no cell is finished"):
-        write_report(
-            [written(tmp_path / "failed", [{"key": "a", "status": "failed", "asked": []}])], tmp_path / "x", ""
-        )
+        write_report([written(tmp_path / "failed", [failed])], tmp_path / "x", "")
     with pytest.raises(UserError, match="--overwrite means nothing to 'bench plan'"):
         PlanConfig(overwrite=True)
     with pytest.raises(UserError, match="--hours is -1"):

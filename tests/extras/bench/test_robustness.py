@@ -174,7 +174,7 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         ({}, "model.pt is not there"),
         ({"made_up": ["synthetic-since"]}, "its data were made up"),
         ({"task": "pronostia"}, "an answer for every step"),
-        ({"status": "failed"}, "no trained model to test"),
+        ({"status": "failed", "kind": "error"}, "no trained model to test"),
     ):
         alone.mkdir(exist_ok=True)
         (alone / "results.jsonl").write_text(json.dumps(rows[0] | change) + "\n")
