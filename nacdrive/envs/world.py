@@ -89,6 +89,8 @@ class EnvOption(Options):
     begins_episodes: ClassVar[bool] = False
     """Whether the verb begins episodes when it wants, which a simulator on the wire does not let it: the built-in one
     for the same policies then takes its place."""
+    unchecked: ClassVar[tuple[str, ...]] = ()
+    """Options that mean something else to the verb than to environments."""
 
     env: str = "carracing"
     """What is driven: carracing, udacity-track (the built-in tracks of the Udacity simulator), udacity (the simulator
@@ -99,7 +101,7 @@ class EnvOption(Options):
         super().__post_init__()
         if self.begins_episodes and self.spec.realtime:
             object.__setattr__(self, "env", drivable(self.env).name)
-        check_world(self.spec, self)
+        check_world(self.spec, self, but=self.unchecked)
 
     @property
     def spec(self) -> EnvSpec:

@@ -40,7 +40,7 @@ from nacdrive.models.agents.view import View
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
-from nacdrive.rollout.dagger import LOST_AFTER, supervised
+from nacdrive.rollout.dagger import LOST_AFTER, RECOVERY_S, supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.tasks.driving import HUBER, MOST_STEERING, SHARPNESS
 
@@ -49,8 +49,6 @@ KIND, VERSION = "nacdrive imitation checkpoint", 1
 DRIVES, DRIVES_VERSION = "nacdrive labelled drives", 2
 AT_ONCE = 16
 """Drives side by side."""
-RECOVERY_S = 8.0
-"""Of a bad start: until then the car may get nowhere."""
 TRACKS = 20_000
 """Tracks of a training seed: its share of those for experts."""
 

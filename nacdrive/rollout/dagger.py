@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,8 @@ FIRST_SEED = (POLICY_RECORDING.start + POLICY_RECORDING.stop) // 2
 """Tracks of DAgger come from the second half of those for recording."""
 LOST_AFTER = 30
 """Decisions without progress after which an episode ends: the expert's advice out there teaches nothing."""
+RECOVERY_S = 8.0
+"""Of a bad start: until then the car may get nowhere."""
 STEERING_NOISE = 0.3
 """Of environments that are recorded with a disturbed wheel: the policy's own errors are what there is to learn from,
 a little more shows it their neighbours."""
@@ -52,9 +54,15 @@ class DaggerRound:
     vary_camera: bool = False
     """Draw for every drive what is wrong with its camera, at most as much as there."""
 
+    cases: tuple[tuple[int, Drive], ...] = ()
+    """Episodes in the place of tracks in turn: the seed of each, and how it is driven. Its start and its camera are its
+    own, and the wheel is not disturbed."""
+
     @property
-    def tracks(self) -> range:
+    def tracks(self) -> Sequence[int]:
         """Seeds of the tracks."""
+        if self.cases:
+            return [seed for seed, _ in self.cases]
         slot = self.seed % 20 * 25 + (self.round - 1) % 25
         first = FIRST_SEED + slot * SEEDS_PER_ROUND
         return range(first, first + self.episodes)
@@ -154,15 +162,16 @@ class MixtureWorker:
         self.repeat = check_pace(spec, self.expert, self.learner.policy.repeat)
         self.disturbed = spec.steering_noise is not None
 
-    def loaded(self, camera: CameraNoise) -> LoadedDrive:
-        """How the round is driven, seen through ``camera``."""
+    def loaded(self, camera: CameraNoise, case: Drive | None = None) -> LoadedDrive:
+        """How the round is driven, or a ``case`` of its own, seen through ``camera``."""
+        disturbed = self.disturbed and case is None
         drive = replace(
-            self.round.drive,
+            self.round.drive if case is None else replace(case, beta=self.round.drive.beta),
             camera=camera,
-            steering_noise=STEERING_NOISE if self.disturbed else 0.0,
+            steering_noise=STEERING_NOISE if disturbed else 0.0,
             recover=False,
             safety_stop=False,
-            random_start=self.disturbed,
+            random_start=disturbed,
         )
         return LoadedDrive(drive, driver=self.learner, expert=self.expert, repeat=self.repeat)
 
@@ -176,11 +185,14 @@ class MixtureWorker:
         camera = round_.drive.camera if track % 2 else CameraNoise()
         if round_.vary_camera:
             camera = round_.drive.camera.draw(np.random.default_rng([round_.seed, round_.round, track, 1]))
-        loaded = self.loaded(camera)
-        rng = None if self.disturbed else np.random.default_rng([round_.seed, round_.round, track])
+        case = dict(round_.cases).get(track)
+        loaded = self.loaded(camera if case is None else case.camera, case)
+        camera = loaded.drive.camera
+        rng = None if loaded.drive.random_start else np.random.default_rng([round_.seed, round_.round, track])
         buffer = EpisodeBuffer(expert_action, loaded.spec.image_format)
         with loaded.open(track, rng=rng) as opened:
-            for tick in supervised(opened):
+            patience = LOST_AFTER + round(RECOVERY_S / opened.env.step_s) * (case is not None)
+            for tick in supervised(opened, patience):
                 # Where no newer frame has come, the policy's last decision holds: there is nothing to learn.
                 if not tick.held:
                     buffer(replace(tick, t_s=float(tick.info.get("frame_t_s", tick.t_s))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
 from nacdrive.layers import check_name
-from nacdrive.models import Policy, load_policy, save_policy
+from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.files import check_device
 from nacdrive.rollout.dagger import DaggerRound, check_kind, check_pace, collect
 from nacdrive.rollout.drive import Drive
@@ -38,8 +38,20 @@ class TrainCallbacks:
     """After each episode driven in DAgger."""
 
 
-def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks()) -> Path:
+def train_policy(
+    config: TrainConfig,
+    callbacks: TrainCallbacks = TrainCallbacks(),
+    *,
+    first: Path | None = None,
+    cases: Sequence[tuple[int, Drive]] = (),
+) -> Path:
     """Train as ``config`` says and return the path of the model file.
+
+    Args:
+        config: What is learnt, from what, how.
+        callbacks: Called while it goes on.
+        first: Policy that learns on; nothing is fitted then before the first round of DAgger.
+        cases: Episodes that are driven in each round; see ``DaggerRound``.
 
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
     after each round, and at the end the model file with all of that in its ``meta``.
@@ -58,6 +70,8 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
     window = config.window or config.form.window
     more = {"instruments": config.instruments, "options": config.form.options, **config.form.sizes}
+    if first is not None:
+        check_alike(load_policy(first), task.policy_config(config.form.layer, window, train), config.data)
     if expert is not None and env is not None:
         policy_config = task.policy_config(config.form.layer, window, train, **more)
         check_kind(env, expert, policy_config)
@@ -66,11 +80,14 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     check_resumable(folder, config, FREE_TO_CHANGE)
     refuse_more_epochs(config, folder)
     began = time.perf_counter()
+    if first is not None and not round_path(folder, 0).exists():
+        policy = load_policy(first)
+        save_policy(policy, round_path(folder, 0), policy.meta)
     for round_ in range(config.dagger + 1):
         done = round_path(folder, round_)
         if round_ > 0:
             # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
-            driven = collect_round(config, folder, round_, callbacks)
+            driven = collect_round(config, folder, round_, callbacks, cases)
             learn, keep = task.split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
             train, valid = train + learn, valid + keep
         if done.exists():
@@ -89,6 +106,20 @@ def train_policy(config: TrainConfig, callbacks: TrainCallbacks = TrainCallbacks
     target = folder / config.file_name
     save_policy(final, target, {**final.meta, "session_s": round(time.perf_counter() - began, 1)})
     return target
+
+
+def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path]) -> None:
+    """Refuse recordings that a policy cannot go on learning from.
+
+    Raises:
+        UserError: if they hold choices and it steers, the other way round, or pictures of another size.
+    """
+    for name in ("continuous", "pedal", "height", "width"):
+        if getattr(policy.config, name) != getattr(recorded, name):
+            raise UserError(
+                f"{', '.join(map(str, folders))}: not what {policy.name} has learnt from ({name} is "
+                f"{getattr(recorded, name)} there, and {getattr(policy.config, name)} in the policy)."
+            )
 
 
 def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
@@ -110,7 +141,13 @@ def round_path(folder: Path, round_: int) -> Path:
     return folder / f"policy-round-{round_}.pt"
 
 
-def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: TrainCallbacks) -> list[Sample]:
+def collect_round(
+    config: TrainConfig,
+    folder: Path,
+    round_: int,
+    callbacks: TrainCallbacks,
+    cases: Sequence[tuple[int, Drive]] = (),
+) -> list[Sample]:
     """Samples of a round of DAgger; what is recorded already is only read."""
     recording = folder / f"dagger-{round_}"
     assert config.expert is not None and config.env_spec is not None
@@ -124,7 +161,8 @@ def collect_round(config: TrainConfig, folder: Path, round_: int, callbacks: Tra
         roads=config.roads,
         beta=config.beta * 0.5 ** (round_ - 1),
     )
-    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed, config.vary_camera)
+    mine = tuple((seed, dataclasses.replace(case, model=drive.model, expert=drive.expert)) for seed, case in cases)
+    dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed, config.vary_camera, mine)
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -153,3 +153,19 @@ def test_a_policy_file_that_is_missing_is_told(tmp_path: Path) -> None:
         drive = Drive(model=tmp_path / "none.pt", expert="geometric", beta=0.5)
         collect(DaggerRound(drive, 1, 1, 0), tmp_path / "r", 1)
     assert not (tmp_path / "r").exists()
+
+
+def test_episodes_of_their_own_are_driven_from_their_starts_through_their_cameras() -> None:
+    drive = Drive(expert="geometric", options={"max_frames": 60}, model=Path("unused"), beta=0.0)
+    beside = Drive(
+        expert="geometric", options={"max_frames": 60, "start_offset": 9.0}, model=Path("unused"),
+        camera=CameraNoise(blackout=1.0),
+    )  # fmt: skip
+    policy: Any = Stubborn(Action(1.0, 0.0, 0.0, 0))
+    round_ = DaggerRound(drive, 1, 1, seed=0, cases=((3_400_000, beside), (3_400_001, drive)))
+    assert round_.tracks == [3_400_000, 3_400_001]
+    worker = MixtureWorker(round_, policy)
+    black, clear = (cast("Any", worker.drive(track)) for track in round_.tracks)
+    assert not black.decoded().any() and clear.decoded().any() and (black.expert_choice >= 0).all()
+    usual: Any = together(0.0, 60, seed=3_400_000)[0]
+    assert np.hypot(black.x_m[0] - usual.x_m[0], black.y_m[0] - usual.y_m[0]) == pytest.approx(9, 0.1)

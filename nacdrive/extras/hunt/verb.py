@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
 from nacdrive.envs.udacity_track.options import RANDOM
 from nacdrive.envs.world import World, drivable
 from nacdrive.extras.hunt.search import AREAS, KNOBS, Area, Case, Knob, Search, command, knobs_of
+from nacdrive.rollout.train_config import DaggerOptions
+from nacdrive.training.config import EpochsOption
 
 if TYPE_CHECKING:
     from nacdrive.extras.hunt.drives import HuntWorker
@@ -29,12 +32,27 @@ FILMS = 5
 SHOWN = 20
 """Failures in the table of the terminal; the report has all."""
 RESULTS, SUMMARY, REPORT, BEFORE = "results.jsonl", "hunt.json", "report.md", "before"
-FREE_TO_CHANGE = ("minutes", "episodes", "out", "resume", "overwrite", "device", "workers", "ray")
+FREE_TO_CHANGE = (
+    "minutes", "episodes", "train", "judged", "dagger", "dagger_episodes", "epochs", "data", "out", "resume",
+    "overwrite", "device", "workers", "ray",
+)  # fmt: skip
 """Options that a resumed hunt may have changed; with the others it would be another search."""
 
 
 @dataclass(frozen=True)
-class HuntConfig(World, Driving, CameraOptions, TracksIfGiven, MinutesOption, Result, Workers):
+class HuntConfig(
+    World,
+    Driving,
+    CameraOptions,
+    TracksIfGiven,
+    MinutesOption,
+    RecordingsOption,
+    DaggerOptions,
+    EpochsOption,
+    Result,
+    Workers,
+    defaults={"dagger": 2, "dagger_episodes": 24, "epochs": 4},
+):
     """Search for episodes that a policy fails and a reference driver (--expert) passes.
 
     What is given, such as --road-difficulty 1, is so in every episode; the rest is searched: seeds, knobs of the road,
@@ -42,6 +60,8 @@ class HuntConfig(World, Driving, CameraOptions, TracksIfGiven, MinutesOption, Re
     """
 
     begins_episodes = True
+    positional = ("model", "data")
+    unchecked = ("data",)
 
     areas: tuple[Area, ...] = AREAS
     """What is searched, in turn: seeds (tracks and days), roads (how they are laid and painted, light, speed), starts
@@ -49,6 +69,12 @@ class HuntConfig(World, Driving, CameraOptions, TracksIfGiven, MinutesOption, Re
     least_share: Share = 0.9
     """Share of the reference's return on the same episode below which the policy has failed, where the environment
     does not itself count what leaves the road."""
+
+    train: bool = False
+    """Then teach the policy: --dagger rounds in which it drives what it failed and others of that kind while the
+    reference labels, learnt from together with --data, the recordings that it has learnt from."""
+    judged: Count = 40
+    """With --train: fresh episodes of that kind, and as many undisturbed, that are driven before and after."""
 
     def __post_init__(self) -> None:
         if self.track is None and drivable(self.env).random_roads:
@@ -63,6 +89,13 @@ class HuntConfig(World, Driving, CameraOptions, TracksIfGiven, MinutesOption, Re
                 f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "
                 f"{' or '.join((*spec.experts, 'module:MyExpert'))}."
             )
+        if self.train and not (self.data and self.dagger):
+            raise UserError(
+                "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "
+                "--data its recordings, and --dagger at least 1."
+            )
+        if self.data and not self.train:
+            raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
         if not self.areas:
             raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
 
@@ -95,10 +128,10 @@ CONFIG = HuntConfig
 
 def run(config: HuntConfig) -> dict[str, Any]:
     """Search, drive what failed again, print the list; returns the summary."""
-    from nacdrive.common.files import result_folder
+    from nacdrive.common.files import result_folder, write_json
     from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
-    from nacdrive.common.runs import check_resumable, usable_cores
+    from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.extras.hunt.drives import HuntWorker
     from nacdrive.rollout.drive import usual_expert
@@ -115,6 +148,10 @@ def run(config: HuntConfig) -> dict[str, Any]:
         drive = replace(drive, expert=usual_expert(spec, driver.policy))
     here = HuntWorker(drive, config.least_share)
     _ = here.reference.driver
+    if config.train:
+        from nacdrive.extras.hunt.correct import correct, teachable
+
+        teachable(here)
     knobs = knobs_of(spec, drive, config.areas)
     areas = tuple(area for area in config.areas if area == "seeds" or any(knob.area == area for knob in knobs))
     if not areas:
@@ -124,7 +161,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
     results = ResultsFile(folder / RESULTS)
     workers = config.workers or usable_cores()
     work = Work(drive, config.least_share, 0 if workers == 1 else workers, config.ray)
-    stopped = search(config, work, knobs, areas, results)
+    cases, stopped = search(config, work, knobs, areas, results)
     if not stopped:
         drive_again(work, here, results, folder)
     summary = report(config, drive, knobs, results, folder)
@@ -133,6 +170,10 @@ def run(config: HuntConfig) -> dict[str, Any]:
             f"{len(results.rows)} episodes are kept in {folder}: the same command with --resume "
             "goes on, and films what failed."
         )
+    if config.train and summary["failures"]:
+        cases.failures = [case_of(row) for row in worst_first(results.rows.values())]
+        summary["train"] = correct(config, work, here, cases, folder)
+        write_json(folder / SUMMARY, plain({**summary, "run": run_record(config)}))
     return summary
 
 
@@ -162,8 +203,10 @@ class Work:
         )
 
 
-def search(config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequence[Area], results: ResultsFile) -> bool:
-    """Drive until the budget is spent; whether Ctrl-C ended it before."""
+def search(
+    config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequence[Area], results: ResultsFile
+) -> tuple[Search, bool]:
+    """Drive until the budget is spent; the search, and whether Ctrl-C ended it before."""
     from nacdrive.common.progress import progress_bar
 
     ends = time.monotonic() + 60 * (config.minutes or MINUTES)
@@ -188,8 +231,8 @@ def search(config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequenc
                 state = f"{failed} failures in {len(results.rows)} episodes{left}"
                 bar.update(task, completed=len(results.rows), state=state)
     except KeyboardInterrupt:
-        return True
-    return False
+        return cases, True
+    return cases, False
 
 
 def drive_again(work: Work, here: HuntWorker, results: ResultsFile, folder: Path) -> None:

@@ -11,10 +11,13 @@ import pytest
 from nacdrive.cli.eval import EvalConfig
 from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
+from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import verb
 from nacdrive.extras.hunt.verb import HuntConfig, run
+from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.results import ResultsFile
 
@@ -118,3 +121,45 @@ def test_ctrl_c_ends_with_what_there_is(
         run(HuntConfig(model=str(model_file), episodes=4, areas=("seeds",), out=out, **SHORT))
     assert json.loads((out / "hunt.json").read_text())["episodes"] == 2 and not (out / "before").exists()
     assert "| searched | failed |" in capsys.readouterr().out
+
+
+def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(model_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="give --data its recordings"):
+        HuntConfig(train=True)
+    with pytest.raises(UserError, match="add --train, or leave it out"):
+        HuntConfig(data=(tmp_path,))
+    out, data = tmp_path / "out", (shipped("recordings") / "carracing-sample",)
+    with pytest.raises(UserError, match="has continuous actions, and the recordings hold choices"):
+        run(HuntConfig(model=str(model_file), train=True, data=data, expert="racing-line", out=out))
+    with pytest.raises(UserError, match="constant is none"):
+        run(HuntConfig(driver="constant", train=True, data=data, expert="geometric", out=out))
+    assert not out.exists()
+
+
+@pytest.mark.nightly
+def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
+    hunted: tuple[dict[str, Any], Path], model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = hunted[1]
+    monkeypatch.setattr(verb, "FILMS", 1)
+    how: dict[str, Any] = {**SHORT, "areas": ("seeds", "starts"), "episodes": 4, "out": out, "resume": True}
+    data = (shipped("recordings") / "carracing-sample",)
+    config = HuntConfig(
+        model=str(model_file), train=True, data=data, dagger=1, dagger_episodes=2, epochs=1, judged=1, **how
+    )
+    trained = run(config)["train"]
+    release_folders()
+    policy = load_policy(trained["model"])
+    assert policy.meta["round"] == 1 and policy.config == load_policy(model_file).config
+    driven = Recording.open(out / "train/dagger-1")
+    worst = [row["seed"] for row in hunted[0]["worst"]]
+    assert {info.seed for info in driven.episodes} >= {worst[0]}
+    assert (driven.load(0).expert_choice >= 0).all()
+    before, after = (ResultsFile(out / f"{name}.jsonl").rows for name in ("before", "after"))
+    assert set(before) == set(after) and len(before) == 2 and all(seed in POLICY_TEST for seed in before)
+    assert trained["failed_before"] <= trained["episodes"] <= 1 and trained["undisturbed_gain"]["value"] is not None
+    # All that is done is only read.
+    weights = trained["model"].read_bytes()
+    assert run(config)["train"]["undisturbed_gain"] == trained["undisturbed_gain"]
+    release_folders()
+    assert load_policy(trained["model"]).meta["round"] == 1 and len(weights) == trained["model"].stat().st_size

@@ -1,0 +1,181 @@
+"""``nacdrive hunt --train``: DAgger from the episodes that failed, mixed with the old data, judged before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import write_json
+from nacdrive.common.foreign_json import read_object
+from nacdrive.common.progress import progress_bar, resumable
+from nacdrive.common.runs import plain
+from nacdrive.common.statistics import paired_difference
+from nacdrive.datasets.episode import Episode
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.extras.hunt.search import EPISODES, Case, Search
+from nacdrive.models.policy import Policy
+from nacdrive.rollout.dagger import check_kind, check_pace
+from nacdrive.rollout.results import ResultsFile, Row
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
+from nacdrive.training.fit import FitUpdate
+
+if TYPE_CHECKING:
+    from nacdrive.extras.hunt.drives import HuntWorker
+    from nacdrive.extras.hunt.verb import HuntConfig, Work
+
+LEARNING_RATE = 3e-4
+"""A third of the usual: it learns on."""
+TRAINED = "train"
+"""Folder of the training within the hunt's."""
+FIRST_JUDGED = POLICY_TEST.start + 500_000
+"""Seed of the first track on which it is judged whether learning has helped."""
+
+
+def teachable(here: HuntWorker) -> Policy:
+    """The policy that is to learn.
+
+    Raises:
+        UserError: if it cannot, or not from this reference.
+    """
+    driver, reference = here.loaded.driver, here.reference.driver
+    policy = driver.policy if isinstance(driver, PolicyDriver) else None
+    if not isinstance(policy, Policy):
+        raise UserError(f"--train teaches a policy of a .pt file, and {driver.name} is none.")
+    check_kind(here.loaded.spec, reference, policy.config)
+    check_pace(here.loaded.spec, reference, policy.repeat)
+    return policy
+
+
+def drawn(config: HuntConfig, search: Search, path: Path) -> dict[str, list[Case]]:
+    """What is learnt from, and what is judged: of the failures' ``kind``, and ``plain``; once drawn it stands in the
+    file ``path``, so that a training that goes on has the same.
+    """
+    if not path.exists():
+        learnt = search.failures[: (config.dagger_episodes + 1) // 2]
+        first = search.first_seed + EPISODES // 2
+        seeds = {
+            "learn": range(first, first + config.dagger_episodes - len(learnt)),
+            "kind": range(FIRST_JUDGED, FIRST_JUDGED + config.judged),
+        }
+        cases = {name: [search.near(k, k) or Case(k, "seeds", k, {}) for k in mine] for name, mine in seeds.items()}
+        cases["learn"] = [*learnt, *cases["learn"]]
+        cases["plain"] = [
+            Case(k, "seeds", k, {}) for k in range(seeds["kind"].stop, seeds["kind"].stop + config.judged)
+        ]
+        write_json(path, plain(cases))
+    stored = read_object(path)
+    return {name: [Case(**case) for case in stored[name]] for name in ("learn", "kind", "plain")}
+
+
+def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, folder: Path) -> dict[str, Any]:
+    """Teach the policy what it failed, and say what that changed on other tracks.
+
+    Args:
+        config: Of the hunt.
+        work: What was searched, and by how many processes.
+        here: The policy and its reference.
+        search: Knows the failures, the worst first, and draws others of their kind.
+        folder: Of the hunt; the training goes on where an earlier call was stopped.
+
+    Returns:
+        The new policy's path, and how often each policy fails episodes of that kind and what it drives undisturbed.
+    """
+    drive, policy = work.drive, teachable(here)
+    cases = drawn(config, search, folder / "cases.json")
+    assert drive.model is not None
+    model = str((policy.meta.get("config") or {}).get("model", policy.config.model))
+    training = TrainConfig(
+        task=policy.config.task,
+        model=model,
+        data=config.data,
+        env=config.env,
+        expert=drive.expert,
+        window=policy.config.window,
+        dagger=config.dagger,
+        dagger_episodes=config.dagger_episodes,
+        epochs=config.epochs,
+        dagger_epochs=config.epochs,
+        learning_rate=LEARNING_RATE,
+        seed=config.seed,
+        workers=config.workers,
+        ray=config.ray,
+        device=config.device,
+        out=folder / TRAINED,
+        resume=True,
+    )
+    fresh = [*cases["kind"], *cases["plain"]]
+    before = judged(work, fresh, folder / "before.jsonl", "before")
+    with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), shown(config) as callbacks:
+        path = train_policy(
+            training, callbacks, first=drive.model, cases=[(case.seed, case.of(drive)) for case in cases["learn"]]
+        )
+    taught = replace(work, drive=replace(drive, model=path))
+    after = judged(taught, fresh, folder / "after.jsonl", "after")
+    pairs = [(before[case.seed], after[case.seed]) for case in cases["kind"]]
+    fair = [(old, new) for old, new in pairs if not (old["unfair"] or new["unfair"])]
+    returns = [(before[case.seed]["episode_return"], after[case.seed]["episode_return"]) for case in cases["plain"]]
+    failed = [[float(row["failed"]) for row in rows] for rows in zip(*fair, strict=True)]
+    result = {
+        "model": path,
+        "episodes": len(fair),
+        "failed_before": sum(old["failed"] for old, _ in fair),
+        "failed_after": sum(new["failed"] for _, new in fair),
+        "fewer": paired_difference(*failed) if fair else None,
+        "undisturbed_gain": paired_difference([new for _, new in returns], [old for old, _ in returns]),
+    }
+    print(in_words(result, len(returns)))
+    return result
+
+
+def judged(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int, Row]:
+    """Rows of the cases by their seeds; those that are in ``path`` are not driven again."""
+    results = ResultsFile(path)
+    missing = [case for case in cases if case.seed not in results.rows]
+    with resumable(lambda: f"{len(results.rows)} of {len(cases)} drives are kept in {path}"), progress_bar() as bar:
+        task = bar.add_task(title, total=len(missing), state="fresh tracks")
+        with work.do("judge", missing) as done:
+            for _, row in done:
+                results.add(row)
+                bar.update(task, advance=1)
+    return results.rows
+
+
+@contextmanager
+def shown(config: HuntConfig) -> Iterator[TrainCallbacks]:
+    """A bar for a training."""
+    with progress_bar() as bar:
+        task = bar.add_task("learning", total=None, state="reading the recordings")
+
+        def on_step(update: FitUpdate) -> None:
+            p = update.progress
+            state = f"round {p.round}, epoch {p.epoch + 1} of {update.epochs}, loss {update.train_loss:.3f}"
+            bar.update(task, total=update.steps * update.epochs, completed=update.steps * p.epoch + p.step, state=state)
+
+        def on_episode(round_: int, episode: Episode) -> None:
+            state = f"round {round_}: seed {episode.seed}, {len(episode)} frames, {episode.meta['ended']}"
+            bar.update(task, total=config.dagger_episodes, state=state)
+
+        yield TrainCallbacks(on_step=on_step, on_episode=on_episode)
+
+
+def in_words(result: dict[str, Any], plain: int) -> str:
+    """What the training changed."""
+
+    def interval(numbers: dict[str, Any] | None, factor: float, digits: int) -> str:
+        if numbers is None or numbers["interval95"] is None:
+            return "not known of so few"
+        low, high = (factor * one for one in numbers["interval95"])
+        return f"{factor * numbers['value']:+.{digits}f}, 95 %: {low:+.{digits}f} to {high:+.{digits}f}"
+
+    return (
+        f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed before, "
+        f"{result['failed_after']} after ({interval(result['fewer'], 100, 0)} points fewer)\n"
+        f"undisturbed, {plain} other tracks: return {interval(result['undisturbed_gain'], 1, 1)}\n"
+        f"policy: {result['model']}"
+    )
