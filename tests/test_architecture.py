@@ -132,7 +132,7 @@ def test_no_verb_asks_for_an_environments_name(facts: dict[Path, Facts]) -> None
 
 CERTAIN_ENVIRONMENTS = re.compile(r"nacdrive\.envs\.(carracing|udacity|udacity_track)\b(?!\.options)")
 KNOW_ONE_ENVIRONMENT = {
-    *("tasks/driving.py", "cli/doctor.py"),
+    *("tasks/carracing.py", "cli/doctor.py"),
     # The simulator that connects: what a drive of it ends with, and its pictures.
     "cli/drive.py",
     # Experts of one world.

@@ -24,7 +24,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.recording import Recording
 from nacdrive.models import Policy, load_policy
 from nacdrive.tasks import load_task
-from nacdrive.tasks.driving import CLOSE
+from nacdrive.tasks.carracing import CLOSE
 from nacdrive.training.log import read_rows
 
 CARD = """# {file}

@@ -54,7 +54,7 @@ from nacdrive.rl.imitate import Drives, LabelledDrive, label_of
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
-from nacdrive.tasks.driving import HUBER, SHARPNESS
+from nacdrive.tasks.carracing import HUBER, SHARPNESS
 
 REPEAT, GAP_S, WINDOW, WIDTH, HEADS = 4, 0.08, 12, 64, 4
 """Frames for which an action is held, the seconds of that, and the memory: decisions, width, heads."""

@@ -20,9 +20,9 @@ from nacdrive.common.runs import run_record, seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.extras.verdict.errors import Errors, errors, predict, summarised
 from nacdrive.models import Policy, load_policy
-from nacdrive.tasks.driving import Udacity, center_alone, with_sides
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import block_folds
+from nacdrive.tasks.udacity import Udacity, center_alone, with_sides
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import fit
 

@@ -42,7 +42,7 @@ from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import LOST_AFTER, RECOVERY_S, supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
-from nacdrive.tasks.driving import HUBER, MOST_STEERING, SHARPNESS
+from nacdrive.tasks.carracing import HUBER, MOST_STEERING, SHARPNESS
 
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
 KIND, VERSION = "nacdrive imitation checkpoint", 1

@@ -21,8 +21,8 @@ TASKS: Registry[type[Task]] = Registry(
     {
         "emnist": "nacdrive.tasks.emnist:EMNIST",
         "par": "nacdrive.tasks.par:PAR",
-        "carracing": "nacdrive.tasks.driving:CarRacing",
-        "udacity": "nacdrive.tasks.driving:Udacity",
+        "carracing": "nacdrive.tasks.carracing:CarRacing",
+        "udacity": "nacdrive.tasks.udacity:Udacity",
         "pronostia": "nacdrive.extras.bearings.task:Bearings",
         "physionet2012": "nacdrive.tasks.physionet2012:PhysioNet2012",
         "imitation": "nacdrive.tasks.driving:Imitation",

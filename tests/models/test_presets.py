@@ -10,7 +10,7 @@ import torch
 from nacdrive.models.config import PolicyConfig
 from nacdrive.models.driving import DrivingNetwork
 from nacdrive.models.presets import LAYERS, driving_form
-from nacdrive.tasks.driving import UDACITY_NETWORK
+from nacdrive.tasks.udacity import UDACITY_NETWORK
 
 CARRACING: dict[str, Any] = {"task": "carracing", "actions": ((0.0, 0.0, 0.0),) * 5, "strides": (3, 2, 2)}
 UDACITY: dict[str, Any] = {"task": "udacity", "actions": (), **UDACITY_NETWORK}

@@ -21,7 +21,7 @@ from nacdrive.envs.base import DrivingEnv, Info
 from nacdrive.envs.udacity import UdacityEnv
 from nacdrive.rollout.background import BackgroundListener, split_drives
 from nacdrive.rollout.recorder import corrections
-from nacdrive.tasks.driving import Udacity
+from nacdrive.tasks.udacity import Udacity
 from tests.helpers.udacity_loop import Loop
 from tests.helpers.udacity_simulators import Simulator, until
 

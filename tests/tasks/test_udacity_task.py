@@ -12,9 +12,9 @@ from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.models import Policy
 from nacdrive.tasks import Sample, load_task
 from nacdrive.tasks.base import LossOptions
-from nacdrive.tasks.driving import bin_of, drive_sample, drives_in, with_sides
 from nacdrive.tasks.images import Augmentation, augmented, prepare
 from nacdrive.tasks.splits import block_folds, blocks_of
+from nacdrive.tasks.udacity import bin_of, drive_sample, drives_in, with_sides
 from tests.helpers.udacity_logs import make_log, numbers
 
 TASK = load_task("udacity")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from nacdrive.tasks import Sample
-from nacdrive.tasks.driving import CarRacing
+from nacdrive.tasks.carracing import CarRacing
 
 torch.set_num_threads(1)
 

@@ -20,9 +20,9 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import paired_difference, summary
 from nacdrive.extras.verdict.errors import errors, predict, summarised
 from nacdrive.models import Policy
-from nacdrive.tasks.driving import drive_sample, drives_in
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import blocks_of
+from nacdrive.tasks.udacity import drive_sample, drives_in
 
 CURVE = 0.1
 """Steering from which on a row counts as in a curve."""

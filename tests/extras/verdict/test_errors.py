@@ -5,7 +5,7 @@ import pytest
 
 from nacdrive.extras.verdict.errors import errors, predict
 from nacdrive.tasks import Sample
-from nacdrive.tasks.driving import Udacity
+from nacdrive.tasks.udacity import Udacity
 from nacdrive.training.config import FitConfig
 from tests.helpers.udacity_logs import make_log
 from tests.helpers.udacity_policy import udacity_policy
