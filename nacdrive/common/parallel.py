@@ -368,11 +368,7 @@ def _work(pipe: Connection) -> None:
         nonlocal function
         if function is None:
             # Only now, for it imports the modules of the function and must not import them with many threads.
-            function, initializer, initargs, names = pickle.loads(packed)
-            trust(*names)
-            _limit_threads()
-            if initializer is not None:
-                initializer(*initargs)
+            function = _prepared(packed)
         with _reporting(lambda message: pipe.send(("message", message))):
             return bytes(ForkingPickler.dumps(("result", function(job))))
 
@@ -384,6 +380,17 @@ def _work(pipe: Connection) -> None:
         except Exception as error:
             answer = bytes(ForkingPickler.dumps(("error", _packed(error))))
         pipe.send_bytes(answer)
+
+
+def _prepared(packed: bytes) -> Callable[[Any], Any]:
+    """The function of the jobs, when its worker's initializer has been called."""
+    function: Callable[[Any], Any]
+    function, initializer, initargs, names = pickle.loads(packed)
+    trust(*names)
+    _limit_threads()
+    if initializer is not None:
+        initializer(*initargs)
+    return function
 
 
 class RemoteTraceback(Exception):  # noqa: N818
@@ -427,12 +434,7 @@ class _RayWorker:
         """Do one job; prepares itself before the first."""
         try:
             if self._function is None:
-                function, initializer, initargs, names = pickle.loads(self._packed)
-                trust(*names)
-                _limit_threads()
-                if initializer is not None:
-                    initializer(*initargs)
-                self._function = function
+                self._function = _prepared(self._packed)
             with _reporting(self._messages.append):
                 return "result", self._function(job)
         except Exception as error:

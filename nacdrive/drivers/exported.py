@@ -53,16 +53,6 @@ class ExportedPolicy(FramePolicy):
         self.about: dict[str, Any] = about
         self._recent: deque[tuple[NDArray[np.uint8], float]] = deque(maxlen=self.config.window)
 
-    @property
-    def task(self) -> str:
-        """Task the policy was trained for."""
-        return self.config.task
-
-    @property
-    def repeat(self) -> int:
-        """Frames of the simulator per decision that it was trained at."""
-        return self.config.repeat
-
     def reset(self, env: Any = None) -> None:
         super().reset()
         self._runtime.reset()

@@ -19,6 +19,16 @@ class FramePolicy:
     config: PolicyConfig
     _next_t_s = 0.0
 
+    @property
+    def task(self) -> str:
+        """Task the policy was trained for."""
+        return self.config.task
+
+    @property
+    def repeat(self) -> int:
+        """Frames of the simulator per decision that it was trained at."""
+        return self.config.repeat
+
     def reset(self, env: Any = None) -> None:
         """Forget the episode before; ``env`` as of the Driver protocol, and not used."""
         self._next_t_s = 0.0

@@ -54,16 +54,6 @@ class Policy(FramePolicy):
         return Policy(network.to(self.device), model)
 
     @property
-    def task(self) -> str:
-        """Task the policy was trained for."""
-        return self.config.task
-
-    @property
-    def repeat(self) -> int:
-        """Frames of the simulator per decision that it was trained at."""
-        return self.config.repeat
-
-    @property
     def last_conv(self) -> nn.Module:
         """The last convolution, for Grad-CAM; ``network(frames, t)`` is the differentiable forward pass."""
         return self.network.last_conv
