@@ -19,7 +19,7 @@ from nacdrive.extras.bench.cell import kind_of, run_cell, set_width
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.extras.bench.report import sections
-from nacdrive.extras.bench.tables import entries, latex, statistics_of, write_tables
+from nacdrive.extras.bench.tables import entries, latex, markdown, statistics_of, write_tables
 from nacdrive.tasks import load_task
 from nacdrive.tasks.registry import PAPER_TASKS
 
@@ -241,6 +241,19 @@ def test_the_notebooks_other_means_stand_beside_the_tables():
     assert "GRU 31.86 (41.86 in the table)" in said["hust"]
     assert sum(text.count("in the table)") for text in said.values()) == 6
     assert paper.remarks("emnist") == []
+
+
+@pytest.mark.parametrize("protocol", ["paper", "scripts"])
+def test_a_column_at_one_step_says_that_it_compares_heads(config, protocol):
+    config = dataclasses.replace(config, tasks=("par",), protocol=protocol)
+    rows = [
+        {"task": "par", "asked": ["par"], "model": "nac-constant", "status": "failed", "kind": "error", "made_up": []}
+    ]
+    text = markdown(entries(rows, config), config, "command")
+    assert "At T = 1 a column compares heads, not attention" in text
+    assert "`nac-constant`: NAC as the authors' code computes it" in text
+    assert ("where it contradicts Table 4: epochs 100." in text) == (protocol == "scripts")
+    assert not [line for task in PAPER_TASKS for line in paper.remarks(task) if "T = 1" in line]
 
 
 def test_every_runtime_of_the_paper_is_as_it_prints_it():
