@@ -105,7 +105,7 @@ def cpu_rates(jobs: list[tuple[int, list[int]]], folder: Path, config: Config) -
     driver = EpisodeDriver(RecordConfig(expert=config.expert, max_frames=config.max_frames))
     writer = RecordingWriter(folder, source="carracing", fps=12.5, expert=expert.name)
     spent = {"bare": 0.0, "recording": 0.0}
-    ENV["bare"] = make_carracing(repeat=expert.repeat, max_frames=config.max_frames)
+    ENV["bare"] = make_carracing(repeat=expert.needs.repeat or 4, max_frames=config.max_frames)
     frames = 0
     driver.record(jobs[0][0])
     for job in jobs:
