@@ -11,6 +11,7 @@ import pytest
 from nacdrive.cli import main as cli
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
+from tests.helpers.nightly import daily
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 CASES = {
@@ -37,7 +38,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("verb", CASES)
+@pytest.mark.parametrize("verb", daily(CASES, set(CASES) - {"doctor"}))
 def test_stdout_is_one_json_document(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     line = CASES[verb].format(out=tmp_path / "out", sample=SAMPLE)
     code = cli.dispatch([*verb.split(), *line.split(), "--json", "-q"])

@@ -32,12 +32,12 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_python_m_nacdrive() -> None:
     for module in ("nacdrive", "nacdrive.cli.main"):
         command = [sys.executable, "-m", module, "--version"]
-        found = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
-        assert found.stdout.startswith("nacdrive ")
+        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+        assert done.stdout.startswith("nacdrive ")
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("eval --episodes x", "error parsing --episodes"),
         ("eval --epsodes 3", "unrecognized options: --epsodes (did you mean --episodes?)"),
@@ -49,16 +49,16 @@ def test_python_m_nacdrive() -> None:
     ],
 )
 def test_what_cannot_be_parsed_is_one_sentence(
-    line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, *line.split()) == 2
     err = capsys.readouterr().err
-    assert err.startswith("nacdrive: ") and err.count("\n") == 1 and said in err and "│" not in err
+    assert err.startswith("nacdrive: ") and err.count("\n") == 1 and message in err and "│" not in err
     assert "--help' lists the options" in err
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("out", "message"),
     [
         ("file/x", "a file where a folder belongs"),
         ("file", "is a file"),
@@ -70,7 +70,7 @@ def test_what_cannot_be_parsed_is_one_sentence(
     ],
 )
 def test_a_path_that_cannot_be_used_is_one_sentence(
-    out: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
@@ -92,7 +92,7 @@ def test_a_path_that_cannot_be_used_is_one_sentence(
     for line in (merge, ["train", "--data", str(SAMPLE), "--model", "gru", "--out", out]):
         assert call(monkeypatch, *line) == 2
         err = capsys.readouterr().err
-        assert err.startswith("nacdrive: ") and err.count("\n") == 1 and said in err, err
+        assert err.startswith("nacdrive: ") and err.count("\n") == 1 and message in err, err
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -144,8 +144,8 @@ def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-", "| true"])
 def test_closed_streams_are_no_trouble(closed: str) -> None:
     line = f"{sys.executable} -m nacdrive recordings info {SAMPLE} {closed}"
-    found = subprocess.run(line, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert found.returncode == 0 and not found.stderr
+    done = subprocess.run(line, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr
 
 
 def test_a_folder_of_the_user_survives_a_refused_resume_and_an_overwrite(

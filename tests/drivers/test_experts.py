@@ -97,9 +97,9 @@ def lap_return(expert: Any, seed: int, renderer: Any) -> float:
     return last.episode_return
 
 
-def test_shipped_expert_drives_well_on_both_renderers() -> None:
-    returns = {renderer: lap_return(load_expert("ppo"), 1_000_003, renderer) for renderer in ("fast", "official")}
-    assert min(returns.values()) > 850, returns
+@pytest.mark.parametrize("renderer", ["fast", pytest.param("official", marks=pytest.mark.nightly)])
+def test_shipped_expert_drives_well_on_both_renderers(renderer: str) -> None:
+    assert lap_return(load_expert("ppo"), 1_000_003, renderer) > 850
 
 
 def test_geometric_expert_drives_well_without_looking() -> None:

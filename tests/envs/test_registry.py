@@ -204,6 +204,7 @@ def test_they_run_side_by_side_in_gymnasiums_vector_environments() -> None:
         both.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gym_id", ["nacdrive/CarRacingFast-v0", "nacdrive/UdacityTrack-v0"])
 def test_stable_baselines_learns_in_them(gym_id: str) -> None:
     sb3 = pytest.importorskip("stable_baselines3")

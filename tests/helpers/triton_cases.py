@@ -177,8 +177,8 @@ def run(case: Case, device: str, dtype: torch.dtype, kernel: bool) -> dict[str, 
         y = all_pairs(tokens, full, scale, problem).y
     direction = torch.randn(y.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     grads = torch.autograd.grad(y, list(leaves.values()), direction.to(y), allow_unused=True, materialize_grads=True)
-    found = {"y": y.detach(), **dict(zip(leaves, grads, strict=True))}
-    return {name: x.double().cpu() for name, x in found.items()}
+    results = {"y": y.detach(), **dict(zip(leaves, grads, strict=True))}
+    return {name: x.double().cpu() for name, x in results.items()}
 
 
 def errors(case: Case, device: str) -> dict[str, float]:

@@ -46,14 +46,14 @@ def shared_memory(kernel: Any, launch: kernels.Plan, capability: int) -> int:
 
 def main() -> None:
     """Compile each case, forward and backward, and print the bytes."""
-    found = {}
+    shared = {}
     for capability, cases in CASES.items():
         for case in cases:
             tokens, w, scale, problem = triton_cases.build(case, "cpu", torch.float32)
             launch = kernels.plan(tokens, triton_cases.expanded(w, 2), scale is not None, problem, processors=100)
             for kernel in (forward_kernel, backward_kernel):
-                found[f"{kernel.__name__} {case} sm_{capability}"] = shared_memory(kernel, launch, capability)
-    json.dump(found, sys.stdout)
+                shared[f"{kernel.__name__} {case} sm_{capability}"] = shared_memory(kernel, launch, capability)
+    json.dump(shared, sys.stdout)
 
 
 if __name__ == "__main__":

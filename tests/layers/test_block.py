@@ -27,7 +27,7 @@ def test_a_stack_of_any_layer_keeps_the_contract(kind):
     [
         {"pooling": "mean"},
         {"pooling": "attention"},
-        {"pooling": "attention", "time_features": 3, "layer": "nac-lag"},
+        pytest.param({"pooling": "attention", "time_features": 3, "layer": "nac-lag"}, marks=pytest.mark.nightly),
         {"time_features": 3},
     ],
     ids=str,

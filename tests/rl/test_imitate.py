@@ -79,6 +79,7 @@ def test_labels_keep_what_turns_the_wheels() -> None:
     assert label_of(Action(0.2, 1.0, 0.0)) == (0.2, 1.0)
 
 
+@pytest.mark.nightly
 def test_it_learns_what_the_teacher_does(tmp_path: Path) -> None:
     torch.manual_seed(0)  # whatever tests ran before
     training = Imitation(replace(TINY, steps=60, learning_rate=(2e-3, 2e-3)), tmp_path, lambda progress: None)

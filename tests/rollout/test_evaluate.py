@@ -76,7 +76,7 @@ def without_times(rows: list[Row]) -> list[Row]:
 
 
 def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
-    heard: list[EvalJob] = []
+    jobs: list[EvalJob] = []
     ticks: list[Tick] = []
     spec = carracing(model_file, options={**FAST, "max_frames": 120})
     metrics = evaluate(
@@ -85,7 +85,7 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
         tmp_path,
         workers=0,
         listeners=[ticks.append],
-        progress=lambda job, row: heard.append(job),
+        progress=lambda job, row: jobs.append(job),
     )
     assert metrics == json.loads((tmp_path / "metrics.json").read_text())
     assert [row["seed"] for row in metrics["episodes"]] == [4_000_000, 4_000_001, 4_000_002]
@@ -95,8 +95,8 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     share = metrics["return"]["mean"] / metrics["expert_return"]["mean"]
     assert metrics["expert_fraction"]["value"] == pytest.approx(share)
     assert 0 <= metrics["expert_agreement"] <= 1
-    assert [job.who for job in heard[:6]] == ["expert", "policy"] * 3, "who watches is told beside what the expert did"
-    assert len(heard) == 9
+    assert [job.who for job in jobs[:6]] == ["expert", "policy"] * 3, "who watches is told beside what the expert did"
+    assert len(jobs) == 9
     assert sum(tick.done for tick in ticks) == 3, "who watches sees the policy, not the expert that it is compared with"
 
     films = metrics["films"]
@@ -375,7 +375,7 @@ def test_the_verb_drives_films_and_compares_with_a_log(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"env": "udacity", "laps": 0}, "--laps is 0"),
         ({"env": "udacity", "laps": float("nan")}, "--laps is nan"),
@@ -396,8 +396,8 @@ def test_the_verb_drives_films_and_compares_with_a_log(
         ({"watch": True, "ray": "local"}, "leave --ray out"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
         EvalConfig(**options)
 
 
@@ -427,13 +427,15 @@ def test_an_interrupted_evaluation_goes_on(
         time.sleep(0.05)
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     if number == signal.SIGINT:
-        assert process.returncode == 130 and "Traceback" not in said and "stopped" in said
+        assert process.returncode == 130 and "Traceback" not in printed and "stopped" in printed
     done = rows.read_text().count("\n")
     assert 2 <= done < 8
-    time.sleep(1)
-    assert not [child for child in children if alive(int(child))], "no process is left behind"
+    deadline = time.monotonic() + 120
+    while left := [child for child in children if alive(int(child))]:
+        assert time.monotonic() < deadline, f"processes {left} are left behind"
+        time.sleep(0.1)
     assert subprocess.run([*command, "--resume"], capture_output=True).returncode == 0
     driven = [json.loads(line)["seed"] for line in rows.read_text().splitlines()]
     assert sorted(driven) == list(range(FIRST, FIRST + 8))

@@ -151,15 +151,15 @@ def start(out: Path, *more: str) -> subprocess.Popen[str]:
 
 def processes_of(session: int) -> list[int]:
     """Living processes of a session."""
-    found = []
+    living = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, owner = path.read_text().rpartition(")")[2].split()[:4]
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(owner) == session and state != "Z":
-            found.append(int(path.parent.name))
-    return found
+            living.append(int(path.parent.name))
+    return living
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for left-over processes in /proc")
@@ -186,10 +186,10 @@ def test_ctrl_c_keeps_complete_episodes_and_says_how_to_go_on(uninterrupted: Pat
     process = start(out)
     wait_for(lambda: process.poll() is not None or any(out.glob("episode-*.parquet")))
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, printed = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "episodes are complete and kept in" in said
-    assert "Traceback" not in said
+    assert "episodes are complete and kept in" in printed
+    assert "Traceback" not in printed
     assert len(Recording.open(out)) >= 1
     wait_for(lambda: not processes_of(process.pid))
     record_episodes(config(out, episodes=10, resume=True))
@@ -204,7 +204,7 @@ def wait_for(condition: object, seconds: float = 120) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"env": "carracin"}, "unknown environment 'carracin': did you mean 'carracing'"),
         ({"env": "udacity", "expert": "ppo"}, "--expert ppo does not know udacity-track"),
@@ -226,8 +226,8 @@ def wait_for(condition: object, seconds: float = 120) -> None:
         ({"seed": 4_500_000}, "policies are judged on"),
     ],
 )
-def test_bad_options_are_refused(tmp_path: Path, options: dict[str, object], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_bad_options_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         RecordConfig(**{"out": tmp_path, **options})  # type: ignore[arg-type]
 
 

@@ -219,10 +219,18 @@ def test_leaving_the_loop_early_ends_the_episode() -> None:
     assert ticks_of(env, Scripted(gas), 1)[0].step == 0
 
 
-def test_realtime_keeps_pace_with_simulated_time() -> None:
+def test_realtime_keeps_pace_with_simulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        pauses.append(seconds)
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     began = time.perf_counter()
     ticks_of(short(24), Scripted(gas), 1, realtime=True)
-    assert 0.45 < time.perf_counter() - began < 2
+    # A busy machine makes pauses longer, and what is asked for no more than the drive's 0.48 s.
+    assert sum(pauses) < 0.49 and time.perf_counter() - began > 0.45
 
 
 def test_pace_does_not_rush_after_a_delay() -> None:

@@ -48,7 +48,8 @@ def test_rows_of_the_paper_are_256_long_and_their_durations_scaled(digits):
     assert float(sample.fields["x"][:, 1].sum()) == pytest.approx(256, rel=1e-5)
 
 
-@pytest.mark.parametrize("protocol", ["sequence", pytest.param("paper", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("protocol", ["sequence", "paper"])
 def test_made_up_digits_are_learnt(digits, tmp_path, protocol):
     task = load_task("emnist", protocol)
     fold = task.folds(digits, 1, 0, Size(max_samples=600, max_tests=600))[0]

@@ -59,6 +59,7 @@ def test_macro_f1_counts_every_class_alike():
     assert macro_f1(torch.zeros(10, dtype=torch.long), truth) == pytest.approx((2 * 8 / 18) / 2)
 
 
+@pytest.mark.nightly
 def test_made_up_activities_are_learnt(data_dirs, tmp_path):
     task = load_task("par", "sequence")
     fold = task.folds(data_dirs, 1, 0)[0]

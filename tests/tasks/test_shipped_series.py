@@ -59,13 +59,13 @@ def test_a_bearing_without_wear_has_the_remaining_life_of_its_age_and_says_so(ma
     for file in sorted(bearing.glob("acc_*.csv"))[12:]:
         file.unlink()
     model = TrainedSeries.load("nac_exact.pt", "pronostia", "cpu")
-    (found,) = predict_lives(model, bearing).values()
-    assert len(found.curve.t_s) == 12
-    assert not found.life.worn.any()
+    (prediction,) = predict_lives(model, bearing).values()
+    assert len(prediction.curve.t_s) == 12
+    assert not prediction.life.worn.any()
     # The shipped file is older than the field of lives: those of the data set stand in, and that is said.
-    assert found.basis == "6 lives of PRONOSTIA, for the model file tells none"
-    assert (found.life.low_s < found.life.median_s).all()
-    assert (found.life.median_s < found.life.high_s).all()
-    assert "by age alone" in found.life.basis(-1)
+    assert prediction.basis == "6 lives of PRONOSTIA, for the model file tells none"
+    assert (prediction.life.low_s < prediction.life.median_s).all()
+    assert (prediction.life.median_s < prediction.life.high_s).all()
+    assert "by age alone" in prediction.life.basis(-1)
     (own,) = predict_lives(model, bearing, [3600.0] * 5).values()
-    assert 1000 < own.life.median_s[-1] < 3600 < found.life.median_s[-1]
+    assert 1000 < own.life.median_s[-1] < 3600 < prediction.life.median_s[-1]

@@ -101,9 +101,10 @@ def test_a_pause_does_not_pile_up_commands(driven, simulator) -> None:
     assert car.drives()
     sent = server.env.commands
     car.paused.set()
+    began = time.monotonic()
     time.sleep(2.0)
-    # The safety stop's first word at 0.3 s, then one a second.
-    assert server.env.commands - sent <= 4
+    # The safety stop's first word at 0.3 s, then one a second, for as long as a busy machine makes of it.
+    assert server.env.commands - sent <= 2 + (time.monotonic() - began)
     car.paused.clear()
     assert car.drives()
 

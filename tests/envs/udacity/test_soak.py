@@ -58,6 +58,7 @@ def footprint() -> tuple[int, int, int]:
     return threading.active_count(), len(os.listdir("/proc/self/fd")), memory_kb(os.getpid())
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts with /proc")
 @pytest.mark.parametrize("drives", [15, pytest.param(1500, marks=pytest.mark.soak)])
 def test_simulators_that_come_and_go_leave_nothing_behind(driven, drives: int) -> None:

@@ -158,6 +158,7 @@ def test_the_order_of_the_published_minutes_is_undone():
     assert life.table.t_s.tolist() == [60.0 * minute for minute in range(12)]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
 def test_vibration_of_the_real_xjtu_bearing_grows_once_the_order_is_undone():
     from scipy.stats import spearmanr
@@ -186,6 +187,7 @@ def test_rows_of_the_paper_have_time_and_temperature_and_a_ramp(data_dirs):
     assert fold.tests["hust"]
 
 
+@pytest.mark.nightly
 def test_wear_of_made_up_bearings_is_learnt(data_dirs, tmp_path):
     task = load_task("pronostia", "sequence")
     fold = task.folds(data_dirs, 1, 0)[0]

@@ -22,6 +22,7 @@ def log(tmp_path_factory):
     return make_log(tmp_path_factory.mktemp("udacity") / "log", steps, rows=rows)
 
 
+@pytest.mark.nightly
 def test_errors_by_blocks_are_of_networks_that_did_not_see_them(log):
     samples = [Sample(s.name, {name: x[::4] for name, x in s.fields.items()}) for s in Udacity().load([log])]
     config = FitConfig(epochs=1, batch_size=8, patience=0, augment=False)
