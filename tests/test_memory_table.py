@@ -91,13 +91,13 @@ def test_all_arms_learn_on_the_same_tracks_through_the_same_cameras(tool):
     assert max(camera.late for camera in cameras) == tool.LAPS["unequal gaps"].late
 
 
-@pytest.mark.parametrize("name", ["mha", "nac-key-no-circuit"])
-def test_an_arm_learns_and_the_averaged_weights_drive(small, tmp_path, name):
-    whole, about = small.train(small.ARMS[name], 0, tmp_path / "whole")
+def test_an_arm_learns_and_the_averaged_weights_drive(small, tmp_path):
+    arm = small.ARMS["nac-key-no-circuit"]
+    whole, about = small.train(arm, 0, tmp_path / "whole")
     assert about["parameters"] > 1000 and np.isfinite(about["loss"]) and len(about["driven"]) == 2
-    net = small.ArmNet(small.ARMS[name]).eval()
+    net = small.ArmNet(arm).eval()
     net.load_state_dict(whole)
-    agent = small.Agent(small.ARMS[name], lambda question: small.decide(net, [question])[0])
+    agent = small.Agent(arm, lambda question: small.decide(net, [question])[0])
     agent.reset(None)
     frame = np.full((96, 96, 3), 99, np.uint8)
     first = agent.act(frame, {"t_s": 0.0})
@@ -107,11 +107,11 @@ def test_an_arm_learns_and_the_averaged_weights_drive(small, tmp_path, name):
 
 
 def test_a_stopped_training_ends_with_the_same_weights(small, tmp_path):
-    whole, about = small.train(small.ARMS["gru"], 0, tmp_path / "whole")
-    first = small.Training(small.ARMS["gru"], 0)
+    whole, about = small.train(small.ARMS["mha"], 0, tmp_path / "whole")
+    first = small.Training(small.ARMS["mha"], 0)
     first.round()
     small.write_tensor_file(tmp_path / "half", small.KIND, 1, {"content": first.state()})
-    parted, again = small.train(small.ARMS["gru"], 0, tmp_path / "half")
+    parted, again = small.train(small.ARMS["mha"], 0, tmp_path / "half")
     assert again["loss"] == about["loss"] and again["driven"] == about["driven"]
     assert all(torch.equal(parted[name], value) for name, value in whole.items())
 
