@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from nacdrive.datasets.check import CheckResult
     from nacdrive.datasets.recording import Recording
 
-Format = Literal["lerobot", "minari", "udacity"]
-MARKS = {"udacity": "driving_log.csv", "lerobot": "meta/info.json", "minari": "data/metadata.json"}
+Format = Literal["lerobot", "minari", "donkeycar", "udacity"]
+MARKS = {
+    "udacity": "driving_log.csv",
+    "lerobot": "meta/info.json",
+    "minari": "data/metadata.json",
+    "donkeycar": "manifest.json",
+}
 """The file by which the formats of others are known."""
-OPTIONS: dict[str, tuple[str, ...]] = {"lerobot": ("source",), "minari": ("source", "fps"), "udacity": ()}
+OPTIONS = {"lerobot": ("source",), "minari": ("source", "fps"), "donkeycar": ("source",), "udacity": ()}
 """What an import needs to be told of a data set that nacdrive did not write."""
 
 
@@ -45,22 +50,25 @@ class MergeConfig(RecordingsOption, Target):
 
 @dataclass(frozen=True)
 class ImportConfig(RecordingOption, Target):
-    """Make a recording of a LeRobot or Minari data set, or of what the Udacity simulator recorded."""
+    """Make a recording of a LeRobot or Minari data set, of a tub of donkeycar's, or of the Udacity simulator's log."""
 
     from_: Annotated[Format | None, tyro.conf.arg(name="from")] = None
-    """lerobot (v3.x with images), minari (HDF5) or udacity; if not given, what the folder looks like."""
+    """lerobot (v3.x with images), minari (HDF5), donkeycar (a tub, version 2) or udacity; if not given, what the folder
+    looks like."""
     source: str | None = None
-    """lerobot, minari: what was driven, such as carracing or udacity, where nacdrive did not write the data set."""
+    """lerobot, minari, donkeycar: what was driven, such as carracing or udacity, where nacdrive did not write the data
+    set."""
     fps: Annotated[float | None, Interval(ge=0.1, le=1000)] = None
     """minari: frames a second, where nacdrive did not write the data set and it does not tell."""
 
 
 @dataclass(frozen=True)
 class ExportConfig(RecordingOption, Target):
-    """Write a recording as a LeRobot or Minari data set, or in the Udacity simulator's own layout."""
+    """Write a recording as a LeRobot or Minari data set, a tub of donkeycar's, or in the Udacity simulator's layout."""
 
     to: Format = "udacity"
-    """lerobot (v3.0, frames as images), minari (HDF5), both without loss; udacity: for recordings of the simulator."""
+    """lerobot (v3.0, frames as images), minari (HDF5), donkeycar (a tub, version 2), all three without loss; udacity:
+    for recordings of the simulator."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,10 @@ def import_(config: ImportConfig) -> int:
 
             spec = spec_of_source(config.source) if config.source else None
             result = import_minari(config.data, config.out, action_of=spec.action_of if spec else None, **options)
+        elif name == "donkeycar":
+            from nacdrive.extras.exchange.tub import import_tub
+
+            result = import_tub(config.data, config.out, **options)
         else:
             from nacdrive.datasets.udacity_log_convert import import_log
 
@@ -186,6 +198,11 @@ def export(config: ExportConfig) -> int:
             gym = GymSpec(*made_in) if made_in else None
             result = export_minari(config.data, config.out, gym=gym, overwrite=config.overwrite, progress=count)
             what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
+        elif config.to == "donkeycar":
+            from nacdrive.extras.exchange.tub import export_tub
+
+            result = export_tub(config.data, config.out, overwrite=config.overwrite, progress=count)
+            what = f"donkeycar tub of {result.episodes} sessions, {result.frames} records"
         else:
             from nacdrive.datasets.recording import Recording
             from nacdrive.datasets.udacity_log_convert import SOURCE, export_log

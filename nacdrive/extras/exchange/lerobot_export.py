@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
-from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import UNITS, image_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import header_of, staged_folder
 from nacdrive.datasets.udacity_log_convert import Converted
 from nacdrive.extras.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
-from nacdrive.extras.exchange.limits import as_rgb
+from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, as_rgb, frames_of
 
 CODEBASE_VERSION = "v3.0"
 INFO = "meta/info.json"
@@ -94,7 +94,7 @@ class Layout:
                 widths.add(schema.field("expert_logits").type.list_size)
             if any(camera not in shapes for camera in CAMERAS if camera in ("center", *schema.names)):
                 episode = recording.load(index)
-                for camera, frames in cameras_of(episode).items():
+                for camera, frames in frames_of(episode).items():
                     shapes.setdefault(camera, image_header(frames[0])[:2])
         if len(widths) > 1:
             raise UserError(
@@ -126,14 +126,6 @@ class Layout:
         features["next.done"] = numbers("bool")
         features["timestamp"] = numbers("float32")
         return features | {name: numbers("int64") for name in INDICES}
-
-
-def cameras_of(episode: Episode) -> dict[str, list[bytes]]:
-    """The encoded frames of each camera, the centre first."""
-    return {
-        "center": episode.frames,
-        **{side: episode.side_frames[side] for side in SIDES if side in episode.side_frames},
-    }
 
 
 def export_lerobot(
@@ -257,7 +249,7 @@ class DataWriter:
     def _table(self, episode: Episode) -> pa.Table:
         steps, number = len(episode), len(self._rows)
         columns: dict[str, Any] = {}
-        cameras = cameras_of(episode)
+        cameras = frames_of(episode)
         for camera, shape in self.layout.shapes.items():
             frames = checked_frames(episode, camera, cameras.get(camera, []), shape)
             empty = pa.nulls(steps, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
@@ -286,7 +278,7 @@ class DataWriter:
 
     def _statistics(self, episode: Episode, table: pa.Table) -> dict[str, Stats]:
         statistics: dict[str, Stats] = {}
-        for camera, frames in cameras_of(episode).items():
+        for camera, frames in frames_of(episode).items():
             statistics[CAMERAS[camera]] = image_stats(partial(decode_frame, frames), len(frames))
         for name in table.column_names:
             if name in CAMERAS.values():
@@ -325,7 +317,7 @@ def decode_frame(frames: list[bytes], index: int) -> NDArray[np.uint8]:
 
 def optional_columns(episode: Episode) -> list[str]:
     """Which of the columns that not every episode has this one has."""
-    own = [name for name in (*LABELS, "expert_logits", *PLACES) if getattr(episode, name) is not None]
+    own = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
     return own + [side for side in SIDES if side in episode.side_frames]
 
 

@@ -47,6 +47,7 @@ from nacdrive.extras.exchange.limits import (
     clock,
     damaged_parquet,
     open_parquet,
+    own_header,
     within,
 )
 
@@ -121,7 +122,8 @@ class LeRobotSet:
             raise UserError(f"{folder / INFO} is damaged ({type(error).__name__}: {error}): get it again.") from error
         if info.get("data_path", DATA) != DATA:
             raise UserError(f"{folder / INFO} names another place for its data than {DATA}: it cannot be read.")
-        header = read_ours(folder)
+        ours = folder / OURS
+        header = own_header(ours, read_object(within(folder, OURS)), OURS_VERSION) if ours.is_file() else None
         actions = action_columns(folder, features)
         cameras, shapes = camera_features(folder, features)
         episodes = read_episodes(folder, header is not None)
@@ -187,25 +189,6 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
             f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x: convert it with "
             "LeRobot's own lerobot.datasets.v30.convert_dataset_v21_to_v30."
         )
-
-
-def read_ours(folder: Path) -> dict[str, Any] | None:
-    """What the recording said of itself; None where nacdrive did not write the data set.
-
-    Raises:
-        UserError: if that is damaged or of a newer nacdrive.
-    """
-    if not (folder / OURS).is_file():
-        return None
-    ours = read_object(within(folder, OURS))
-    version, header = ours.get("version"), ours.get("recording")
-    if not isinstance(version, int) or version > OURS_VERSION:
-        raise UserError(f"{folder / OURS} is of version {str(version)[:20]}: install a newer nacdrive.")
-    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
-        raise UserError(
-            f"{folder / OURS} is damaged: get it again, or delete it to import the data set as a stranger's."
-        )
-    return header
 
 
 def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> ActionColumns:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.images import decode_image, encode_png, image_header
 
 MAX_FRAMES = 10**8
@@ -29,6 +30,32 @@ ACTION_NAMES = {
     "brake": ("brake", "brake_pedal", "braking"),
 }
 """What others call the three numbers of an action, in small letters."""
+OURS = "nacdrive.json"
+"""The file in which nacdrive keeps, in a data set of others, what only a recording says of itself."""
+OPTIONAL_COLUMNS = (*LABELS, "expert_logits", *PLACES)
+"""Columns of numbers that not every episode has."""
+
+
+def frames_of(episode: Episode) -> dict[str, list[bytes]]:
+    """The encoded frames of each camera, the centre first."""
+    return {"center": episode.frames} | {
+        side: episode.side_frames[side] for side in SIDES if side in episode.side_frames
+    }
+
+
+def own_header(path: Path, ours: Any, newest: int) -> dict[str, Any]:
+    """What a recording says of itself in ``path``, in a data set that nacdrive wrote.
+
+    Raises:
+        UserError: if that is damaged or of a newer nacdrive.
+    """
+    version, header = (ours.get(name) if isinstance(ours, dict) else None for name in ("version", "recording"))
+    if not isinstance(version, int) or version > newest:
+        raise UserError(f"{path} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
+    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
+        alone = ", or delete it to import the data set as a stranger's" if path.name == OURS else ""
+        raise UserError(f"{path} is damaged in what nacdrive wrote there: get it again{alone}.")
+    return header
 
 
 def within(folder: Path, name: str) -> Path:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.version import __version__
-from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import header_of, staged_folder
 from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, frames_of
 
 METADATA = "data/metadata.json"
 MAIN = "data/main_data.hdf5"
@@ -42,8 +43,6 @@ TERMINATED = ("lap finished", "left the field", "terminated")
 """Ends of an episode that are the environment's own; any other one is a truncation."""
 INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_choice")
 """Columns that become ``infos``."""
-OPTIONAL_INFOS = (*LABELS, "expert_logits", *PLACES)
-"""Those that not every episode has."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +131,6 @@ def box(low: NDArray[Any], high: float) -> dict[str, Any]:
         "low": low.tolist(),
         "high": highs.tolist(),
     }
-
-
-def frames_of(episode: Episode) -> dict[str, list[bytes]]:
-    """The encoded frames of each camera."""
-    sides = {side: episode.side_frames[side] for side in SIDES if side in episode.side_frames}
-    return {"center": episode.frames, **sides}
 
 
 def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[int, int]:
@@ -297,7 +290,7 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
     for name in INFOS:
         values = getattr(episode, name)
         write_numbers(infos, name, np.append(values, after_last(name, values, episode)))
-    optional = [name for name in OPTIONAL_INFOS if getattr(episode, name) is not None]
+    optional = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
     for name in optional:
         values = getattr(episode, name)
         write_numbers(infos, name, np.concatenate([values, values[-1:]]))

@@ -26,17 +26,18 @@ from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
     MAX_LIST,
+    OPTIONAL_COLUMNS,
     as_rgb,
     check_range,
     clock,
     first_line,
+    own_header,
     within,
 )
 from nacdrive.extras.exchange.minari_export import (
     INFOS,
     MAIN,
     METADATA,
-    OPTIONAL_INFOS,
     OURS_VERSION,
     SMALLEST_IMAGE,
     load_h5py,
@@ -94,7 +95,7 @@ class MinariSet:
         if storage != "hdf5":
             raise UserError(f"{folder} is a Minari data set stored as {storage}, and this nacdrive reads hdf5.")
         ours = about.get("nacdrive")
-        header = check_ours(folder, ours) if ours is not None else None
+        header = own_header(folder / METADATA, ours, OURS_VERSION) if ours is not None else None
         try:
             episodes, frames = int(about["total_episodes"]), int(about["total_steps"])
             if not (0 < episodes <= frames <= MAX_FRAMES):
@@ -111,21 +112,6 @@ class MinariSet:
         pedals, choices = action_space(folder, spaces[1])
         jpeg = bool(about.get("jpeg_encoding", True))
         return cls(folder, episodes, frames, cameras, shapes, jpeg, pedals, choices, header)
-
-
-def check_ours(folder: Path, ours: Any) -> dict[str, Any]:
-    """What the recording said of itself.
-
-    Raises:
-        UserError: if that is damaged or of a newer nacdrive.
-    """
-    version = ours.get("version") if isinstance(ours, dict) else None
-    header = ours.get("recording") if isinstance(ours, dict) else None
-    if not isinstance(version, int) or version > OURS_VERSION:
-        raise UserError(f"{folder / METADATA} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
-    if not isinstance(header, dict) or not isinstance(header.get("source"), str):
-        raise UserError(f"{folder / METADATA} is damaged in what nacdrive wrote there: get it again.")
-    return header
 
 
 def camera_spaces(
@@ -347,8 +333,8 @@ class Reader:
         if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
             raise ValueError("'nacdrive' is no text")
         ours = parse_object(text[()])
-        wanted = (*INFOS, *(name for name in OPTIONAL_INFOS if name in ours["columns"]))
-        infos = dict.fromkeys(OPTIONAL_INFOS) | {name: self.info(group, name, N) for name in wanted}
+        wanted = (*INFOS, *(name for name in OPTIONAL_COLUMNS if name in ours["columns"]))
+        infos = dict.fromkeys(OPTIONAL_COLUMNS) | {name: self.info(group, name, N) for name in wanted}
         missing = [name for name in wanted if infos[name] is None]
         if missing:
             raise ValueError(f"infos lack {', '.join(missing)}")
