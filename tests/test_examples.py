@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,15 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
+from nacdrive.common.paths import find_model
 from nacdrive.common.plugins import load_object
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers import load_driver
+from nacdrive.drivers.tick import Tick
 from nacdrive.envs.gym_env import GymEnv
 from nacdrive.envs.registry import env_spec
 from nacdrive.rollout.rollout import rollout
+from tests.helpers.exchange import drive, write
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -42,6 +46,12 @@ def test_each_is_short_and_has_examples_of_its_use(file: Path) -> None:
     text = file.read_text()
     assert 20 <= len(text.splitlines()) <= 65
     assert f"{file.stem}:" in text.split('"""')[1]
+
+
+@pytest.mark.parametrize("name", ["crossing", "donkey_part", "freeway", "racetrack"])
+def test_worlds_of_others_take_eighty_lines_and_name_what_to_install(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert len(text.splitlines()) <= 80 and "pip install " in text.split('"""')[1]
 
 
 def test_the_environment_keeps_gymnasiums_rules_and_tells_where_the_car_is() -> None:
@@ -78,6 +88,47 @@ def test_the_layer_streams_what_it_computes_at_once() -> None:
         steps.append(y)
     torch.testing.assert_close(torch.stack(steps, dim=1), layer(x, t))
     assert (layer(x, t) - layer(x, 2 * t)).abs().max() > 1e-3  # it feels time
+
+
+def first_ticks(env: str, driver: str, count: int) -> list[Tick]:
+    return [tick for tick, _ in zip(rollout(env_spec(env).make(), load_driver(driver), 3), range(count), strict=False)]
+
+
+def test_highway_envs_racetrack_tells_its_lanes_and_is_followed() -> None:
+    pytest.importorskip("highway_env", reason="needs highway-env (pip install highway-env)")
+    ticks = first_ticks("racetrack:make_env", "racetrack:LaneFollower", 25)
+    assert len(ticks) == 25 and ticks[0].frame.shape == (96, 96, 3) and ticks[0].frame.std() > 10
+    assert max(abs(tick.lane_offset_m or 0.0) for tick in ticks) < 2.5 and ticks[-1].episode_return > 15
+
+
+def test_the_chicken_of_freeway_looks_before_it_crosses() -> None:
+    pytest.importorskip("ale_py", reason="needs ale-py (pip install ale-py)")
+    env = env_spec("freeway:make_env").make()
+    assert env.actions == ("NOOP", "UP", "DOWN") and env.step_s == pytest.approx(1 / 15)
+    ticks = first_ticks("freeway:make_env", "freeway:LookAhead", 70)
+    assert ticks[-1].episode_return >= 1 and {tick.action.choice for tick in ticks} >= {0, 1}
+
+
+def test_a_maze_of_minigrid_is_crossed_on_a_shortest_way() -> None:
+    pytest.importorskip("minigrid", reason="needs minigrid (pip install minigrid)")
+    env = env_spec("crossing:make_env").make()
+    assert env.actions == ("left", "right", "forward")
+    ticks = first_ticks("crossing:make_env", "crossing:ShortestPath", 99)
+    assert 10 < len(ticks) < 40 and ticks[-1].events[-1] == "at the goal" and ticks[-1].episode_return > 0.6
+
+
+def test_a_policy_is_a_part_of_donkeycars_own_loop(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("donkeycar", reason="needs donkeycar (pip install --no-deps donkeycar pyfiglet prettytable)")
+    for module in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(module)
+    from nacdrive.extras.exchange.tub import export_tub
+    from nacdrive.extras.export.onnx import export_onnx
+
+    (model,) = export_onnx(find_model("nac_steady"), elsewhere / "pilot.onnx")
+    export_tub(write(elsewhere / "short", [drive(steps=6, size=(96, 96), jpeg=True)]), elsewhere / "tub")
+    load_object("donkey_part:main")(str(model), str(elsewhere / "tub"))
+    lines = [line for line in capsys.readouterr().out.splitlines() if re.fullmatch(r"[+-]\d\.\d\d [+-]\d\.\d\d", line)]
+    assert len(lines) == 6
 
 
 def nacdrive(line: str) -> str:

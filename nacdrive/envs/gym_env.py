@@ -130,7 +130,8 @@ class GymEnv(DrivingEnv):
         return measures | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
 
     def episode_meta(self) -> dict[str, Any]:
-        return {"env": self.name}
+        # Of choices that nobody takes in a recording a policy must know, too: practice may ask for them.
+        return {"env": self.name, **({"actions": list(self.actions)} if self.actions else {})}
 
     def render(self) -> Frame:
         """The last frame, uint8 [height, width, 3]."""
@@ -151,8 +152,8 @@ class GymEnv(DrivingEnv):
             raise UserError(f"{self.name} failed in {method}(): {type(error).__name__}: {error}") from error
 
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
-        meanings = getattr(self.env.unwrapped, "get_action_meanings", None)
-        known = tuple(names) if names is not None else tuple(meanings()) if meanings is not None else ()
+        named = names is None and self.env.has_wrapper_attr("get_action_meanings")
+        known = tuple(self.env.get_wrapper_attr("get_action_meanings")() if named else names or ())
         if names is not None and len(known) != count:
             raise UserError(f"{self.name} has {count} actions, and {len(known)} names are given: {', '.join(known)}.")
         return known if len(known) == count else tuple(f"action {number}" for number in range(count))

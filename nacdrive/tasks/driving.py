@@ -143,6 +143,7 @@ class Imitation(DrivingTask):
     def actions_of(self, episodes: Sequence[Episode]) -> Tensor:
         """[choices, 3] steering, throttle and brake of every choice, as they were driven; 0 of one that never was."""
         widths = [0 if e.expert_logits is None else e.expert_logits.shape[1] for e in episodes]
+        widths += [len(names) for e in episodes if isinstance(names := e.meta.get("actions"), list)]
         count = max(*widths, *(1 + int(max(labels_of(e).max(), e.choice.max())) for e in episodes))
         table = torch.zeros(count, 3)
         for episode in episodes:

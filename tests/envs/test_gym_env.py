@@ -105,6 +105,16 @@ def test_discrete_actions_have_names_that_tell_what_they_do() -> None:
     assert GymEnv(Foreign(RGB, spaces.Discrete(2))).actions == ("action 0", "action 1")
 
 
+def test_a_wrapper_of_the_users_may_name_the_actions() -> None:
+    class Named(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def get_action_meanings(self) -> tuple[str, ...]:
+            return ("wait", "left")
+
+    env = GymEnv(gymnasium.wrappers.TimeLimit(Named(Foreign(RGB, spaces.Discrete(2))), 9))
+    assert env.actions == ("wait", "left") and env.action_of(1).steering == -1
+    assert env.episode_meta() == {"env": "gym", "actions": ["wait", "left"]}
+
+
 def test_actions_of_any_other_form_are_made_by_the_users_function() -> None:
     foreign = Foreign(RGB, spaces.Dict(turn=spaces.Discrete(3)))
     env = GymEnv(foreign, to_native=lambda action: {"turn": round(action.steering) + 1})

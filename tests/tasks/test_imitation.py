@@ -9,6 +9,7 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import encode_png
+from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.models import load_policy
 from nacdrive.tasks import load_driving_task
@@ -62,6 +63,14 @@ def test_choices_are_learnt_with_the_units_that_they_were_driven_with(tmp_path):
     assert red.choice == 1
     assert (red.steering, red.throttle) == (0.5, 0.0)
     assert red.brake == pytest.approx(0.6)
+
+
+def test_an_action_that_the_environment_names_is_known_before_anybody_takes_it(tmp_path):
+    recording = Recording.open(record(tmp_path / "r", episodes=1, steps=3))
+    episode = recording.load(0)
+    names = ["wait", "left", "right", "back"]
+    assert len(TASK.actions_of([episode])) <= 3
+    assert len(TASK.actions_of([episode, dataclasses.replace(episode, meta={"actions": names})])) == 4
 
 
 def test_continuous_control_gives_steering_and_pedal(tmp_path):

@@ -11,8 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-# pygame opens no window and no sound device for what is drawn into memory; machines without a display need this said.
-os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+# Not SDL_VIDEODRIVER: nothing is shown here, and an environment of a user's may draw nothing where it is "dummy".
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 

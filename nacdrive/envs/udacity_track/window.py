@@ -32,8 +32,6 @@ class Window:
         Raises:
             UserError: if there is no display.
         """
-        # CarRacing, if it is in this process, has asked for no display; here one is needed.
-        asked = os.environ.pop("SDL_VIDEODRIVER", None)
         try:
             pygame.display.quit()
             self.surface = pygame.display.set_mode(SIZE)
@@ -45,9 +43,6 @@ class Window:
             raise UserError(
                 f"no window can be opened here ({error}): drive without one, or log in to a desktop."
             ) from None
-        finally:
-            if asked is not None:
-                os.environ["SDL_VIDEODRIVER"] = asked
         pygame.display.set_caption("nacdrive")
         self.pace_s = pace_s
         self.closed = False
