@@ -76,6 +76,8 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
     """Seconds between two decisions."""
     realtime: bool = False
     """Whether time passes by itself, so that an action that comes late is late."""
+    full_keys: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Steering, throttle and brake of a person who holds a key down where steering is continuous."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         """Start the episode of ``seed``; returns the first frame and its ``Info``."""

@@ -59,6 +59,7 @@ class CarRacingEnv(DrivingEnv):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}
     name = "carracing"
+    full_keys = (0.6, 0.2, 0.8)  # those of Gymnasium's five choices: at full gas the car turns round
 
     def __init__(
         self,

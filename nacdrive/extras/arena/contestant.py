@@ -13,7 +13,8 @@ from typing import Any
 
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs
+from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
@@ -35,6 +36,8 @@ class Contestant:
     """For people; of each contestant another."""
     drive: Drive
     """How it drives; ``keyboard`` where a person does."""
+    top_speed_mps: float | None = None
+    """Above it there is no gas, so that a person can win."""
 
     @property
     def person(self) -> bool:
@@ -100,10 +103,31 @@ class AbandonedEpisode(Exception):  # noqa: N818 - a signal to the loop, no erro
     """Nobody wants the rest of the episode."""
 
 
-class Person(Driver):
-    """A person whose keys are told by the main process; no key held is no pedal and no steering."""
+class TopSpeed(DriverWrapper):
+    """Takes the gas from another driver above a speed."""
 
-    name = KEYBOARD
+    def __init__(self, driver: Driver, top_mps: float) -> None:
+        super().__init__(driver)
+        self._top_mps = top_mps
+
+    def reset(self, env: DrivingEnv) -> None:
+        super().reset(env)
+        self._env = env
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        action = super().act(frame, info)
+        if float(info.get("speed_mps") or 0.0) < self._top_mps or not action.throttle:
+            return action
+        return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
+
+
+class Person(Driver):
+    """A person whose keys are told by the main process; no key held is no pedal and no steering.
+
+    Wheel and pedal are moved by degrees wherever they can be: gas may be held in a bend.
+    """
+
+    name, needs = KEYBOARD, Needs(continuous=True)
 
     def __init__(self) -> None:
         self.keys: frozenset[str] = frozenset()
@@ -114,7 +138,15 @@ class Person(Driver):
 
     def act(self, frame: Frame, info: Info) -> Action:
         action = self._keyboard.action(self.keys, float(info["t_s"]), self._env, self.axes)
-        return replace(action, human=True)
+        unwrapped: Any = self._env.unwrapped
+        wheel, gas, brake = unwrapped.full_keys
+        return replace(
+            action,
+            steering=wheel * action.steering,
+            throttle=gas * action.throttle,
+            brake=brake * action.brake,
+            human=True,
+        )
 
 
 class Gate(DriverWrapper):
@@ -189,7 +221,8 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
             continue
         begun, order = order, None
         with loaded.open(begun.seed, episode=begun.episode, track=begun.track, camera=begun.noise) as opened:
-            opened.driver = gate = Gate(opened.driver, pipe)
+            top_mps, driver = contestant.top_speed_mps, opened.driver
+            opened.driver = gate = Gate(driver if top_mps is None else TopSpeed(driver, top_mps), pipe)
             if loaded.policy is not None:
                 opened.probes = Probes(neurons_every=WHY_EVERY, why=loaded.policy.why, watched=gate.is_watched)
             try:

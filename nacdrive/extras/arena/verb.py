@@ -6,7 +6,9 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Interval
 
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 PERSON = "person"
 FIRST_VIEWER_S = 10.0
+PERSON_FRAMES = 3000
+"""Simulated frames, a minute, that a lap may take where a person contests."""
+PERSON_SILENCE_S = 2.0
+"""Who is silent for so long has let go of the wheel: the world stands still then, so that there is no hurry."""
 BETWEEN_TRACKS_S = 6.0
 """So long the ranking of a track stands on the page before the next one begins."""
 
@@ -55,7 +61,9 @@ class ArenaConfig(
     """Experts and drivers of your own: ppo, continuous, geometric, racing-line, an exported PPO policy,
     my_module:MyDriver."""
     person: bool = False
-    """Somebody at the page drives too; needs --allow-control."""
+    """Somebody at the page drives too; needs --allow-control. A lap may then take 60 s, if no --max-frames is given."""
+    top_speed: Annotated[float | None, Interval(ge=1, le=100)] = None
+    """Metres per second above which all but the person get no gas, so that they can be beaten; needs --person."""
 
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
@@ -81,6 +89,8 @@ class ArenaConfig(
             raise UserError(f"{flag} needs the page: leave out --headless.")
         if self.person and not self.allow_control:
             raise UserError("--person drives at the page: add --allow-control.")
+        if self.top_speed is not None and not self.person:
+            raise UserError("--top-speed lets a person win: add --person, or leave it out.")
         if self.person and self.fast:
             raise UserError("--fast is too fast for a person: leave it out, or leave out --person.")
 
@@ -113,11 +123,13 @@ class ArenaConfig(
 
         spec = self.spec
         speed = self.speed if self.speed is not None else spec.speed_mph
-        drive = Drive(spec.name, options=self.options(laps=1.0), speed_mph=speed, device=self.device)
+        usual = {"laps": 1.0} | ({"max_frames": PERSON_FRAMES} if self.person else {})
+        drive = Drive(spec.name, options=self.options(**usual), speed_mph=speed, device=self.device)
         drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
         drives += [replace(drive, driver=name) for name in self.drivers]
         drives += [replace(drive, driver=KEYBOARD)] * self.person
-        return [Contestant(name, drive) for name, drive in zip(self.names, drives, strict=True)]
+        capped = [None if one.driver == KEYBOARD else self.top_speed for one in drives]
+        return [Contestant(*one) for one in zip(self.names, drives, capped, strict=True)]
 
 
 CONFIG = ArenaConfig
@@ -146,7 +158,7 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     from nacdrive.extras.arena.arena import Arena
 
     contestants = config.contestants()
-    control = HumanControl(needs_person=config.person) if config.allow_control else None
+    control = HumanControl(config.person, PERSON_SILENCE_S) if config.allow_control else None
     with ExitStack() as stack:
         track = Arena(contestants, control, config.disturbance)
         out = result_folder(config.folder, overwrite=config.overwrite)

@@ -33,6 +33,8 @@ class LaneCard {
   constructor(lane) {
     this.lane = lane;
     this.root = element("article", "lane");
+    // Who drives by this picture needs it large.
+    this.root.classList.toggle("person", lane.person);
     this.root.style.setProperty("--lane", `var(--${colourOf(lane.index)})`);
     const heading = document.createElement("h3");
     this.place = element("span", "place");

@@ -42,14 +42,15 @@ export class Race {
     return Math.max(...this.lanes.map((lane) => lane.furthest(this.byTime)).filter(known), 0);
   }
 
-  // Simulated seconds by which a lane came to its place at time t later than the first who was there.
+  // Simulated seconds, of now or of its own end, since the first was where a lane has come by time t.
   gap(lane, t) {
     if (this.byTime) return NaN;
     const i = lane.indexOfTime(t);
     if (i < 0) return NaN;
     const place = lane.reach[i];
     const times = this.lanes.map((other) => other.timeAt(place)).filter(known);
-    return lane.timeAt(place) - Math.min(...times);
+    const now = lane.done ? Math.min(t, lane.last("t_s")) : t;
+    return Math.max(0, now - Math.min(...times));
   }
 
   // Lanes at time t, the furthest first; of those that have finished their lap, the first to do so.

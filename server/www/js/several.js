@@ -100,7 +100,7 @@ export function startSeveral() {
     if (about.ranking) pill("ended", "Track over");
     else if (waits && person === null) {
       pill("waiting", "Nobody drives");
-      curtain("All stand still until somebody takes the wheel.");
+      curtain(`${started ? "The wheel is free and all stand still. " : ""}Press W to drive: ↑ gas, ↓ brake, ← → steer; gas and wheel may be held together. All wait for you.`);
     } else if (paused) pill("paused", "Paused");
     else if (!started) {
       pill("waiting", "Waiting for the first frame …");

@@ -104,6 +104,23 @@ def test_the_slowest_sets_how_far_the_others_may_drive(arena: Arena) -> None:
     assert order is not None and order.until_s == pytest.approx(1.0 + 0.08 + LEAD_S)
 
 
+def test_a_person_holds_gas_in_a_bend_and_above_the_top_speed_nobody_else_has_any() -> None:
+    person, straight = Contestant("person", Drive(driver="keyboard", options=OPTIONS)), contestant("straight")
+    moved = []
+    with person.load().open(3) as opened:
+        driver: Any = opened.driver
+        driver.keys = frozenset({"up", "left"})
+        moved = [(tick.action, tick.speed_mps) for tick in opened]
+    action, speed = moved[-1]
+    assert action.throttle == pytest.approx(0.2) and action.steering == pytest.approx(-0.6) and speed > 5
+    capped = []
+    with straight.load().open(3) as opened:
+        opened.driver = contestants.TopSpeed(opened.driver, 5.0)
+        capped = [(tick.speed_mps, tick.action.choice) for tick in opened]
+    assert max(speed for speed, _ in capped) < 7
+    assert {choice for _, choice in capped} == {0, 3} and all(choice == 0 for speed, choice in capped if speed >= 5)
+
+
 def test_what_a_person_did_is_an_event_of_their_own_drive_alone() -> None:
     control, audience, options = HumanControl(), Audience(), {**OPTIONS, "max_frames": 12}
     person = Contestant("person", Drive(driver="keyboard", options=options))
@@ -145,7 +162,8 @@ def test_orders_hold_from_their_own_simulated_time_on_whenever_they_come() -> No
     ours.send(Go(0.4, keys=frozenset({"up"})))
     ours.send(Go(0.8, CameraNoise(brightness=0.1), keys=frozenset({"left"}), events=("camera",)))
     ticks = [ours.recv() for _ in range(10)]
-    assert [tick.action.choice for tick in ticks] == [3] * 5 + [2] * 5 and all(tick.human for tick in ticks)
+    assert all(tick.action.throttle and not tick.action.steering for tick in ticks[1:5])
+    assert all(tick.action.steering < 0 for tick in ticks[5:]) and all(tick.human for tick in ticks)
     assert [tick.frame.mean() < 40 for tick in ticks] == [False] * 6 + [True] * 4
     assert ticks[5].events == ("camera",)
     ours.send(Abandon())

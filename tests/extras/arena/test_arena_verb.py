@@ -28,6 +28,7 @@ TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
         ({"drivers": TWO, "allow_control": True, "headless": True}, "--allow-control needs the page"),
         ({"drivers": TWO, "person": True, "allow_control": True, "fast": True}, "too fast for a person"),
         ({"drivers": ("ppo", "geometric"), "env": "udacity-track"}, "ppo does not know udacity-track"),
+        ({"drivers": TWO, "top_speed": 20.0}, "--top-speed lets a person win"),
         ({"drivers": TWO, "episodes": 0}, "--episodes is 0"),
         ({"drivers": TWO, "page_port": 70_000}, "--page-port is 70000"),
         ({"drivers": TWO, "env": "udacity-track", "speed": 99.0}, "--speed is 99"),
@@ -42,6 +43,15 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
 def test_without_names_the_shipped_policy_meets_the_expert_and_namesakes_are_told_apart() -> None:
     assert ArenaConfig().names == ["nac_steady", "ppo"]
     assert ArenaConfig(models=("a.pt", "b/a.pt"), drivers=("m:Own",)).names == ["a (1)", "a (2)", "Own"]
+
+
+def test_a_person_has_a_minute_and_all_others_the_top_speed() -> None:
+    config = ArenaConfig(drivers=TWO, person=True, allow_control=True, top_speed=20.0)
+    contestants = config.contestants()
+    assert [one.top_speed_mps for one in contestants] == [20.0, 20.0, None]
+    assert {one.drive.options["max_frames"] for one in contestants} == {3000}
+    alone = ArenaConfig(drivers=TWO).contestants()
+    assert "max_frames" not in alone[0].drive.options and alone[0].top_speed_mps is None
 
 
 def test_a_result_holds_every_drive_and_opens_as_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
