@@ -57,7 +57,7 @@ KNOBS = (
     Knob("road_difficulty", "roads", 0, 1, 0.5, "road difficulty"),
     Knob("scene_variety", "roads", 0, 1, 0.5, "scene variety"),
     Knob("missing_marks", "roads", 0, 1, 0, "share without marks"),
-    Knob("patches", "roads", 0, 60, 0, "patches", whole=True),
+    Knob("patches", "roads", 1, 60, 0, "patches", whole=True),
     Knob("sun_elevation", "roads", 8, 80, 45, "degrees of sun"),
     Knob("speed", "roads", 12, 30, 20, "mph"),
     Knob("start_offset", "starts", -1, 1, 0, "metres off the line at first"),
@@ -65,10 +65,10 @@ KNOBS = (
     Knob("start_speed", "starts", 0, 1, 0, "m/s at first"),
     Knob("noise", "cameras", 0, 0.15, 0, "noise of the camera"),
     Knob("blackout", "cameras", 0, 0.2, 0, "share of frames black"),
-    Knob("delay_steps", "cameras", 0, 2, 0, "decisions by which all frames are late", whole=True),
+    Knob("delay_steps", "cameras", 1, 2, 0, "decisions by which all frames are late", whole=True),
     Knob("brightness", "cameras", 0.5, 1.5, 1, "brightness"),
     Knob("dropped", "cameras", 0, 0.4, 0, "share of frames lost"),
-    Knob("late", "cameras", 0, 2, 0, "decisions by which some frames are late", whole=True),
+    Knob("late", "cameras", 1, 2, 0, "decisions by which some frames are late", whole=True),
     Knob("parked_cars", "traffic", 1, 12, 0, "parked cars", whole=True),
     Knob("slow_cars", "traffic", 1, 8, 0, "slow cars", whole=True),
 )
@@ -101,7 +101,7 @@ class Case:
         )
 
 
-CAMERA = tuple(field.name for field in fields(CameraNoise))
+CAMERA = {field.name: field.default for field in fields(CameraNoise)}
 
 
 def knobs_of(spec: EnvSpec, drive: Drive, areas: Sequence[Area]) -> tuple[Knob, ...]:
@@ -229,7 +229,7 @@ def command(case: Case, drive: Drive) -> str:
     """The line that drives the episode again, with numbers and a film."""
     whole = case.of(drive)
     given = {name: value for name, value in whole.options.items() if value is not None}
-    given |= {name: getattr(whole.camera, name) for name in CAMERA if getattr(whole.camera, name) != USUAL[name]}
+    given |= {name: value for name, usual in CAMERA.items() if (value := getattr(whole.camera, name)) != usual}
     given |= {"speed": whole.speed_mph} if whole.speed_mph is not None and whole.driver is None else {}
     if whole.env_spec.honours("track"):
         given["track"] = whole.track if is_random(whole.track) else whole.env_spec.track_of(whole.track, case.seed)
@@ -239,6 +239,3 @@ def command(case: Case, drive: Drive) -> str:
         values = value if isinstance(value, tuple) else (value,)
         words += [flag(name), *(format(one, "g") if isinstance(one, float) else str(one) for one in values)]
     return shlex.join(words)
-
-
-USUAL = {field.name: field.default for field in fields(CameraNoise)}

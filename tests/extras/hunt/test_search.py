@@ -85,8 +85,8 @@ def test_each_episode_has_a_track_of_its_own_that_may_be_learnt_from_and_judges_
 
 def test_a_knob_keeps_to_its_range() -> None:
     knob = next(one for one in KNOBS if one.option == "patches")
-    assert [knob.at(share) for share in (0, 0.5, 1, 1.25, -0.25, 2)] == [0, 30, 60, 45, 15, 0]
-    assert knob.share(knob.at(0.4)) == 0.4
+    assert [knob.at(share) for share in (0, 0.5, 1, 1.25, -0.25, 2)] == [1, 30, 60, 45, 16, 1]
+    assert knob.share(60) == 1
 
 
 def test_what_is_given_is_not_searched_and_what_an_environment_has_not_neither() -> None:
