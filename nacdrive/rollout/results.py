@@ -175,12 +175,17 @@ KINDS: dict[str, Any] = {
 }
 
 
-def is_whole_row(row: Row) -> bool:
-    """Whether a row has all that ``row_of`` writes, each of its kind; a damaged one is driven again."""
-    kinds = {name: str if name == "track" else float for name in row} | KINDS
-    pairs = all(isinstance(point, list) and len(point) == 2 for point in row["curve"])
-    numbers = [*row["actions"], *(number for point in row["curve"] for number in point)]
-    return pairs and all(map(_is_number, numbers)) and all(_is_of(row[name], kind) for name, kind in kinds.items())
+OPTIONAL = {"track": str}
+"""What only some rows have; all that is named nowhere are the environment's own numbers."""
+
+
+def is_whole_row(row: Row, kinds: Mapping[str, Any] = KINDS, optional: Mapping[str, Any] = OPTIONAL) -> bool:
+    """Whether a row has all of ``kinds``, and nothing of another kind; a damaged one is driven again."""
+    expected = {name: optional.get(name, float) for name in row} | {**kinds}
+    curve = row.get("curve", ())
+    pairs = all(isinstance(point, list) and len(point) == 2 for point in curve)
+    numbers = [*row.get("actions", ()), *(number for point in curve for number in point)]
+    return pairs and all(map(_is_number, numbers)) and all(_is_of(row[name], kind) for name, kind in expected.items())
 
 
 def _is_of(value: object, kind: Any) -> bool:
@@ -193,9 +198,12 @@ def _is_number(value: object) -> bool:
 
 
 class ResultsFile:
-    """Rows of one driver by seed; a line that is torn or damaged is dropped when the file is opened again."""
+    """Rows of one driver by seed; a line that is torn or damaged is dropped when the file is opened again.
 
-    def __init__(self, path: Path) -> None:
+    ``kinds`` and ``optional``: what a row must hold and may hold, where it is not ``row_of``'s alone.
+    """
+
+    def __init__(self, path: Path, kinds: Mapping[str, Any] = KINDS, optional: Mapping[str, Any] = OPTIONAL) -> None:
         self.path = path
         self.rows: dict[int, Row] = {}
         if path.exists():
@@ -205,7 +213,7 @@ class ResultsFile:
                     stored = json.loads(line)
                     # Rows of version 0.1 have the old names alone.
                     row = {name: stored[old] for name, old in OLD_NAMES.items() if old in stored} | stored
-                    if is_whole_row(row):
+                    if is_whole_row(row, kinds, optional):
                         self.rows[row["seed"]] = row
                 except (ValueError, KeyError, TypeError, RecursionError):
                     continue

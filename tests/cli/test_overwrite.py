@@ -181,6 +181,8 @@ WHOLE_FOLDERS = {
     "train": "train --data short --model gru --epochs 1 --workers 1 --out {out}",
     "eval": "eval --model nac_steady.pt --episodes 1 --max-frames 8 --expert none --workers 1 --out {out}",
     "arena": "arena --models nac_steady.pt nac_exact.pt --headless --max-frames 8 --out {out}",
+    "hunt": "hunt --model nac_steady.pt --expert geometric --renderer fast --episodes 1 --areas seeds --max-frames 8 "
+    "--workers 1 --out {out}",
     "demo": "demo --episodes 2 --epochs 1 --dagger 0 --expert geometric --headless --model gru --out {out}",
     "expert train": "expert train --timesteps 256 --n-envs 1 --n-steps 128 --eval-episodes 1 --workers 1 --out {out}",
     "expert imitate": "expert imitate --expert racing-line --rounds 1 --steps 1 --last-steps 1 --batch-size 2 "

@@ -21,6 +21,8 @@ PAGES = (
     *sorted((ROOT / "agents").rglob("*.md")),
 )
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
+FOREIGN = re.compile(r"No module named '(minigrid|ale_py|highway_env)'")
+"""What an example of another world needs, which nacdrive does not install."""
 COMMAND = re.compile(r"(?:^|&& |; )(?:[A-Z_]+=\S+ +)*nacdrive +(.*)")
 
 
@@ -53,7 +55,7 @@ def test_the_commands_of_a_page_are_understood(
             main.dispatch(shlex.split(command))
         except UserError as error:
             # Files that the reader of a tutorial has written.
-            if "no module 'my_" not in str(error):
+            if "no module 'my_" not in str(error) and not FOREIGN.search(str(error)):
                 mistakes.append(f"nacdrive {command}\n    {error}")
         except SystemExit:
             assert "--help" in command or command in ("-V", "--version")

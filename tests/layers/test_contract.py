@@ -230,7 +230,7 @@ def test_the_nineteen_baselines_of_the_table_are_registered():
 
 def test_ablations_are_for_the_bench_alone():
     listed = layers.names()
-    assert len(layers.names(ablations=True)) == len(listed) + 11
+    assert len(layers.names(ablations=True)) == len(listed) + 12
     assert "nac-2k" not in listed and "nac-pw" in listed
     assert layers.build("nac-2k", D, H, 4).nac.topk == 2  # files that were trained with it load
     layers.check_name("nac-pw")

@@ -20,7 +20,7 @@ from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt.search import EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
-from nacdrive.rollout.results import ResultsFile, Row
+from nacdrive.rollout.results import Row
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
 from nacdrive.training.fit import FitUpdate
@@ -135,7 +135,9 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
 
 def judged(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int, Row]:
     """Rows of the cases by their seeds; those that are in ``path`` are not driven again."""
-    results = ResultsFile(path)
+    from nacdrive.extras.hunt.drives import hunt_results
+
+    results = hunt_results(path)
     missing = [case for case in cases if case.seed not in results.rows]
     with resumable(lambda: f"{len(results.rows)} of {len(cases)} drives are kept in {path}"), progress_bar() as bar:
         task = bar.add_task(title, total=len(missing), state="fresh tracks")

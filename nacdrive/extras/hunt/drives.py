@@ -16,13 +16,21 @@ from nacdrive.extras.hunt.search import Case
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import Row
+from nacdrive.rollout.results import KINDS, OPTIONAL, ResultsFile, Row
 from nacdrive.viz.video import video
 
 BEFORE_S, AFTER_S = 10.0, 2.0
 """Simulated seconds that are recorded around a failure."""
 LEFT_OUT = ("curve", "actions")
 """Of a row of an evaluation, what a list of failures has no use for."""
+ROW_KINDS: dict[str, Any] = {
+    **{name: kind for name, kind in KINDS.items() if name not in LEFT_OUT},
+    **{"number": int, "area": str, "near": int | None, "knobs": dict, "road": dict},
+    **{"failed": bool, "fault": str | None, "failed_s": float | None, "reference_return": float | None, "unfair": bool},
+}
+"""What ``HuntWorker.judge`` writes of an episode, ..."""
+OPTIONAL_KINDS = {**OPTIONAL, "command": str, "repeats": bool, "film": str}
+"""... and what the search adds, then the drive once more."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,11 @@ class Replay:
     case: Case
     failed_s: float
     film: Path | None = None
+
+
+def hunt_results(path: Path) -> ResultsFile:
+    """Rows of episodes that were judged, by their seeds."""
+    return ResultsFile(path, ROW_KINDS, OPTIONAL_KINDS)
 
 
 class HuntWorker:

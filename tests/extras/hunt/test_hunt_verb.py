@@ -16,10 +16,10 @@ from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import verb
+from nacdrive.extras.hunt.drives import hunt_results
 from nacdrive.extras.hunt.verb import HuntConfig, run
 from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
-from nacdrive.rollout.results import ResultsFile
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_fails_is_listed_filmed_recorded_with_labels_and_repeats(
     summary, out = hunted
     assert summary["episodes"] == 4 and summary["failures"] >= 2
     assert summary["repeated"] == {"driven": summary["failures"], "same": summary["failures"]}
-    rows = ResultsFile(out / "results.jsonl").rows
+    rows = hunt_results(out / "results.jsonl").rows
     assert set(rows) == set(range(3_400_000, 3_400_004))
     assert len(list(out.glob("worst_1_*.mp4"))) == 1 and not list(out.glob("worst_2_*"))
     recording = Recording.open(out / "before")
@@ -155,7 +155,7 @@ def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
     worst = [row["seed"] for row in hunted[0]["worst"]]
     assert {info.seed for info in driven.episodes} >= {worst[0]}
     assert (driven.load(0).expert_choice >= 0).all()
-    before, after = (ResultsFile(out / f"{name}.jsonl").rows for name in ("before", "after"))
+    before, after = (hunt_results(out / f"{name}.jsonl").rows for name in ("before", "after"))
     assert set(before) == set(after) and len(before) == 2 and all(seed in POLICY_TEST for seed in before)
     assert trained["failed_before"] <= trained["episodes"] <= 1 and trained["undisturbed_gain"]["value"] is not None
     # All that is done is only read.
