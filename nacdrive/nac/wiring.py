@@ -149,15 +149,20 @@ def ncp(
     inters = np.arange(motor + command, units)
     signs = np.array([-1, 1])
 
+    def draw(members: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """So many of ``members``, and a sign for the synapse of each."""
+        chosen = rng.choice(members, size=count, replace=False)
+        return chosen, rng.choice(signs, size=count)
+
     def fan_out(sources: NDArray[Any], targets: NDArray[Any], fan: int, synapses: Synapses) -> None:
         for source in sources:
-            for target in rng.choice(targets, size=fan, replace=False):
-                synapses[source, target] = rng.choice(signs)
+            reached, sign = draw(targets, fan)
+            synapses[source, reached] = sign
         # A neuron that nobody reached gets the mean fan-in, so that none is deaf.
         mean_fan_in = int(np.clip(int(len(sources) * fan / len(targets)), 1, len(sources)))
         for target in targets[~synapses[np.ix_(sources, targets)].any(axis=0)]:
-            for source in rng.choice(sources, size=mean_fan_in, replace=False):
-                synapses[source, target] = rng.choice(signs)
+            reaching, sign = draw(sources, mean_fan_in)
+            synapses[reaching, target] = sign
 
     fan_out(np.arange(inputs), inters, sensory_fanout, sensory)
     fan_out(inters, commands, inter_fanout, adjacency)
@@ -165,13 +170,13 @@ def ncp(
         source, target = rng.choice(commands), rng.choice(commands)
         adjacency[source, target] = rng.choice(signs)
     for target in motors:
-        for source in rng.choice(commands, size=motor_fanin, replace=False):
-            adjacency[source, target] = rng.choice(signs)
+        reaching, sign = draw(commands, motor_fanin)
+        adjacency[reaching, target] = sign
     mean_fan_out = int(np.clip(int(motor * motor_fanin / command), 1, motor))
     mute = commands[~adjacency[np.ix_(commands, motors)].any(axis=1)]
     for source in mute if mean_fan_out else ():
-        for target in rng.choice(motors, size=mean_fan_out, replace=False):
-            adjacency[source, target] = rng.choice(signs)
+        reached, sign = draw(motors, mean_fan_out)
+        adjacency[source, reached] = sign
     return Wiring(adjacency, sensory, motors=motor, commands=command)
 
 
