@@ -68,10 +68,14 @@ class Car(Simulator):
         return self.slowest_mph >= 0.0 and self.velocity_mph < SLOW_MPH and self.commands[-1][1] == 0.0
 
 
-class Waiting:
-    """For how long threads wait for a processor that others have (Linux counts it): no fault of the program's.
+PUNCTUAL_S = 0.005
 
-    Of some processes and those that they have started by now, and of the threads of a car.
+
+class Waiting:
+    """For how long a busy machine keeps threads waiting: no fault of the program's.
+
+    Linux counts it for some processes and those that they have started by now, and for the threads of a car; what a
+    virtual machine or a container waits for is seen by a thread that wants to wake up every ``PUNCTUAL_S``.
     """
 
     def __init__(self, car: Car, *processes: int) -> None:
@@ -80,6 +84,19 @@ class Waiting:
         self._before: dict[str, float] = {}
         self._latest: dict[str, float] = {}
         self._before = dict(self._look())
+        self._late_s = 0.0
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        woke = time.monotonic()
+        while not self._ended.wait(PUNCTUAL_S):
+            before, woke = woke, time.monotonic()
+            self._late_s += max(0.0, woke - before - 2 * PUNCTUAL_S)
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
 
     def _look(self) -> dict[str, float]:
         for place in self._places:
@@ -90,7 +107,7 @@ class Waiting:
 
     def seconds(self) -> float:
         """In sum, since this was made."""
-        return sum(waited - self._before.get(thread, 0.0) for thread, waited in self._look().items())
+        return self._late_s + sum(waited - self._before.get(thread, 0.0) for thread, waited in self._look().items())
 
 
 def family(process: int) -> list[int]:
