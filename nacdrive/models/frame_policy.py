@@ -46,6 +46,8 @@ class FramePolicy:
         self._next_t_s = t_s + self.config.gap_s
         return self.step(frame, t_s, about.get("speed_mps"))
 
+    __call__ = act
+
     def predict(
         self,
         observation: NDArray[np.uint8],
