@@ -15,6 +15,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
+PACKAGED = "gym:highway_env:highway-v0 or gym:ale_py:ALE/Pong-v5"
 USUAL_FPS = 30.0
 """Frames a second of an environment that does not tell (``metadata["render_fps"]``)."""
 IMAGE_KEYS = ("center", "front", "image", "rgb", "pixels", "camera")
@@ -235,11 +236,11 @@ def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: i
             env = gymnasium.make(gym_id, render_mode="rgb_array")
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         # Since Gymnasium 1.0 a package registers its environments only when it is imported.
-        short = gym_id.rpartition("/")[2]
-        form = f" One of a package is named with its module, gym:highway_env:{short}." if ":" not in gym_id else ""
-        raise UserError(
-            f"Gymnasium cannot make '{gym_id}': {' '.join(str(error).split()).rstrip('.')}.{form}"
-        ) from error
+        about = " ".join(str(error).split()).rstrip(".?")
+        # A name that is like a known one is mistyped; any other may be a package's.
+        if ":" not in gym_id and "Did you mean" not in about:
+            about += f". One of a package is named with its module, gym:MODULE:{gym_id}, as in {PACKAGED}"
+        raise UserError(f"Gymnasium cannot make '{gym_id}': {about}.") from error
     return adapt(env, name, repeat=repeat, max_frames=max_frames)
 
 

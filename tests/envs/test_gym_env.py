@@ -155,7 +155,9 @@ def test_what_does_not_fit_is_said_in_one_sentence() -> None:
         GymEnv(Foreign(RGB, spaces.Discrete(3)), "own", actions=("left", "right"))
     with pytest.raises(UserError, match="own made dict, and not a Gymnasium environment"):
         adapt({}, "own")
-    with pytest.raises(UserError, match=r"Gymnasium cannot make 'CarRacin-v3'.* gym:highway_env:CarRacin-v3\."):
+    with pytest.raises(UserError, match=r"'ALE/Pong-v5': .*[^?]\. One .* gym:MODULE:ALE/Pong-v5, as in .*gym:ale_py:"):
+        make_gym("ALE/Pong-v5", name="gym:ALE/Pong-v5")
+    with pytest.raises(UserError, match=r"make 'CarRacin-v3': .*Did you mean.*CarRacing[^M]*$"):
         make_gym("CarRacin-v3", name="gym:CarRacin-v3")
 
 
