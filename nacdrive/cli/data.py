@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.options import Options
 
 
-@dataclass(frozen=True, kw_only=True)
 class FolderOption(Options):
     """Where data sets lie."""
 
@@ -21,12 +19,10 @@ class FolderOption(Options):
     """Folder of the data sets, each in one of its name; if not given $NACDRIVE_DATA, or 'data' here."""
 
 
-@dataclass(frozen=True)
 class ListConfig(FolderOption):
     """Say which data sets nacdrive knows, and which are there."""
 
 
-@dataclass(frozen=True)
 class FetchConfig(FolderOption):
     """Download data sets and compare their checksums."""
 
@@ -34,7 +30,6 @@ class FetchConfig(FolderOption):
     """Names of data sets, such as 'mnist'."""
 
 
-@dataclass(frozen=True)
 class CheckConfig(Options):
     """Read a data set to its end and name what is missing or damaged."""
 

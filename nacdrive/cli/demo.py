@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ BATCH = 4
 """Sequences per step: so few laps make too few steps an epoch with more."""
 
 
-@dataclass(frozen=True)
 class DemoConfig(
     LayerOption,
     EpochsOption,

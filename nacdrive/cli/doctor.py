@@ -26,7 +26,6 @@ ROOM_GB = 1.0
 """Free disk space that a demo and its neighbours take, generously."""
 
 
-@dataclass(frozen=True)
 class DoctorConfig(Page, OutOption):
     """Say what works on this machine, and how to mend what does not.
 

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -54,7 +54,6 @@ SLACK = 2.5
 STARTED_OVER = "started over: the policy has forgotten the drive; the car stays, for only its simulator can move it"
 
 
-@dataclass(frozen=True)
 class DriveConfig(
     World,
     Driving,

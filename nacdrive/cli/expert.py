@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from nacdrive.rollout.results import Row
 
 
-@dataclass(frozen=True)
 class EvalConfig(
     EnvOption,
     RuleOption,
@@ -49,7 +47,6 @@ class EvalConfig(
         check_expert(self.spec, self.expert)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportConfig(RepeatOption, Target, defaults={"out": Path("ppo.pt")}):
     """Turn a zip of stable-baselines3's PPO, of 'expert train' or of another's, into a policy file of tensors and JSON;
     nothing of the zip is unpickled. Zips of 'expert train' know their --repeat."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -13,7 +12,6 @@ SIDE = 96
 """Of the pictures of the world in the page."""
 
 
-@dataclass(frozen=True)
 class PlaygroundConfig(
     ModelOption, Target, defaults={"model": "nac_steady_continuous.pt", "out": Path("playground.html")}
 ):

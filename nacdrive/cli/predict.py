@@ -5,7 +5,6 @@ what a person is doing (PAR).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,6 @@ MODELS = {"pronostia": "nac_exact.pt", "emnist": "nac_lag.pt", "par": "nac_lag.p
 HOUR_S = 3600.0
 
 
-@dataclass(frozen=True)
 class PredictConfig(
     RecordingOption, ModelIfGiven, TaskOption, MostOption, Device, Output, defaults={"task": "pronostia"}
 ):

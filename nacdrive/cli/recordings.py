@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -30,12 +29,10 @@ OPTIONS = {"lerobot": ("source",), "minari": ("source", "fps"), "donkeycar": ("s
 """What an import needs to be told of a data set that nacdrive did not write."""
 
 
-@dataclass(frozen=True)
 class InfoConfig(RecordingOption):
     """Say what a recording holds."""
 
 
-@dataclass(frozen=True)
 class CheckConfig(RecordingOption):
     """Read every file of a recording to its end and name those that are truncated, foreign or altered."""
 
@@ -43,12 +40,10 @@ class CheckConfig(RecordingOption):
     """Move such files into the recording's folder 'damaged' and list only the sound episodes."""
 
 
-@dataclass(frozen=True)
 class MergeConfig(RecordingsOption, Target):
     """Copy the episodes of several recordings of one environment into a new one."""
 
 
-@dataclass(frozen=True)
 class ImportConfig(RecordingOption, Target):
     """Make a recording of a LeRobot or Minari data set, of a tub of donkeycar's, or of the Udacity simulator's log."""
 
@@ -62,7 +57,6 @@ class ImportConfig(RecordingOption, Target):
     """minari: frames a second, where nacdrive did not write the data set and it does not tell."""
 
 
-@dataclass(frozen=True)
 class ExportConfig(RecordingOption, Target):
     """Write a recording as a LeRobot or Minari data set, a tub of donkeycar's, or in the Udacity simulator's layout."""
 
@@ -71,7 +65,6 @@ class ExportConfig(RecordingOption, Target):
     for recordings of the simulator."""
 
 
-@dataclass(frozen=True)
 class CardConfig(RecordingOption, LicenseOption, Overwrite):
     """Write README.md, a card of the recording for people and for the Hugging Face Hub."""
 

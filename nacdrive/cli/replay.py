@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from nacdrive.web.episode_cache import ReplaySource
 
 
-@dataclass(frozen=True)
 class ReplayConfig(
     RecordingsOption, ModelIfGiven, EpisodeOption, Page, SaliencyOption, VideoOption, defaults={"saliency_every": 4}
 ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -14,7 +13,6 @@ USUAL_MODEL = "nac_steady.pt"
 USUAL_S = 60.0
 
 
-@dataclass(frozen=True)
 class ShareConfig(RecordingOption, ModelIfGiven, EpisodeOption, TimeLimit, Target, defaults={"out": Path("lap.html")}):
     """Write a lap and a network into one HTML file that opens without a server and lets people ask what if.
 

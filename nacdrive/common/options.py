@@ -1,7 +1,7 @@
 """Groups of options. Each option stands once, near its owner, with its text and its limits beside it.
 
-A group is a frozen dataclass that derives from ``Options``; the config of a verb derives from the groups that it has,
-so that its options are plain attributes and the command line is flat. Imports nothing heavy.
+What derives from ``Options`` is a frozen dataclass that is made with keywords. The config of a verb derives from the
+groups that it has, so that its options are plain attributes and the command line is flat. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, dataclass_transform, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
@@ -37,6 +37,7 @@ Seed = Annotated[int, Interval(ge=0, le=LARGEST)]
 """What every random generator takes."""
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True)
 class Options:
     """A group of options, or the config of a verb that derives from some.
@@ -56,6 +57,7 @@ class Options:
             owner = next(base for base in cls.__mro__ if name in inspect.get_annotations(base))
             cls.__annotations__ = {**inspect.get_annotations(cls), name: type_hints(owner)[name]}
             setattr(cls, name, value)
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -153,7 +155,6 @@ def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
         raise UserError(f"{name} is {shown}: give {allowed}.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SeedOption(Options):
     """What is driven."""
 
@@ -162,7 +163,6 @@ class SeedOption(Options):
     that of the first one, and the others have the following seeds."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tracks(SeedOption):
     """What is driven."""
 
@@ -170,7 +170,6 @@ class Tracks(SeedOption):
     """Tracks to drive or to record."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TracksIfGiven(SeedOption):
     """What is driven."""
 
@@ -180,7 +179,6 @@ class TracksIfGiven(SeedOption):
     simulator connects, else 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Overwrite(Options):
     """Where the result goes."""
 
@@ -188,7 +186,6 @@ class Overwrite(Options):
     """Replace what is there."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class OutOption(Options):
     """Where the result goes."""
 
@@ -197,12 +194,10 @@ class OutOption(Options):
     is written."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Output(Overwrite, OutOption):
     """Where the result goes."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Target(Overwrite):
     """Where the result goes."""
 
@@ -210,7 +205,6 @@ class Target(Overwrite):
     """File or folder to write."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Result(Output):
     """Where the result goes."""
 
@@ -218,7 +212,6 @@ class Result(Output):
     """Go on with what --out holds, and do only what is missing."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Processes(Options):
     """Where it is computed."""
 
@@ -230,7 +223,6 @@ class Processes(Options):
         return max(1, min(self.workers or usable_cores(), most))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Workers(Processes):
     """Where it is computed."""
 
@@ -238,7 +230,6 @@ class Workers(Processes):
     """Address of a Ray cluster that works instead of processes here; local starts one on this machine."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Device(Options):
     """Where it is computed."""
 
@@ -246,7 +237,6 @@ class Device(Options):
     """Where networks run: cpu, cuda or cuda:N."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Page(Options):
     """The page."""
 
@@ -256,7 +246,6 @@ class Page(Options):
     """Port of the page; 0 takes a free one."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class WatchedPage(Page):
     """The page."""
 
@@ -264,7 +253,6 @@ class WatchedPage(Page):
     """Drive in this process alone and show it on the live page."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ControlOption(Options):
     """The page."""
 
@@ -273,7 +261,6 @@ class ControlOption(Options):
     needs it."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DrivenPage(Page):
     """The page."""
 
@@ -283,7 +270,6 @@ class DrivenPage(Page):
     """As fast as possible instead of in real time."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LivePage(DrivenPage, ControlOption):
     """The page."""
 
@@ -293,7 +279,6 @@ class LivePage(DrivenPage, ControlOption):
     """Keep the page up until Ctrl-C after the last drive; auto: where a person is at the terminal."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class MinutesOption(Options):
     """How long it takes."""
 
@@ -303,7 +288,6 @@ class MinutesOption(Options):
     --timesteps, and the evaluation at the end comes on top."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TimeLimit(Options):
     """What is driven."""
 
@@ -311,7 +295,6 @@ class TimeLimit(Options):
     """End after so many seconds, of share of the lap (60); without it Ctrl-C ends a simulator's drive."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SaliencyOption(Options):
     """The page."""
 
@@ -319,7 +302,6 @@ class SaliencyOption(Options):
     """Decisions between two looks at where the policy looks (Grad-CAM), for the page; 0 never."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class VideoOption(Overwrite):
     """Where the result goes."""
 

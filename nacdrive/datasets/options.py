@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from nacdrive.common.options import Options
 
 
-@dataclass(frozen=True, kw_only=True)
 class LicenseOption(Options):
     """Where the result goes."""
 
@@ -24,7 +22,6 @@ class LicenseOption(Options):
             check_license(self.license)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordingOption(Options):
     """What is read."""
 
@@ -34,7 +31,6 @@ class RecordingOption(Options):
     """Folder of the recording, or of the data to read; the first word without an option's name."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordingsOption(Options):
     """What is read."""
 
@@ -45,7 +41,6 @@ class RecordingsOption(Options):
     simulator's own logs (driving_log.csv). If not given, train takes what nacdrive record makes."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EpisodeOption(Options):
     """What is read."""
 

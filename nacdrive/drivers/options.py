@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -17,7 +17,6 @@ from nacdrive.envs.registry import ENVIRONMENTS, EnvSpec, env_spec
 NOBODY = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
 class CameraOptions(Options):
     """What is wrong with the camera."""
 
@@ -26,7 +25,6 @@ class CameraOptions(Options):
     In train: in every second drive of DAgger."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearningCamera(CameraOptions):
     """What is wrong with the camera."""
 
@@ -40,7 +38,6 @@ class LearningCamera(CameraOptions):
             raise UserError("--vary-camera draws from disturbances that are given: add such as --blackout 0.2.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExpertOption(Options):
     """Who drives."""
 
@@ -50,7 +47,6 @@ class ExpertOption(Options):
     (record: a person at the page). If not given, who taught the policy, or the environment's usual one."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DriverOption(Options):
     """Who drives."""
 
@@ -59,7 +55,6 @@ class DriverOption(Options):
     geometric, racing-line, constant (straight on), the path of an exported PPO policy, or module:MyDriver."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelOption(Options):
     """Who drives."""
 
@@ -70,7 +65,6 @@ class ModelOption(Options):
     nac_steady or udacity/pilotnet; the first word without an option's name."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelIfGiven(Options):
     """Who drives."""
 
@@ -79,7 +73,6 @@ class ModelIfGiven(Options):
     none, share takes that of the evaluation, or else nac_steady, and predict nac_exact (pronostia) or nac_lag."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class InstrumentsOption(Options):
     """How it is learnt."""
 
@@ -87,7 +80,6 @@ class InstrumentsOption(Options):
     """carracing: let the policy or agent see the instruments: speed, turning of the wheels, steering, yaw rate."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class BetaOption(Options):
     """How it is learnt."""
 
@@ -96,7 +88,6 @@ class BetaOption(Options):
     has the wheel; halved with each further round."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpeedOption(Options):
     """Who drives."""
 
@@ -104,7 +95,6 @@ class SpeedOption(Options):
     """udacity, udacity-track: speed that is kept for those who steer alone (20), in miles per hour; slower in bends."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class WheelOption(Options):
     """Who drives."""
 
@@ -113,7 +103,6 @@ class WheelOption(Options):
     If not given, 1 in recordings of udacity-track, else none."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
     """Who drives."""
 

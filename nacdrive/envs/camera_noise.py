@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, SupportsFloat
 
 import numpy as np
@@ -17,7 +17,6 @@ WANDER = 0.1
 """Standard deviation of what a camera's rate changes by from one frame to the next, as a share of it."""
 
 
-@dataclass(frozen=True)
 class CameraNoise(Options):
     """What is wrong with the camera."""
 

@@ -226,7 +226,7 @@ def _make_carracing(
         rule=rule,
         instruments=instruments,
         observation="rgb" if colours else None,
-        start=Start(start_offset, start_heading, start_speed),
+        start=Start(start_offset=start_offset, start_heading=start_heading, start_speed=start_speed),
     )
 
 
@@ -254,7 +254,7 @@ def _make_udacity_track(
         cameras=cameras,
         recover=recover,
         max_seconds=max_seconds,
-        start=Start(start_offset, start_heading, start_speed),
+        start=Start(start_offset=start_offset, start_heading=start_heading, start_speed=start_speed),
         **road,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 from annotated_types import Interval
@@ -11,7 +11,6 @@ from annotated_types import Interval
 from nacdrive.common.options import Options
 
 
-@dataclass(frozen=True)
 class Start(Options):
     """How an episode begins."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
@@ -16,7 +16,6 @@ from nacdrive.envs.start import MIDDLE, Start
 from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoadOption(Options):
     """What is driven."""
 
@@ -24,7 +23,6 @@ class RoadOption(Options):
     """How random roads are, and what is wrong with a road."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrackOptions(RoadOption):
     """What is driven."""
 
@@ -33,7 +31,6 @@ class TrackOptions(RoadOption):
     random:SEED (all on one)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearningRoads(TrackOptions):
     """What is driven."""
 
@@ -48,7 +45,6 @@ class LearningRoads(TrackOptions):
             raise UserError("--roads is for random roads: add --track random, or leave it out.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class RuleOption(Options):
     """What is driven."""
 
@@ -56,7 +52,6 @@ class RuleOption(Options):
     """carracing: when a lap is finished: as in Gymnasium 1.4 (if not given), or with 95 % of all tiles."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EpisodeOptions(RuleOption):
     """What is driven."""
 
@@ -64,7 +59,6 @@ class EpisodeOptions(RuleOption):
     """Simulated frames (50 a second) after which an episode ends; the environment's own limit if not given."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RendererOption(Options):
     """What is driven."""
 
@@ -73,7 +67,6 @@ class RendererOption(Options):
     by less than a level of 255 on average."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RepeatOption(Options):
     """What is driven."""
 
@@ -82,7 +75,6 @@ class RepeatOption(Options):
     usual number if not given (carracing and udacity-track: 4, of 0.02 s)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EnvOption(Options):
     """What is driven."""
 
@@ -108,7 +100,6 @@ class EnvOption(Options):
         return env_spec(self.env)
 
 
-@dataclass(frozen=True, kw_only=True)
 class World(EnvOption, TrackOptions, EpisodeOptions, RendererOption, RepeatOption):
     """What is driven."""
 

@@ -40,7 +40,6 @@ class DrivingForm:
     """Frames that a decision depends on where nobody says how many."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FormOption(Options):
     """How it is learnt."""
 

@@ -31,7 +31,6 @@ class Shaping:
     """Decisions without a new tile that end the episode."""
 
 
-@dataclass(frozen=True)
 class PpoConfig(
     AgentTraining,
     EnvOption,
@@ -106,7 +105,6 @@ class PpoConfig(
         return self.learning_rate[1] + (self.learning_rate[0] - self.learning_rate[1]) * max(remaining, 0.0)
 
 
-@dataclass(frozen=True)
 class ExpertTrainConfig(PpoConfig, Result):
     """Train a PPO expert; resumable, evaluated on the official environment at intervals."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,6 @@ FREE_TO_CHANGE = ("rounds", "last_steps", "eval_every", "eval_episodes")
 """Options that a resumed run may have changed: it becomes longer or shorter, and its learning rate falls to fit."""
 
 
-@dataclass(frozen=True)
 class ImitateConfig(
     AgentTraining,
     PrecisionOption,
@@ -94,7 +92,6 @@ class ImitateConfig(
         )
 
 
-@dataclass(frozen=True)
 class ExpertImitateConfig(ImitateConfig, Result):
     """Teach an agent that looks what a driver that knows the track does there: continuous actions, by DAgger."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 NO_MEMORY = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemoryConfig(FormOption):
     """How it is learnt."""
 
@@ -71,7 +69,6 @@ class MemoryConfig(FormOption):
         return MemorySpec(form.layer, *sizes, gap_s, {**form.options, **self.layer_options})
 
 
-@dataclass(frozen=True, kw_only=True)
 class AgentTraining(MemoryConfig, BatchOption, SeedOption, defaults={"batch_size": 256}):
     """How it is learnt."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ USUAL = {"renderer": "official", "laps": 3.0, "rule": LAP_RULES[0]}
 """Of the options that only some environments have, where not given."""
 
 
-@dataclass(frozen=True)
 class EvalConfig(
     World,
     Driving,

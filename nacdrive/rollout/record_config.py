@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.common.action import KEYBOARD
@@ -19,7 +18,6 @@ OFFICIAL_FRAMES = 1000
 """The official limit of CarRacing."""
 
 
-@dataclass(frozen=True)
 class RecordConfig(
     LearningRoads,
     EnvOption,

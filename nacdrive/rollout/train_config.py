@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +29,6 @@ FREE_TO_CHANGE = (
 """Options that a resumed training may have changed; with the others it would be another training."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerOption(FormOption):
     """How it is learnt."""
 
@@ -38,7 +36,6 @@ class LayerOption(FormOption):
     """Sequence layer of the policy, such as nac-steady, nac-exact, nac-euler, lstm, mha, or dense for none at all."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DaggerOptions(Options):
     """How it is learnt."""
 
@@ -48,7 +45,6 @@ class DaggerOptions(Options):
     """Episodes driven in each round."""
 
 
-@dataclass(frozen=True)
 class TrainConfig(
     TaskOption,
     LayerOption,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +103,6 @@ def task_of(folders: Sequence[Path]) -> str:
     return "imitation"
 
 
-@dataclass(frozen=True, kw_only=True)
 class MostOption(Options):
     """How it is learnt."""
 
@@ -112,7 +110,6 @@ class MostOption(Options):
     """About how many sequences to learn from, or pictures to look at; 0: all, of bench as the budget says."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TaskOption(Options):
     """How it is learnt."""
 

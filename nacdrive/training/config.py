@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from nacdrive.common.options import Count, NotNegative, Options, Positive, SeedOption, Share
 
 
-@dataclass(frozen=True, kw_only=True)
 class EpochsOption(Options):
     """How it is learnt."""
 
@@ -16,7 +14,6 @@ class EpochsOption(Options):
     """Most passes over the data; of expert train, passes over the decisions of an update."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class BatchOption(Options):
     """How it is learnt."""
 
@@ -24,7 +21,6 @@ class BatchOption(Options):
     """Sequences, or decisions of an agent, in each step of the optimiser."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PrecisionOption(Options):
     """How it is learnt."""
 
@@ -32,7 +28,6 @@ class PrecisionOption(Options):
     """auto is bfloat16 on CUDA and float32 on the CPU, which may have no quick bfloat16."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     """How it is learnt."""
 

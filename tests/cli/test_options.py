@@ -220,7 +220,6 @@ def test_a_shipped_model_has_one_name_in_every_verb_and_in_python() -> None:
 
 
 def test_each_of_several_values_is_one_of_the_few_that_there_are() -> None:
-    @dataclasses.dataclass(frozen=True)
     class Several(Options):
         areas: tuple[Literal["a", "b"], ...] = ("a", "b")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -15,7 +15,6 @@ RANDOM = "random"
 MOST_CARS, MOST_PATCHES, MOST_SLOW = 60, 400, 30
 
 
-@dataclass(frozen=True)
 class RoadOptions(Options):
     """Random roads, and what is wrong with a road."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +39,6 @@ BETWEEN_TRACKS_S = 6.0
 """So long the ranking of a track stands on the page before the next one begins."""
 
 
-@dataclass(frozen=True)
 class ArenaConfig(
     World,
     SpeedOption,

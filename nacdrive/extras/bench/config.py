@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,7 +21,6 @@ FOLDS: dict[BudgetName, int] = {"smoke": 1, "cpu": 1, "full": 5}
 Several = tyro.conf.arg(metavar="NAME [NAME ...]")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayersOption(Options):
     """Which layers."""
 
@@ -30,7 +28,6 @@ class LayersOption(Options):
     """Sequence layers; all there are if not given. Also my_module:MyLayer."""
 
 
-@dataclass(frozen=True)
 class TableConfig(
     LayersOption, MostOption, RecordingOption, SeedOption, Device, Result, Workers, defaults={"data": Path("data")}
 ):
@@ -77,7 +74,6 @@ class TableConfig(
         return self.workers or (1 if self.device.startswith("cuda") else usable_cores())
 
 
-@dataclass(frozen=True)
 class PlanConfig(TableConfig):
     """Say what a table would cost: cells, core-hours and memory, from what such cells have cost; computes nothing."""
 
@@ -91,7 +87,6 @@ class PlanConfig(TableConfig):
                 raise UserError(f"--{name} means nothing to 'bench plan', which only counts: leave it out.")
 
 
-@dataclass(frozen=True)
 class RunConfig(TableConfig):
     """Compute a part of a table, and go on with it at the next call; the table so far is written each time."""
 
@@ -104,7 +99,6 @@ class RunConfig(TableConfig):
             object.__setattr__(self, "resume", True)
 
 
-@dataclass(frozen=True)
 class ReportConfig(RecordingsOption, Target, defaults={"out": Path("runs/bench-report")}):
     """Compare the layers of one or many runs: paired differences with intervals, cost against quality.
 
@@ -117,7 +111,6 @@ class ReportConfig(RecordingsOption, Target, defaults={"out": Path("runs/bench-r
             raise UserError("name the results to compare, such as runs/bench-sequence-cpu.")
 
 
-@dataclass(frozen=True)
 class RobustnessConfig(
     RecordingsOption, LayersOption, SeedOption, Processes, Target, defaults={"out": Path("runs/bench-robustness")}
 ):
@@ -140,7 +133,6 @@ class RobustnessConfig(
         return self.workers or usable_cores()
 
 
-@dataclass(frozen=True)
 class RuntimeConfig(
     LayersOption, SeedOption, BatchOption, Target, defaults={"batch_size": 1, "out": Path("runs/bench-runtime")}
 ):

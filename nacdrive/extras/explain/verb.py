@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 SAMPLE = {"data": Path("recordings/carracing-sample")}
 
 
-@dataclass(frozen=True)
 class SaliencyConfig(
     ModelOption, RecordingOption, EpisodeOption, Target, defaults=SAMPLE | {"out": Path("saliency.png")}
 ):
@@ -34,7 +32,6 @@ class SaliencyConfig(
     """How many frames to show: where the expert would do something else, turns, and doubts first."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class HeadOption(Options):
     """Which head."""
 
@@ -42,7 +39,6 @@ class HeadOption(Options):
     """Which head, from 1; 0 takes the one whose muting changes most on the recorded laps of its task, or the first."""
 
 
-@dataclass(frozen=True)
 class NeuronsConfig(
     ModelOption,
     RecordingOption,
@@ -56,12 +52,10 @@ class NeuronsConfig(
     positional = ("model", "data")
 
 
-@dataclass(frozen=True)
 class WiringConfig(ModelOption, HeadOption, Target, defaults={"out": Path("wiring.png")}):
     """The circuit of one head of a policy's NAC layer: its strongest synapses, bundled by groups of neurons."""
 
 
-@dataclass(frozen=True)
 class EffectConfig(ModelOption, RecordingOption, Target, defaults=SAMPLE | {"out": Path("effect.png")}):
     """Mute each part of a policy alone (heads, remembered frames, regions of the picture, the time): which decides."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,6 @@ from nacdrive.drivers.options import ModelOption
 SUFFIXES = {"onnx": ".onnx", "c": ".c", "html": ".html", "safetensors": ".safetensors"}
 
 
-@dataclass(frozen=True)
 class ExportConfig(ModelOption, Output):
     """Write a policy as ONNX, as C, as a page, or as safetensors; the first three need no torch to drive."""
 

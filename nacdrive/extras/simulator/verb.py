@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,6 @@ from nacdrive.envs.udacity_track.options import check_track
 from nacdrive.envs.world import RoadOption, TrackOptions
 
 
-@dataclass(frozen=True)
 class UdacityConfig(TrackOptions, SeedOption, TimeLimit, defaults={"track": "lake"}):
     """Be the Udacity simulator in autonomous mode: connect to whoever drives, on the built-in track."""
 
@@ -73,7 +71,6 @@ MOST_ROADS = 200
 FORMATS = (".jpg", ".jpeg", ".png")
 
 
-@dataclass(frozen=True)
 class RoadsConfig(RoadOption, SeedOption, Target, defaults={"out": Path("roads.jpg")}):
     """Look at random roads: a picture of each from above and from its car."""
 
