@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Facts:
     rooms: set[str]
     """Rooms that are imported, at the top or inside a function."""
     files: set[Path]
-    """Files of the package that are imported so, type checking aside."""
+    """Files of the package that are imported so, those whose types alone are asked for too."""
     names_compared: list[str]
     """Comparisons with the name of an environment."""
 
@@ -31,22 +32,15 @@ def facts_of(source: str) -> Facts:
     modules: set[str] = set()
     files: set[str] = set()
     compared: list[str] = []
-    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(source), True)]
-    while waiting:
-        node, runs = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            waiting += [(child, False) for child in node.body] + [(child, runs) for child in node.orelse]
-            continue
-        waiting += [(child, runs) for child in ast.iter_child_nodes(node)]
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
             modules.update(names)
-            files.update(names if runs else ())
+            files.update(names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
             modules.update([node.module, *inside])
-            if runs:
-                files.update(name if file_of(name).exists() else node.module for name in inside)
+            files.update(name if file_of(name).exists() else node.module for name in inside)
         elif isinstance(node, ast.Compare):
             texts = {x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
             if texts & {"carracing", "udacity", "udacity-track"}:
@@ -56,7 +50,9 @@ def facts_of(source: str) -> Facts:
 
 
 def file_of(module: str) -> Path:
-    return ROOT / f"{module.replace('.', '/')}.py"
+    """Of a package its ``__init__.py``."""
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +93,40 @@ def test_rooms_know_nothing_of_the_public_names_above_them() -> None:
     assert not re.search(r"^\s*(?:from|import) nacdrive\.cli", (PACKAGE / "api.py").read_text(), re.MULTILINE)
 
 
-def test_no_file_imports_itself_by_way_of_others(facts: dict[Path, Facts]) -> None:
+def circle_in(imports: Mapping[Path, set[Path]]) -> list[Path]:
+    """A way from a file back to itself; [] where there is none."""
     done: set[Path] = set()
 
-    def walk(path: Path, way: list[Path]) -> None:
-        assert path not in way, " -> ".join(str(p.relative_to(PACKAGE)) for p in [*way[way.index(path) :], path])
+    def walk(path: Path, way: list[Path]) -> list[Path]:
+        if path in way:
+            return [*way[way.index(path) :], path]
         if path not in done:
-            for other in facts[path].files if path in facts else ():
-                walk(other, [*way, path])
+            for other in sorted(imports.get(path, ())):
+                if circle := walk(other, [*way, path]):
+                    return circle
             done.add(path)
+        return []
 
-    for path in FILES:
-        walk(path, [])
+    return next(filter(None, (walk(path, []) for path in imports)), [])
+
+
+def test_no_file_imports_itself_by_way_of_others(facts: dict[Path, Facts]) -> None:
+    circle = circle_in({path: its.files for path, its in facts.items()})
+    assert not circle, " -> ".join(str(path.relative_to(PACKAGE)) for path in circle)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from nacdrive.web.stream import Stream",
+        "def f():\n    from nacdrive.web import stream",
+        "if TYPE_CHECKING:\n    from nacdrive.web.stream import Stream",
+    ],
+)
+def test_a_circle_within_a_room_is_caught(back: str) -> None:
+    stream, server = PACKAGE / "web/stream.py", PACKAGE / "web/server.py"
+    files = {stream: facts_of("from nacdrive.web.server import LiveServer").files, server: facts_of(back).files}
+    assert circle_in(files) == [stream, server, stream]
 
 
 def test_one_loop_alone_steps_an_environment_that_is_driven() -> None:
@@ -183,5 +201,5 @@ def test_nac_core_needs_nothing_but_torch_and_numpy() -> None:
 def test_a_file_that_imports_upwards_is_caught() -> None:
     source = "def f():\n    from nacdrive.cli import main\nif TYPE_CHECKING:\n    import nacdrive.web.server\n"
     facts = facts_of(source + "if env == 'udacity':\n    pass\n")
-    assert (facts.rooms, facts.files) == ({"cli", "web"}, {PACKAGE / "cli/main.py"})
+    assert (facts.rooms, facts.files) == ({"cli", "web"}, {PACKAGE / "cli/main.py", PACKAGE / "web/server.py"})
     assert facts.names_compared == ["5: env == 'udacity'"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
@@ -17,6 +17,8 @@ from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.extras.hunt.config import HuntConfig
+from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
 from nacdrive.extras.hunt.search import EPISODES, Case, Search
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.dagger import check_kind, check_pace
@@ -24,10 +26,6 @@ from nacdrive.rollout.results import Row
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
 from nacdrive.training.fit import FitUpdate
-
-if TYPE_CHECKING:
-    from nacdrive.extras.hunt.drives import HuntWorker
-    from nacdrive.extras.hunt.verb import HuntConfig, Work
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
@@ -52,7 +50,7 @@ def teachable(here: HuntWorker) -> Policy:
     return policy
 
 
-def drawn(config: HuntConfig, search: Search, path: Path) -> dict[str, list[Case]]:
+def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list[Case]]:
     """What is learnt from, and what is judged: of the failures' ``kind``, and ``plain``; once drawn it stands in the
     file ``path``, so that a training that goes on has the same.
     """
@@ -87,7 +85,7 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
         The new policy's path, and how often each policy fails episodes of that kind and what it drives undisturbed.
     """
     drive, policy = work.drive, teachable(here)
-    cases = drawn(config, search, folder / "cases.json")
+    cases = draw_cases(config, search, folder / "cases.json")
     assert drive.model is not None
     model = str((policy.meta.get("config") or {}).get("model", policy.config.model))
     training = TrainConfig(
@@ -110,13 +108,13 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
         resume=True,
     )
     fresh = [*cases["kind"], *cases["plain"]]
-    before = judged(work, fresh, folder / "before.jsonl", "before")
-    with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), shown(config) as callbacks:
+    before = judge(work, fresh, folder / "before.jsonl", "before")
+    with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), show_training(config) as callbacks:
         path = train_policy(
             training, callbacks, first=drive.model, cases=[(case.seed, case.of(drive)) for case in cases["learn"]]
         )
     taught = replace(work, drive=replace(drive, model=path))
-    after = judged(taught, fresh, folder / "after.jsonl", "after")
+    after = judge(taught, fresh, folder / "after.jsonl", "after")
     pairs = [(before[case.seed], after[case.seed]) for case in cases["kind"]]
     fair = [(old, new) for old, new in pairs if not (old["unfair"] or new["unfair"])]
     returns = [(before[case.seed]["episode_return"], after[case.seed]["episode_return"]) for case in cases["plain"]]
@@ -133,10 +131,8 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
     return result
 
 
-def judged(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int, Row]:
+def judge(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[int, Row]:
     """Rows of the cases by their seeds; those that are in ``path`` are not driven again."""
-    from nacdrive.extras.hunt.drives import hunt_results
-
     results = hunt_results(path)
     missing = [case for case in cases if case.seed not in results.rows]
     with resumable(lambda: f"{len(results.rows)} of {len(cases)} drives are kept in {path}"), progress_bar() as bar:
@@ -149,7 +145,7 @@ def judged(work: Work, cases: Sequence[Case], path: Path, title: str) -> dict[in
 
 
 @contextmanager
-def shown(config: HuntConfig) -> Iterator[TrainCallbacks]:
+def show_training(config: HuntConfig) -> Iterator[TrainCallbacks]:
     """A bar for a training."""
     with progress_bar() as bar:
         task = bar.add_task("learning", total=None, state="reading the recordings")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.camera_noise import CameraNoise
@@ -120,6 +122,29 @@ class HuntWorker:
         meta: dict[str, Any] = {"hunt": {"area": case.area, "failed_s": replay.failed_s, **case.knobs}}
         buffer.ended = row["ending"] if row["simulated_s"] <= last else "after the failure"
         return row, buffer.episode(source=loaded.spec.source, driver=loaded.driver.name, meta=meta)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is driven, and by how many processes."""
+
+    drive: Drive
+    least_share: float
+    workers: int
+    ray: str | None
+
+    def do(self, method: str, jobs: Any) -> Any:
+        """Results of ``HuntWorker``'s method, each with its job, as they come."""
+        return closing(
+            run_jobs(
+                partial(call_in_worker, method),
+                jobs,
+                workers=self.workers,
+                initializer=make_in_worker,
+                initargs=(HuntWorker, self.drive, self.least_share),
+                ray=self.ray,
+            )
+        )
 
 
 def episode_of(loaded: LoadedDrive, case: Case, *listeners: Listener) -> tuple[Row, dict[str, float | str]]:

@@ -112,7 +112,7 @@ def patterns(rows: Iterable[Row], knobs: Sequence[Knob]) -> list[Pattern]:
         mine = [row for row in drawn if row["area"] == knob.area]
         values = [float(row["knobs"].get(knob.option, knob.usual)) for row in mine]
         values = [abs(value) for value in values] if knob.option in DISTANCES else values
-        asked += divided(knob.words, values, [row["failed"] for row in mine])
+        asked += divide(knob.words, values, [row["failed"] for row in mine])
     for name in sorted({name for row in drawn for name in row["road"]}):
         mine = [row for row in drawn if name in row["road"]]
         values, failed = [row["road"][name] for row in mine], [row["failed"] for row in mine]
@@ -120,14 +120,14 @@ def patterns(rows: Iterable[Row], knobs: Sequence[Knob]) -> list[Pattern]:
             for one in sorted(set(values)):
                 asked.append((f"{name} {one}", [(value == one, f) for value, f in zip(values, failed, strict=True)]))
         else:
-            asked += divided(name, values, failed)
+            asked += divide(name, values, failed)
     for area in sorted({row["area"] for row in drawn}):
         asked.append((f"search of {area}", [(row["area"] == area, row["failed"]) for row in drawn]))
-    shown = [pattern for words, pairs in asked if (pattern := compared(words, pairs, len(asked))) is not None]
+    shown = [pattern for words, pairs in asked if (pattern := compare(words, pairs, len(asked))) is not None]
     return sorted(shown, key=lambda pattern: -pattern.interval[0])
 
 
-def divided(words: str, values: Sequence[float], failed: Sequence[bool]) -> list[tuple[str, list[tuple[bool, bool]]]]:
+def divide(words: str, values: Sequence[float], failed: Sequence[bool]) -> list[tuple[str, list[tuple[bool, bool]]]]:
     """The second half of the episodes on both sides of the value that divides the first half best."""
     half = len(values) // 2
     first = list(zip(values[:half], failed[:half], strict=True))
@@ -147,7 +147,7 @@ def divided(words: str, values: Sequence[float], failed: Sequence[bool]) -> list
     return [(side, [((value > limit) == is_above, f) for value, f in rest])]
 
 
-def compared(words: str, pairs: Sequence[tuple[bool, bool]], comparisons: int) -> Pattern | None:
+def compare(words: str, pairs: Sequence[tuple[bool, bool]], comparisons: int) -> Pattern | None:
     """The pattern if it is shown; ``pairs`` hold whether an episode is of the kind, and whether it failed."""
     kind, others = ([failed for is_kind, failed in pairs if is_kind == side] for side in (True, False))
     if min(len(kind), len(others)) < LEAST:
@@ -157,7 +157,7 @@ def compared(words: str, pairs: Sequence[tuple[bool, bool]], comparisons: int) -
     return Pattern(words, *counts, (low, high)) if low > 0 else None
 
 
-def counted(rows: Iterable[Row]) -> dict[str, Any]:
+def count_areas(rows: Iterable[Row]) -> dict[str, Any]:
     """How many episodes of each area, failures among them, and of each kind."""
     rows = list(rows)
     areas = {

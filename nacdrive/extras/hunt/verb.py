@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers
-from nacdrive.datasets.options import RecordingsOption
-from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
-from nacdrive.envs.udacity_track.options import RANDOM
-from nacdrive.envs.world import World, drivable
-from nacdrive.extras.hunt.search import AREAS, KNOBS, Area, Case, Knob, Search, command, knobs_of
-from nacdrive.rollout.train_config import DaggerOptions
-from nacdrive.training.config import EpochsOption
+from nacdrive.drivers.options import NOBODY
+from nacdrive.extras.hunt.config import HuntConfig
+from nacdrive.extras.hunt.search import KNOBS, Area, Case, Knob, Search, command, knobs_of
 
 if TYPE_CHECKING:
-    from nacdrive.extras.hunt.drives import HuntWorker
+    from nacdrive.extras.hunt.drives import HuntWorker, Work
     from nacdrive.rollout.drive import Drive
     from nacdrive.rollout.results import ResultsFile, Row
 
@@ -39,90 +32,6 @@ FREE_TO_CHANGE = (
 """Options that a resumed hunt may have changed; with the others it would be another search."""
 
 
-@dataclass(frozen=True)
-class HuntConfig(
-    World,
-    Driving,
-    CameraOptions,
-    TracksIfGiven,
-    MinutesOption,
-    RecordingsOption,
-    DaggerOptions,
-    EpochsOption,
-    Result,
-    Workers,
-    defaults={"dagger": 2, "dagger_episodes": 24, "epochs": 4},
-):
-    """Search for episodes that a policy fails and a reference driver (--expert) passes.
-
-    What is given, such as --road-difficulty 1, is so in every episode; the rest is searched: seeds, knobs of the road,
-    starts, faults of the camera, traffic.
-    """
-
-    begins_episodes = True
-    positional = ("model", "data")
-    unchecked = ("data",)
-
-    areas: tuple[Area, ...] = AREAS
-    """What is searched, in turn: seeds (tracks and days), roads (how they are laid and painted, light, speed), starts
-    (off the line, turned, fast), cameras (what may be wrong with one), traffic (parked and slow cars)."""
-    least_share: Share = 0.9
-    """Share of the reference's return on the same episode below which the policy has failed, where the environment
-    does not itself count what leaves the road."""
-
-    train: bool = False
-    """Then teach the policy: --dagger rounds in which it drives what it failed and others of that kind while the
-    reference labels, learnt from together with --data, the recordings that it has learnt from."""
-    judged: Count = 40
-    """With --train: fresh episodes of that kind, and as many undisturbed, that are driven before and after."""
-
-    def __post_init__(self) -> None:
-        if self.track is None and drivable(self.env).random_roads:
-            object.__setattr__(self, "track", RANDOM)
-        super().__post_init__()
-        spec = self.spec
-        check_expert(spec, self.expert, also=(NOBODY,))
-        if self.driver is not None and ":" not in self.driver:
-            check_expert(spec, self.driver, name="--driver")
-        if self.expert == NOBODY or (self.expert is None and spec.expert is None):
-            raise UserError(
-                f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "
-                f"{' or '.join((*spec.experts, 'module:MyExpert'))}."
-            )
-        if self.train and not (self.data and self.dagger):
-            raise UserError(
-                "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "
-                "--data its recordings, and --dagger at least 1."
-            )
-        if self.data and not self.train:
-            raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
-        if not self.areas:
-            raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
-
-    @property
-    def folder(self) -> Path:
-        who = Path(self.model).stem if self.driver is None else self.driver
-        name = "-".join(["hunt", self.spec.source, who])
-        return self.out or Path("runs") / "".join(one if one.isalnum() or one in "-_." else "-" for one in name)
-
-    def driven(self, model: Path | None) -> Drive:
-        """How episodes are driven where no knob is turned, with the policy in the file ``model``."""
-        from nacdrive.rollout.drive import Drive
-
-        spec = self.spec
-        return Drive(
-            env=self.env,
-            model=model,
-            driver=self.driver,
-            expert=self.expert or spec.expert,
-            options=self.options(laps=1.0),
-            camera=self.disturbance,
-            speed_mph=self.speed or spec.speed_mph,
-            device=self.device,
-            track=self.track,
-        )
-
-
 CONFIG = HuntConfig
 
 
@@ -133,7 +42,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
     from nacdrive.drivers.policy import PolicyDriver
-    from nacdrive.extras.hunt.drives import HuntWorker, hunt_results
+    from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
     from nacdrive.rollout.drive import usual_expert
 
     spec = config.spec
@@ -176,32 +85,6 @@ def run(config: HuntConfig) -> dict[str, Any]:
     return summary
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is driven, and by how many processes."""
-
-    drive: Drive
-    least_share: float
-    workers: int
-    ray: str | None
-
-    def do(self, method: str, jobs: Any) -> Any:
-        """Results of ``HuntWorker``'s method, each with its job, as they come."""
-        from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
-        from nacdrive.extras.hunt.drives import HuntWorker
-
-        return closing(
-            run_jobs(
-                partial(call_in_worker, method),
-                jobs,
-                workers=self.workers,
-                initializer=make_in_worker,
-                initargs=(HuntWorker, self.drive, self.least_share),
-                ray=self.ray,
-            )
-        )
-
-
 def search(
     config: HuntConfig, work: Work, knobs: Sequence[Knob], areas: Sequence[Area], results: ResultsFile
 ) -> tuple[Search, bool]:
@@ -225,7 +108,7 @@ def search(
                 cases.add(case, failed=row["failed"])
                 failed += row["failed"]
                 if row["failed"]:
-                    bar.console.print(f"{failed}: {described(row)}")
+                    bar.console.print(f"{failed}: {describe(row)}")
                 left = f", {max(0.0, ends - time.monotonic()) / 60:.1f} minutes left" if timed else ""
                 state = f"{failed} failures in {len(results.rows)} episodes{left}"
                 bar.update(task, completed=len(results.rows), state=state)
@@ -290,12 +173,12 @@ def report(
     from nacdrive.common.files import write_json, write_text
     from nacdrive.common.runs import plain, run_record
     from nacdrive.common.table import markdown
-    from nacdrive.extras.hunt.judge import counted, patterns
+    from nacdrive.extras.hunt.judge import count_areas, patterns
 
     rows = sorted(results.rows.values(), key=lambda row: row["number"])
     ranked, shown = worst_first(rows), patterns(rows, knobs)
     again = [row["repeats"] for row in ranked if "repeats" in row]
-    counts = counted(rows)
+    counts = count_areas(rows)
     unfair = sum(row["unfair"] for row in rows)
     where = f"{drive.name} on {drive.env_spec.title}"
     lines = [
@@ -354,7 +237,7 @@ def in_words(knobs: dict[str, float]) -> str:
     return ", ".join(f"{words[name]} {value:g}" for name, value in knobs.items()) or "-"
 
 
-def described(row: Row) -> str:
+def describe(row: Row) -> str:
     """A failure in a line."""
     return (
         f"seed {row['seed']}: {row['fault']} after {row['failed_s']:.1f} s, return {row['episode_return']:.0f} "

@@ -16,8 +16,9 @@ from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.extras.hunt import verb
+from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import hunt_results
-from nacdrive.extras.hunt.verb import HuntConfig, run
+from nacdrive.extras.hunt.verb import run
 from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nacdrive.common.statistics import difference_of_shares
-from nacdrive.extras.hunt.judge import Lookout, compared, counted, failure, faults, needs_reference, patterns
+from nacdrive.extras.hunt.judge import Lookout, compare, count_areas, failure, faults, needs_reference, patterns
 from nacdrive.extras.hunt.search import KNOBS
 from tests.helpers.ticks import make_tick
 
@@ -93,12 +93,12 @@ def test_episodes_near_failures_and_those_that_both_fail_count_for_no_pattern() 
     rows = episodes(lambda one, rng: one["road"]["surface"] == "gravel")
     assert patterns([{**one, "near": 3} for one in rows], KNOBS) == []
     assert patterns([{**one, "unfair": True} for one in rows], KNOBS) == []
-    assert compared("few", [(True, True)] * 4 + [(False, False)] * 50, 1) is None
+    assert compare("few", [(True, True)] * 4 + [(False, False)] * 50, 1) is None
 
 
 def test_what_was_driven_is_counted_by_area() -> None:
     rows = episodes(lambda one, rng: one["knobs"]["speed"] > 25, 40)
-    counts = counted([*rows, {**rows[0], "near": 1, "failed": True}, {**rows[0], "unfair": True, "failed": False}])
+    counts = count_areas([*rows, {**rows[0], "near": 1, "failed": True}, {**rows[0], "unfair": True, "failed": False}])
     assert counts["areas"]["roads"]["near_failed"] == 1 and counts["areas"]["roads"]["drawn"] == 41
     assert counts["faults"] == {"left the road": sum(one["failed"] for one in rows) + 1}
 

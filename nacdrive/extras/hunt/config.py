@@ -1,0 +1,102 @@
+"""The options of ``nacdrive hunt``; imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.options import Count, MinutesOption, Result, Share, TracksIfGiven, Workers
+from nacdrive.datasets.options import RecordingsOption
+from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
+from nacdrive.envs.udacity_track.options import RANDOM
+from nacdrive.envs.world import World, drivable
+from nacdrive.extras.hunt.search import AREAS, Area
+from nacdrive.rollout.train_config import DaggerOptions
+from nacdrive.training.config import EpochsOption
+
+if TYPE_CHECKING:
+    from nacdrive.rollout.drive import Drive
+
+
+class HuntConfig(
+    World,
+    Driving,
+    CameraOptions,
+    TracksIfGiven,
+    MinutesOption,
+    RecordingsOption,
+    DaggerOptions,
+    EpochsOption,
+    Result,
+    Workers,
+    defaults={"dagger": 2, "dagger_episodes": 24, "epochs": 4},
+):
+    """Search for episodes that a policy fails and a reference driver (--expert) passes.
+
+    What is given, such as --road-difficulty 1, is so in every episode; the rest is searched: seeds, knobs of the road,
+    starts, faults of the camera, traffic.
+    """
+
+    begins_episodes = True
+    positional = ("model", "data")
+    unchecked = ("data",)
+
+    areas: tuple[Area, ...] = AREAS
+    """What is searched, in turn: seeds (tracks and days), roads (how they are laid and painted, light, speed), starts
+    (off the line, turned, fast), cameras (what may be wrong with one), traffic (parked and slow cars)."""
+    least_share: Share = 0.9
+    """Share of the reference's return on the same episode below which the policy has failed, where the environment
+    does not itself count what leaves the road."""
+
+    train: bool = False
+    """Then teach the policy: --dagger rounds in which it drives what it failed and others of that kind while the
+    reference labels, learnt from together with --data, the recordings that it has learnt from."""
+    judged: Count = 40
+    """With --train: fresh episodes of that kind, and as many undisturbed, that are driven before and after."""
+
+    def __post_init__(self) -> None:
+        if self.track is None and drivable(self.env).random_roads:
+            object.__setattr__(self, "track", RANDOM)
+        super().__post_init__()
+        spec = self.spec
+        check_expert(spec, self.expert, also=(NOBODY,))
+        if self.driver is not None and ":" not in self.driver:
+            check_expert(spec, self.driver, name="--driver")
+        if self.expert == NOBODY or (self.expert is None and spec.expert is None):
+            raise UserError(
+                f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "
+                f"{' or '.join((*spec.experts, 'module:MyExpert'))}."
+            )
+        if self.train and not (self.data and self.dagger):
+            raise UserError(
+                "--train mixes what failed with what the policy has learnt from, so that nothing is unlearnt: give "
+                "--data its recordings, and --dagger at least 1."
+            )
+        if self.data and not self.train:
+            raise UserError("--data is what --train mixes with what failed: add --train, or leave it out.")
+        if not self.areas:
+            raise UserError(f"--areas is empty: name some of {', '.join(AREAS)}, or leave it out.")
+
+    @property
+    def folder(self) -> Path:
+        who = Path(self.model).stem if self.driver is None else self.driver
+        name = "-".join(["hunt", self.spec.source, who])
+        return self.out or Path("runs") / "".join(one if one.isalnum() or one in "-_." else "-" for one in name)
+
+    def driven(self, model: Path | None) -> Drive:
+        """How episodes are driven where no knob is turned, with the policy in the file ``model``."""
+        from nacdrive.rollout.drive import Drive
+
+        spec = self.spec
+        return Drive(
+            env=self.env,
+            model=model,
+            driver=self.driver,
+            expert=self.expert or spec.expert,
+            options=self.options(laps=1.0),
+            camera=self.disturbance,
+            speed_mph=self.speed or spec.speed_mph,
+            device=self.device,
+            track=self.track,
+        )
