@@ -34,7 +34,8 @@ LARGEST = 80.0  # beyond it sigmoid is 0 or 1, and its exponential must not over
 
 intrinsic: Any = typed_intrinsic  # its types do not know that the compiler gives the first argument
 
-FLOAT, DOUBLE, INT32, INT64 = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+BYTE, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
 # 2^f on [-1/2, 1/2], the least possible relative error of this degree: 7.5e-8.
 POLYNOMIAL = (1.3276472028e-3, 9.6755414800e-3, 5.5507132747e-2, 2.4022119721e-1, 6.9314696706e-1, 1.0000000717)
@@ -218,42 +219,25 @@ def synapse_gradients(_: Any, sums: Any, rows: Any, g: Any, x: Any, first: Any, 
     return _vector_code(6, write)
 
 
-@intrinsic
-def squash(_: Any, out: Any, x: Any, vectors: Any) -> Any:
-    """Write sigmoid(x) to ``out``."""
+def _each_vector(make: Callable[[_Code, Any, Any], Any]) -> Any:
+    """Intrinsic of (out, x, vectors): each vector of ``out`` becomes what ``make`` gives for it and that of ``x``."""
 
-    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
-        with cgutils.for_range(c.b, vectors) as loop:
-            at = c.b.mul(loop.index, _int(LANES))
-            c.store(c.sigmoid(c.load(x, at)), out, at)
+    @intrinsic
+    def change(_: Any, out: Any, x: Any, vectors: Any) -> Any:
+        def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
+            with cgutils.for_range(c.b, vectors) as loop:
+                at = c.b.mul(loop.index, _int(LANES))
+                c.store(make(c, c.load(out, at), c.load(x, at)), out, at)
 
-    return _vector_code(3, write)
+        return _vector_code(3, write)
 
-
-@intrinsic
-def squash_backward(_: Any, g: Any, y: Any, vectors: Any) -> Any:
-    """Multiply ``g`` by y (1 - y), the sigmoid's slope where it is ``y``."""
-
-    def write(c: _Code, g: Any, y: Any, vectors: Any) -> None:
-        b = c.b
-        with cgutils.for_range(b, vectors) as loop:
-            at = b.mul(loop.index, _int(LANES))
-            here = c.load(y, at)
-            c.store(b.fmul(c.load(g, at), b.fmul(here, b.fsub(_all(1.0), here))), g, at)
-
-    return _vector_code(3, write)
+    return change
 
 
-@intrinsic
-def add_vectors(_: Any, out: Any, x: Any, vectors: Any) -> Any:
-    """Add ``x`` to ``out``."""
-
-    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
-        with cgutils.for_range(c.b, vectors) as loop:
-            at = c.b.mul(loop.index, _int(LANES))
-            c.store(c.b.fadd(c.load(out, at), c.load(x, at)), out, at)
-
-    return _vector_code(3, write)
+squash = _each_vector(lambda c, out, x: c.sigmoid(x))
+squash_backward = _each_vector(lambda c, g, y: c.b.fmul(g, c.b.fmul(y, c.b.fsub(_all(1.0), y))))
+"""Multiplies gradients by y (1 - y), the sigmoid's slope where it is y."""
+add_vectors = _each_vector(lambda c, out, x: c.b.fadd(out, x))
 
 
 @intrinsic
@@ -344,92 +328,54 @@ def scatter_inter(_: Any, g: Any, width: Any, line: Any, gq: Any, gk: Any, queri
     return _vector_code(7, write)
 
 
-def _reading(kind: Any, scalar: Any, make: Callable[[_Code, Any, Any], Any]) -> Any:
-    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        return make(_Code(builder), *args)
+def _number_at(number: Any, scalar: Any) -> Any:
+    """Intrinsic that gives as ``number`` the ``scalar`` that is ``offset`` of these behind an address."""
 
-    return kind, codegen
+    @intrinsic
+    def read(_: Any, base: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+            x = _Code(builder).load(args[0], args[1], scalar)
+            return builder.zext(x, INT64) if scalar is BYTE else x
 
+        return number(types.int64, types.int64), codegen
 
-@intrinsic
-def int_at(_: Any, base: Any, offset: Any) -> Any:
-    """The int64 number ``offset`` behind an address."""
-    kind = types.int64(types.int64, types.int64)
-    return _reading(kind, INT64, lambda c, base, offset: c.load(base, offset, INT64))
-
-
-@intrinsic
-def byte_at(_: Any, base: Any, offset: Any) -> Any:
-    """The byte ``offset`` behind an address, as int64."""
-    kind = types.int64(types.int64, types.int64)
-    byte = ir.IntType(8)
-    return _reading(kind, byte, lambda c, base, offset: c.b.zext(c.load(base, offset, byte), INT64))
+    return read
 
 
-@intrinsic
-def float_at(_: Any, base: Any, offset: Any) -> Any:
-    """The float32 number ``offset`` behind an address."""
-    kind = types.float32(types.int64, types.int64)
-    return _reading(kind, FLOAT, lambda c, base, offset: c.load(base, offset, FLOAT))
+def _put_number(number: Any, scalar: Any) -> Any:
+    """Intrinsic that writes a ``number`` there."""
+
+    @intrinsic
+    def write(_: Any, base: Any, offset: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+            builder.store(args[2], _Code(builder).at(args[0], args[1], scalar), align=scalar_bytes(scalar))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, number), codegen
+
+    return write
 
 
-@intrinsic
-def put_float(_: Any, base: Any, offset: Any, x: Any) -> Any:
-    """Write a float32 number."""
-
-    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        c = _Code(builder)
-        c.store(args[2], args[0], args[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float32), codegen
-
-
-@intrinsic
-def put_int(_: Any, base: Any, offset: Any, x: Any) -> Any:
-    """Write an int64 number."""
-
-    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        c = _Code(builder)
-        builder.store(args[2], c.at(args[0], args[1], INT64), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def double_at(_: Any, base: Any, offset: Any) -> Any:
-    """The float64 number ``offset`` behind an address."""
-    kind = types.float64(types.int64, types.int64)
-    return _reading(kind, DOUBLE, lambda c, base, offset: c.load(base, offset, DOUBLE))
-
-
-@intrinsic
-def put_double(_: Any, base: Any, offset: Any, x: Any) -> Any:
-    """Write a float64 number."""
-
-    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        c = _Code(builder)
-        builder.store(args[2], c.at(args[0], args[1], DOUBLE), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float64), codegen
+byte_at = _number_at(types.int64, BYTE)
+int_at, put_int = _number_at(types.int64, INT64), _put_number(types.int64, INT64)
+float_at, put_float = _number_at(types.float32, FLOAT), _put_number(types.float32, FLOAT)
+double_at, put_double = _number_at(types.float64, DOUBLE), _put_number(types.float64, DOUBLE)
 
 
 @intrinsic
 def sum_at(_: Any, base: Any, offset: Any) -> Any:
     """Sum of the vector ``offset`` floats behind an address."""
 
-    def make(c: _Code, base: Any, offset: Any) -> Any:
-        x = c.load(base, offset)
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        x = _Code(builder).load(*args)
         half = LANES
         while half > 1:
             half //= 2
             order = ir.Constant(_ints(), [(j + half) % LANES for j in range(LANES)])
-            x = c.b.fadd(x, c.b.shuffle_vector(x, x, order))
-        return c.b.extract_element(x, ir.Constant(INT32, 0))
+            x = builder.fadd(x, builder.shuffle_vector(x, x, order))
+        return builder.extract_element(x, ir.Constant(INT32, 0))
 
-    return _reading(types.float32(types.int64, types.int64), FLOAT, make)
+    return types.float32(types.int64, types.int64), codegen
 
 
 @intrinsic
@@ -437,8 +383,7 @@ def copy_bytes(_: Any, out: Any, x: Any, count: Any) -> Any:
     """Write ``count`` bytes of ``x`` to ``out``, which do not overlap."""
 
     def write(c: _Code, out: Any, x: Any, count: Any) -> None:
-        byte = ir.IntType(8)
-        cgutils.raw_memcpy(c.b, c.at(out, 0, byte), c.at(x, 0, byte), count, 1)
+        cgutils.raw_memcpy(c.b, c.at(out, 0, BYTE), c.at(x, 0, BYTE), count, 1)
 
     return _vector_code(3, write)
 
