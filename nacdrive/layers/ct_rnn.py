@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
 class Relaxation(nn.Module):
@@ -37,7 +37,7 @@ class Relaxation(nn.Module):
         return h
 
 
-class CTRNNLayer(WindowedLayer):
+class CTRNNLayer(InputLayer):
     """dh/ds = s tanh(W x_i + U h + b) - h / tau over the gap before step i, by explicit Euler."""
 
     time_sense = "gaps"
@@ -48,10 +48,6 @@ class CTRNNLayer(WindowedLayer):
         super().__init__(in_features, d_model, num_heads, window, **options)
         self.input = nn.Linear(in_features, d_model)
         self.relaxation = Relaxation(d_model, unfolds)
-
-    def project(self, x: Tensor) -> Tensor:
-        z: Tensor = self.input(x)
-        return z
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         h = u.new_zeros(len(u), self.d_model)

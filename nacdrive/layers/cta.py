@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
-class CTALayer(WindowedLayer):
+class CTALayer(InputLayer):
     """dz/ds = tanh(W x_i + U z + R c + b) - z over the gap before step i, with the context c of the state's question.
 
     c = sum_{j <= i} softmax_j(q(z) . k_j / sqrt(d)) v_j per head: the query comes from the state, keys and values from
@@ -31,10 +31,6 @@ class CTALayer(WindowedLayer):
         self.context = nn.Parameter(torch.empty(d_model, d_model))
         nn.init.orthogonal_(self.state)
         nn.init.xavier_uniform_(self.context)
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         drive, k, v = u.chunk(3, dim=2)

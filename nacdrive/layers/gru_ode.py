@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
-class GRUODELayer(WindowedLayer):
+class GRUODELayer(InputLayer):
     """dh/ds = (1 - z)(g - h) over the gap before step i, with the gates of a GRU for the input x_i.
 
     r, z = sigmoid(W x_i + U h + b),  g = tanh(W' x_i + U' (r h) + b').  Solved in ``unfolds`` steps of exponential
@@ -30,10 +30,6 @@ class GRUODELayer(WindowedLayer):
         self.candidate = nn.Parameter(torch.empty(d_model, d_model))
         for weight in (self.gates, self.candidate):
             nn.init.uniform_(weight, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         gates, candidate = self.gates.t(), self.candidate.t()

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.ct_rnn import Relaxation
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
-class MMRNNLayer(WindowedLayer):
+class MMRNNLayer(InputLayer):
     """(c_i, h') = LSTM(x_i, c_{i-1}, h_{i-1});  h_i = h' carried over the gap before step i by an ODE.
 
     The memory c is not touched by the ODE, so gradients pass long gaps. The ODE is that of a CT-RNN without input,
@@ -32,10 +32,6 @@ class MMRNNLayer(WindowedLayer):
             self.input.bias[d_model : 2 * d_model] += 3.0  # forget little at first, as the authors' code does
         self.flow = Relaxation(d_model, unfolds)
         self.flow_bias = nn.Parameter(torch.zeros(d_model))
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         recurrent = self.recurrent.t()

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.layers.attention import MHALayer
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
-class ODEFormerLayer(WindowedLayer):
+class ODEFormerLayer(InputLayer):
     """dh/ds = A(h) + M(h + A(h)) over the depth s in [0, 1], in ``unfolds`` Euler steps.
 
     It begins at h(0) = W x_i + E log(1 + dt_i) + b. A is causal multi-head attention and M a two-layer perceptron, each
@@ -33,10 +33,6 @@ class ODEFormerLayer(WindowedLayer):
         self.attention = MHALayer(d_model, d_model, num_heads, window)
         self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
         self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         h: Tensor = u + self.gap(torch.log1p(dt).unsqueeze(-1))

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.compat import phased_lstm_tensors
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 
 
-class PhasedLSTMLayer(WindowedLayer):
+class PhasedLSTMLayer(InputLayer):
     """c_i = k c' + (1 - k) c_{i-1},  h_i = k h' + (1 - k) h_{i-1}, where c', h' is one step of an LSTM.
 
     The openness k of a unit follows its phase p = ((t - shift) mod tau) / tau: 2 p / r while p < r / 2, 2 - 2 p / r
@@ -53,10 +53,6 @@ class PhasedLSTMLayer(WindowedLayer):
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         phased_lstm_tensors(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def openness(self, t: Tensor) -> Tensor:
         """k [..., d_model] at times t [...] in typical gaps."""

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.compat import is_s4_without_gates
-from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.layers.windowed import InputLayer
 from nacdrive.nac.validation import tracing
 
 EVEN = 1e-4  # gaps that differ from 1 by less count as even
 
 
-class S4Layer(WindowedLayer):
+class S4Layer(InputLayer):
     """One linear system per channel, of ``state`` / 2 complex modes, then GELU and a gated mixing layer (GLU).
 
     dx/ds = A x + B u,  y = 2 Re(C x) + D u,  held constant over each gap (zero-order hold):
@@ -49,10 +49,6 @@ class S4Layer(WindowedLayer):
     def optimizer_options(self) -> dict[str, dict[str, float]]:
         """See ``SequenceLayer.optimizer_options``; as the authors of S4 advise."""
         return {name: {"lr": 1e-3, "weight_decay": 0.0} for name in ("log_decay", "frequency", "log_delta")}
-
-    def project(self, x: Tensor) -> Tensor:
-        u: Tensor = self.input(x)
-        return u
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         if tracing():

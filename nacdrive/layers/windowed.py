@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nacdrive.layers.base import SequenceLayer, sliding_windows
 
@@ -91,3 +91,13 @@ class WindowedLayer(SequenceLayer):
         if u is not None and past is not None:
             now, stamp = torch.cat([u, now], dim=1)[:, -window:], torch.cat([past, stamp], dim=1)[:, -window:]
         return self._scan(now, stamp, None)[:, -1], WindowState(window, now, stamp)
+
+
+class InputLayer(WindowedLayer):
+    """A windowed layer whose work on single steps is the linear map ``input``."""
+
+    input: nn.Linear
+
+    def project(self, x: Tensor) -> Tensor:
+        u: Tensor = self.input(x)
+        return u
