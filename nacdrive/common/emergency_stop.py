@@ -56,7 +56,6 @@ class EmergencyStop:
         return now_s - self._sound_s > self.limit_s
 
     def action(self, now_s: float) -> Action:
-        """What to do in an emergency."""
         since = now_s - self.began_s - HOLD_S
         if since <= 0:
             return Action(self._steering, 0.0, 0.0)

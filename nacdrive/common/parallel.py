@@ -159,7 +159,6 @@ class Worker:
     job: Any = None
     busy: bool = False
     done: int = 0
-    """Jobs so far."""
 
     def end(self) -> None:
         self.pipe.close()

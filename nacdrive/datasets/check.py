@@ -28,7 +28,6 @@ class Problem:
     """One file that is not what it should be."""
 
     path: Path
-    """The file."""
     why: str
     """Half a sentence that goes behind the file's name."""
 

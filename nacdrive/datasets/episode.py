@@ -59,7 +59,6 @@ class Episode:
     expert_logits: NDArray[np.float32] | None
     """[N, choices] the expert's scores, or None."""
     seed: int
-    """Seed of the track."""
     source: str
     """What was driven, such as ``carracing``."""
     driver: str

@@ -46,17 +46,13 @@ class EpisodeInfo:
     """What ``recording.json`` knows of one episode."""
 
     path: Path
-    """The episode's file."""
     seed: int
-    """Seed of the track."""
     steps: int
     """Recorded frames."""
     duration_s: float
     """Simulated seconds from the first frame to the last."""
     episode_return: float
-    """Sum of the rewards."""
     driver: str
-    """Who drove."""
     size_bytes: int
     """Length of the file when it was written."""
     sha256: str

@@ -18,7 +18,6 @@ class MergeResult:
     """What a merge did."""
 
     episodes: int
-    """Episodes in the merged recording."""
     duplicates: int
     """Files that were in more than one recording and are kept once."""
 

@@ -28,7 +28,6 @@ class DamagedEpisode:
     """A file that cannot be used, and why."""
 
     path: Path
-    """The file."""
     why: str
     """Half a sentence that goes behind the file's name."""
 
@@ -38,7 +37,6 @@ class Recording:
     """Recorded episodes in one folder. Files that are missing or truncated are left out and listed in ``damaged``."""
 
     folder: Path
-    """The folder with ``recording.json``."""
     meta: dict[str, Any]
     """What ``recording.json`` says."""
     episodes: list[EpisodeInfo]

@@ -175,7 +175,6 @@ class LogRow:
     brake: float
     """0 .. 1."""
     speed_mps: float
-    """Metres per second."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,6 @@ class UdacityLog:
     """A log that was read."""
 
     folder: Path
-    """The folder with ``driving_log.csv``."""
     rows: list[LogRow]
     """The usable rows, in the order of the file."""
     skipped: list[str]

@@ -30,7 +30,6 @@ class Needs:
     instruments: bool = False
     """To see the rows of a frame that show instruments."""
     colours: bool = False
-    """To see colours."""
     pedals: bool = True
     """Whether it has the pedals too; one that steers alone gets those of a speed controller or of the expert."""
     repeat: int | None = None

@@ -100,7 +100,6 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the episode before."""
         self._state: dict[str, NDArray[Any]] = {
             part["name"]: np.full(part["shape"], part["initial"], part["dtype"]) for part in self.about["state"]
         }

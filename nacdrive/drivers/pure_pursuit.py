@@ -50,7 +50,6 @@ class DiscretePursuit:
     grip: float = 395.0
     """Sideways acceleration that the bends are taken with."""
     top_speed: float = 104.0
-    """Never faster than this."""
     brake_over: float = 3.9
     """Speed above the limit from which it brakes."""
 

@@ -61,7 +61,6 @@ class RacingLineParameters:
     braking: float = 170.0
     """Deceleration before bends that speeds are planned with."""
     top_speed: float = 112.0
-    """Never faster than this."""
     ahead: float = 4.25
     """Distance along the line of the point that is steered at, when standing."""
     ahead_s: float = 0.1325

@@ -23,7 +23,6 @@ class Tick:
     episode: int
     """Number of the episode in this run, from 0."""
     seed: int
-    """Seed of the track."""
     step: int
     """Decision within the episode, from 0."""
     t_s: float

@@ -22,7 +22,6 @@ class Info(TypedDict, total=False):
     t_s: float
     """When the frame was taken, in seconds since the episode began."""
     speed_mps: float
-    """Metres per second."""
     progress: float
     """Laps driven, as a fraction: 0.5 is half a lap (of CarRacing: the share of the tiles)."""
     laps: int

@@ -55,7 +55,6 @@ class CameraNoise(Options):
 
     @property
     def active(self) -> bool:
-        """Whether anything is changed at all."""
         return self != CameraNoise()
 
     def draw(self, rng: np.random.Generator) -> CameraNoise:
@@ -208,7 +207,6 @@ class NoisyCamera(DrivingWrapper):
         return self._seen(frame, info)
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        """Carry out one decision; see ``DrivingEnv.step``."""
         if self._usual is not None:
             self._simulated.repeat = self._frames()
         frame, reward, terminated, truncated, info = self.env.step(action)

@@ -109,7 +109,6 @@ class GymEnv(DrivingEnv):
         return frame, reward, bool(terminated), bool(truncated), about
 
     def native_action(self, action: Action) -> Any:
-        """``action`` as the environment takes it."""
         if self._to_native is not None:
             return self._to_native(action)
         space = self.action_space

@@ -191,5 +191,4 @@ class StackLayer(SequenceLayer):
         return last.layer.neuron_states(last.norm(x), t)
 
     def circuit(self) -> dict[str, Any] | None:
-        """That of the last layer."""
         return self._blocks()[-1].layer.circuit()

@@ -52,7 +52,6 @@ class NACLayer(SequenceLayer):
         return y
 
     def init_state(self, batch_size: int, window: int | None = None) -> State:
-        """An empty memory of ``window`` steps."""
         return self.nac.init_state(batch_size, window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:

@@ -62,7 +62,6 @@ class NACKeyLayer(SequenceLayer):
         return y
 
     def init_state(self, batch_size: int, window: int | None = None) -> KeyState:
-        """An empty memory of ``window`` steps."""
         return self.nac.init_state(batch_size, window or self.window)
 
     def step(self, x: Tensor, t: Tensor | None, state: KeyState) -> tuple[Tensor, KeyState]:

@@ -66,7 +66,6 @@ class PolicyConfig:
 
     @property
     def continuous(self) -> bool:
-        """Whether the policy steers continuously."""
         return not self.actions
 
     @property
@@ -101,7 +100,6 @@ class PolicyConfig:
         return PolicyConfig(**ready)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
         result = plain(self)
         assert isinstance(result, dict)
         return result

@@ -50,7 +50,6 @@ class Part:
 
     @property
     def noun(self) -> str:
-        """The name within a sentence."""
         return self.name if self.kind == "head" else f"the {self.name}"
 
 
@@ -256,7 +255,6 @@ class EffectMeter:
             self.nac.out_proj.register_forward_pre_hook(lambda _, inputs: self._merged.append(inputs[0]))
 
     def measure(self, decision: LastDecision) -> Effects:
-        """The effects of all parts of a decision."""
         import torch
 
         config, network = self.config, self.network

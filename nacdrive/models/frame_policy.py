@@ -21,7 +21,6 @@ class FramePolicy:
 
     @property
     def task(self) -> str:
-        """Task the policy was trained for."""
         return self.config.task
 
     @property

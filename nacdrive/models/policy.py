@@ -43,7 +43,6 @@ class Policy(FramePolicy):
 
     @classmethod
     def new(cls, config: PolicyConfig, name: str = "policy", device: str = "cpu") -> Policy:
-        """An untrained policy."""
         return cls(DrivingNetwork(config).to(device), name)
 
     def with_layer(self, model: str, **options: Any) -> Policy:

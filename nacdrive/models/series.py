@@ -69,7 +69,6 @@ class SeriesConfig:
         return SeriesConfig(**ready)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
         result = plain(self)
         assert isinstance(result, dict)
         return result

@@ -32,7 +32,6 @@ class Exact:
     """Closed form a(t) = (phi/omega)(1 - exp(-omega t)) (paper, Eqn. 3), written without division by omega."""
 
     def __call__(self, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
-        """Logit at time ``t``."""
         return phi * t * decay_mean(omega * t)
 
 
@@ -78,7 +77,6 @@ class Euler:
             raise ValueError(f"Euler rtol={self.rtol}, doublings={self.doublings}; both must be positive")
 
     def __call__(self, phi: Tensor, omega: Tensor, t: Tensor) -> Tensor:
-        """Logit after ``steps`` steps."""
         if self.adaptive:
             return self._adaptive(phi, omega, t)
         h = t / self.steps if self.step is None else torch.full_like(t, self.step)

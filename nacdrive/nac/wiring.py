@@ -68,12 +68,10 @@ class Wiring:
 
     @property
     def inputs(self) -> int:
-        """Number of inputs (sensory neurons)."""
         return int(self.sensory_adjacency.shape[0])
 
     @property
     def inters(self) -> int:
-        """Number of inter neurons."""
         return self.units - self.motors - self.commands
 
     def neurons(self, group: str) -> NDArray[np.int64]:

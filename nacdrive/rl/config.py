@@ -114,5 +114,4 @@ class ExpertTrainConfig(PpoConfig, Result):
 
     @property
     def settings(self) -> PpoConfig:
-        """What the training depends on."""
         return PpoConfig.of(self)

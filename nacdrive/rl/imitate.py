@@ -226,7 +226,6 @@ class Imitation:
 
     @torch.inference_mode()
     def decide(self, questions: Sequence[Question]) -> list[Answer]:
-        """What the averaged network says in many drives."""
         stacks, seconds, states = zip(*questions, strict=True)
         features = self.average.features(torch.from_numpy(np.stack(stacks)))
         if self.average.memory is None:
@@ -424,7 +423,6 @@ class Imitation:
         return drives
 
     def write_checkpoint(self, seconds: float) -> None:
-        """The state after a whole round."""
         state = {
             "config": plain(self.config), "round": self.round, "step": self.step, "seconds": seconds, "best": self.best,
             "net": self.net.state_dict(), "average": self.average.state_dict(),

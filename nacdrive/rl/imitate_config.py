@@ -80,7 +80,6 @@ class ImitateConfig(
 
     @property
     def all_steps(self) -> int:
-        """Minibatches in all."""
         return self.rounds * self.steps + self.last_steps
 
     def lr_at(self, step: int) -> float:
@@ -101,5 +100,4 @@ class ExpertImitateConfig(ImitateConfig, Result):
 
     @property
     def settings(self) -> ImitateConfig:
-        """What the training depends on."""
         return ImitateConfig.of(self)

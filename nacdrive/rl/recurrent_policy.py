@@ -55,7 +55,6 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         )
 
     def init_state(self, n_envs: int = 1) -> MemoryState:
-        """Nothing remembered in any of the environments."""
         return self.memory.init_state(n_envs)
 
     def state_after(self, observations: NDArray[Any], t: NDArray[np.float64], seen: NDArray[np.int64]) -> MemoryState:

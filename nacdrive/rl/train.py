@@ -160,7 +160,6 @@ class Agent:
 
     @property
     def continuous(self) -> bool:
-        """Whether it steers instead of choosing."""
         return isinstance(self.actions, spaces.Box)
 
     @property
@@ -176,7 +175,6 @@ class Agent:
             return PolicyNet(self.outputs, self.memory)
 
     def about(self) -> dict[str, Any]:
-        """What its files say of it."""
         known = {
             "env": self.env,
             "actions": "continuous" if self.continuous else "discrete",
@@ -187,7 +185,6 @@ class Agent:
         return known if self.memory is None else {**known, "memory": self.memory.to_json()}
 
     def driver(self, net: PolicyNet) -> PpoExpert:
-        """Drives with ``net``."""
         return PpoExpert(net, repeat=self.repeat, env=self.env, continuous=self.continuous)
 
 

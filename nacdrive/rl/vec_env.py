@@ -105,7 +105,6 @@ class ParallelVecEnv(VecEnv):
         return np.concatenate(self._ask("reset"))
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Remember the actions; ``step_wait`` sends them."""
         self._actions = actions
 
     def step_wait(self) -> Any:

@@ -58,7 +58,6 @@ class Batcher(Generic[Q, A]):
             self._decide_if_complete()
 
     def fail(self, error: BaseException) -> None:
-        """End everybody's waiting."""
         with self._changed:
             self._failed = self._failed or error
             self._changed.notify_all()

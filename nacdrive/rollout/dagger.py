@@ -60,7 +60,6 @@ class DaggerRound:
 
     @property
     def tracks(self) -> Sequence[int]:
-        """Seeds of the tracks."""
         if self.cases:
             return [seed for seed, _ in self.cases]
         slot = self.seed % 20 * 25 + (self.round - 1) % 25

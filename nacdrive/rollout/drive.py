@@ -106,7 +106,6 @@ class Drive:
         return self.options.get("rule") or LAP_RULES[0] if self.env_spec.honours("rule") else None
 
     def load(self) -> LoadedDrive:
-        """With networks and drivers in memory."""
         return LoadedDrive(self)
 
     def open(self, seed: int, control: HumanControl | None = None) -> OpenDrive:
@@ -185,7 +184,6 @@ class LoadedDrive:
 
     @property
     def policy(self) -> PolicyDriver | None:
-        """The driver where it is a policy."""
         return self.driver if isinstance(self.driver, PolicyDriver) else None
 
     @cached_property
@@ -198,7 +196,6 @@ class LoadedDrive:
 
     @cached_property
     def repeat(self) -> int:
-        """Frames for which an action is held."""
         return self._repeat or action_repeat(self.spec, self.driver, self._asked)
 
     @property

@@ -36,9 +36,7 @@ class Outcome:
     """One episode that has been driven to its end."""
 
     seed: int
-    """Seed of the track."""
     episode_return: float
-    """Sum of the rewards."""
     steps: int
     """Recorded frames."""
     path: Path | None
@@ -66,9 +64,7 @@ class RecordResult:
     """What a recording holds now."""
 
     folder: Path
-    """Where it lies."""
     episodes: list[EpisodeInfo]
-    """Its episodes."""
     dropped: dict[int, float]
     """Seeds below --min-return, and their returns."""
     frames: int
@@ -158,7 +154,6 @@ class SeedQueue:
 
     @property
     def missing(self) -> int:
-        """Episodes that the recording still lacks."""
         kept = sum(info.seed >= self._config.seed for info in self._writer.episodes)
         return max(0, self._config.episodes - kept)
 
@@ -215,7 +210,6 @@ class EpisodeDriver:
 
     @property
     def described(self) -> Drive:
-        """How the episodes are driven."""
         config, spec = self.config, self.config.spec
         options = {"max_frames": config.max_frames, "rule": config.rule, "repeat": config.repeat, **config.road.given}
         if spec.honours("sides") and not config.by_hand:

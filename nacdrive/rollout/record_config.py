@@ -80,7 +80,6 @@ class RecordConfig(
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person drives."""
         return self.expert == KEYBOARD
 
     @property

@@ -23,13 +23,9 @@ class EpisodeResult:
     episode: int
     """Number of the episode in this run, from 0."""
     seed: int
-    """Seed of the track."""
     episode_return: float
-    """Sum of rewards."""
     decisions: int
-    """Decisions taken."""
     simulated_s: float
-    """Simulated seconds driven."""
     progress: float
     """Laps driven, as a fraction; of CarRacing the share of the tiles."""
     finished_lap: bool
@@ -37,7 +33,6 @@ class EpisodeResult:
     wheels_off: float
     """Mean share of the four wheels beside the road."""
     mean_speed_mps: float
-    """Mean speed over the decisions."""
     decision_ms_median: float
     """Median wall-clock time of a decision, in milliseconds."""
     decision_ms_p99: float

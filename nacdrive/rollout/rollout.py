@@ -63,7 +63,6 @@ class Probes:
         return inside
 
     def inside(self) -> dict[str, Any]:
-        """``neurons`` and ``why`` of a Tick."""
         read = {"neurons": self.neurons, "why": self.why}
         return {name: one() for name, one in read.items() if one is not None}
 

@@ -104,7 +104,6 @@ class TrainConfig(
 
     @property
     def form(self) -> DrivingForm:
-        """What ``model`` stands for."""
         return driving_form(self.model, paper=self.paper_form)
 
     @property

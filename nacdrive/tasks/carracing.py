@@ -70,7 +70,6 @@ class CarRacing(Imitation):
             )
 
     def refuse_unlike(self, recordings: Sequence[Recording]) -> None:
-        """Refuse recordings of different rates."""
         rates: dict[float, Path] = {}
         for recording in recordings:
             rates.setdefault(float(recording.meta["fps"]), recording.folder)

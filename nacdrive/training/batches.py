@@ -42,7 +42,6 @@ class Batches:
 
     @property
     def steps(self) -> int:
-        """Steps of all samples together."""
         return sum(self.lengths)
 
     def chunks(self, epoch: int | None, seed: int) -> list[Chunk]:

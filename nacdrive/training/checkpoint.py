@@ -39,7 +39,6 @@ class Progress:
     best_loss: float = float("inf")
     """Validation loss of the best epoch so far: the lowest, or that of the epoch with the best criterion."""
     best_epoch: int = -1
-    """That epoch."""
     best_measure: float = 0.0
     """The task's measure on the validation part at that epoch, such as the share decided as the teacher."""
     seconds: float = 0.0

@@ -52,7 +52,6 @@ class FitResult:
     """Outcome of a training; the network holds the weights of the best epoch."""
 
     progress: Progress
-    """Where it ended."""
     train_steps: int
     """Steps (frames) that were learnt from."""
     valid_steps: int
@@ -237,7 +236,6 @@ class Fitting:
         return config.learning_rate * (self.progress.factor if config.schedule in PLATEAUS else 1.0)
 
     def to_device(self, batch: Batch) -> Batch:
-        """The batch on the device; frames travel as bytes."""
         return batch if self.device.type == "cpu" else {name: x.to(self.device) for name, x in batch.items()}
 
     def autocast(self) -> torch.autocast | nullcontext[None]:

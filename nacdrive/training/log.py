@@ -46,7 +46,6 @@ class MetricsLog:
             note_board(folder)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write one row, flushed to the disk."""
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row, allow_nan=False) + "\n")
         if self._board is not None:

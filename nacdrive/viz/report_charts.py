@@ -38,7 +38,6 @@ class Scale:
         self._start, self._per = start, (end - start) / (marks[-1] - marks[0])
 
     def __call__(self, value: float) -> float:
-        """The pixel of ``value``."""
         return round(self._start + (value - self.marks[0]) * self._per, 1)
 
 

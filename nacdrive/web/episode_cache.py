@@ -19,13 +19,10 @@ class EpisodeLabel:
     """What is known of an episode before it is loaded."""
 
     seed: int
-    """Seed of the track."""
     steps: int
     """Recorded frames."""
     episode_return: float
-    """Sum of the rewards."""
     driver: str
-    """Who drove."""
     expert_return: float | None = None
     """Sum of the rewards of the expert on the same track, where it drove there too."""
 
@@ -37,7 +34,6 @@ class ReplaySource:
     name: str
     """For people."""
     labels: Sequence[EpisodeLabel]
-    """Its episodes."""
     load: Callable[[int], Sequence[Tick]]
     """Ticks of an episode; may take seconds."""
     choices: Sequence[str] = ()
@@ -71,7 +67,6 @@ class EpisodeCache:
         self._driven: tuple[tuple[int, int], Sequence[Action]] | None = None
 
     def has(self, run: int, episode: int) -> bool:
-        """Whether there is such an episode."""
         return 0 <= run < len(self.runs) and 0 <= episode < len(self.runs[run].labels)
 
     def ticks(self, run: int, episode: int) -> Sequence[Tick]:

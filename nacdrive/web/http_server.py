@@ -129,7 +129,6 @@ class PageHandler(QuietHandler):
             self.server.waiting.pop(self.connection, None)
 
     def run_wsgi(self) -> None:
-        """Answer: the request is whole."""
         self.server.waiting.pop(self.connection, None)
         super().run_wsgi()
 
@@ -154,7 +153,6 @@ class PageServer(ThreadedWSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The body of such a thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -201,7 +199,6 @@ class HttpServer:
         return hold == "yes" or (hold == "auto" and sys.stdin is not None and sys.stdin.isatty())
 
     def stay(self) -> None:
-        """Keep the page up until Ctrl-C."""
         print("the page stays up; Ctrl-C ends it.", flush=True)
         try:
             Event().wait()

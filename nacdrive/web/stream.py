@@ -108,7 +108,6 @@ class DriveResult:
     time_s: float
     """Simulated seconds driven."""
     episode_return: float | None = None
-    """Sum of rewards."""
     progress: float | None = None
     """Share of the road that was driven, 0 .. 1."""
     expert_agreement: float | None = None
@@ -141,11 +140,9 @@ class Lane:
         self._episode_began = 0
 
     def is_new_episode(self, tick: Tick) -> bool:
-        """Whether an episode begins with ``tick``."""
         return self._last is None or tick.episode != self._last.episode or tick.t_s < self._last.t_s
 
     def add(self, tick: Tick) -> None:
-        """Make ``tick`` the newest."""
         clock_s = self._clock_s(tick)
         if self.is_new_episode(tick):
             self._off, self._episode_began = 0.0, self.seq

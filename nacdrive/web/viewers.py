@@ -43,7 +43,6 @@ class Viewers:
             return self._changed.wait_for(lambda: (self._viewers > 0) == wanted, timeout_s)
 
     def close(self) -> None:
-        """End the run for all viewers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -99,7 +99,6 @@ class UdacityEnv(DrivingEnv):
 
     @property
     def port(self) -> int:
-        """The port that simulators connect to."""
         return self._server.port
 
     @property
@@ -114,7 +113,6 @@ class UdacityEnv(DrivingEnv):
 
     @property
     def commands(self) -> int:
-        """Commands sent so far."""
         return self._server.steers
 
     @property

@@ -47,7 +47,6 @@ class Report:
     throttle: float
     """0 .. 1."""
     speed_mps: float
-    """Metres per second."""
     separator: str
     """Decimal separator of the simulator's numbers."""
     image: str

@@ -132,7 +132,6 @@ class Car:
             self.parked.append(node)
 
     def touches(self) -> bool:
-        """Whether it touches a parked car."""
         if not self.parked:
             return False
         contacts = self.world.contact_test(self.body).get_contacts()

@@ -66,5 +66,4 @@ class Window:
         return {name for name, code in KEYS.items() if held[code]}
 
     def close(self) -> None:
-        """Close the window."""
         pygame.display.quit()

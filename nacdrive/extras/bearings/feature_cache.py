@@ -40,7 +40,6 @@ class Kept:
         self.cached = cache_folder() / "features" / name
 
     def read(self) -> NDArray[np.float32] | None:
-        """Kept features [N, W, 14], or None; a damaged file counts as none."""
         for path in (self.beside, self.cached):
             try:
                 with np.load(path) as content:

@@ -47,7 +47,6 @@ class RunToFailure:
         return bool(re.match(r"Bearing1(_|$)", self.name))
 
     def subsample(self, most: int | None) -> RunToFailure:
-        """At most ``most`` snapshots, evenly spread."""
         N = len(self.table.t_s)
         if most is None or most >= N:
             return self

@@ -174,7 +174,6 @@ class Bearings(Regression):
         return [s for run in runs for s in self.pieces(run.name, run.series())]
 
     def pieces(self, name: str, fields: dict[str, Tensor]) -> list[Sample]:
-        """Segments of one life."""
         return segments(name, fields, scored=SCORED, context=self.context)
 
     def row_folds(

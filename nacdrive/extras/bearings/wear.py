@@ -130,7 +130,6 @@ class WearCurve:
 
     @property
     def rmse(self) -> float:
-        """Root mean square error of the wear."""
         return float(np.sqrt(np.mean((self.predicted - self.truth) ** 2)))
 
     @property

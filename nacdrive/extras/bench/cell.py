@@ -82,7 +82,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Names the cell within a run."""
         return f"{self.task}/{self.model}/{self.fold}" + (f"/{self.repeat}" if self.repeat else "")
 
     @property
@@ -92,7 +91,6 @@ class Cell:
 
     @property
     def fit_seed(self) -> int:
-        """Seeds weights and batches."""
         return self.seed + self.fold + SEED_STEP * self.repeat
 
 

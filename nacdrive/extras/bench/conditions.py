@@ -34,7 +34,6 @@ class Condition:
 
     @property
     def title(self) -> str:
-        """Its name in a table."""
         return {
             "intact": "intact",
             "drop": f"{self.percent} % of steps dropped",

@@ -66,7 +66,6 @@ class TableConfig(
 
     @property
     def fold_count(self) -> int:
-        """Folds that are wanted."""
         return self.folds or FOLDS[self.budget]
 
     @property

@@ -68,7 +68,6 @@ class Line:
 
     model: str
     best: bool
-    """Whether it has the best mean."""
     trainings: int
     mean: float
     spread: float | None

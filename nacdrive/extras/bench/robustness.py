@@ -48,7 +48,6 @@ class Job:
     row: Result
     """Line of the run's results that tells of its training."""
     model: Path
-    """Its model file."""
     most_tests: int
     """Test sequences, evenly thinned; 0: all."""
     seed: int

@@ -82,9 +82,7 @@ class LeRobotSet:
     """A LeRobot data set whose description has been read and makes sense."""
 
     folder: Path
-    """Where it lies."""
     fps: float
-    """Frames a second."""
     source: str
     """What was driven."""
     features: dict[str, dict[str, Any]]
@@ -96,7 +94,6 @@ class LeRobotSet:
     actions: ActionColumns
     """Where steering and pedals stand in ``action``."""
     episodes: list[EpisodeRow]
-    """In their order."""
     header: dict[str, Any] | None
     """What the recording said of itself, where nacdrive wrote the data set."""
 

@@ -232,7 +232,6 @@ class HDF5Bytes(io.FileIO):
         self.check()
 
     def check(self) -> None:
-        """Raise what was met in writing."""
         if self._error is not None:
             raise self._error
 

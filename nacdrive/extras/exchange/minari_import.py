@@ -61,7 +61,6 @@ class MinariSet:
     folder: Path
     """Holds ``data``."""
     episodes: int
-    """How many."""
     frames: int
     """Steps together."""
     cameras: dict[str, tuple[str, ...]]

@@ -389,7 +389,6 @@ class _Sequence:
 
     @staticmethod
     def of(net: NetworkDescription) -> _Sequence:
-        """That of ``net``."""
         step = net.sequence
         if isinstance(step, NACStep):
             return _nac(net, without_idle_neurons(step))

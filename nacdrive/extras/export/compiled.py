@@ -80,7 +80,6 @@ class CompiledPolicy:
         return self.config.repeat
 
     def reset(self) -> None:
-        """Forget the episode before."""
         self._reset(self._state)
 
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:

@@ -156,7 +156,6 @@ class Block:
         self.parts: list[NDArray[np.float32]] = []
 
     def add(self, x: NDArray[np.floating]) -> dict[str, Any]:
-        """Its place."""
         place = {"at": self.size, "shape": list(x.shape)}
         self.parts.append(np.ascontiguousarray(x, dtype=np.float32).ravel())
         self.size += x.size

@@ -108,7 +108,6 @@ class CircuitStep:
     mode: str
     """``exact``, ``euler`` or ``steady``."""
     euler_steps: int
-    """Of ``euler``."""
     euler_step_s: float | None
     """Fixed step of ``euler``; None divides the pair's time by ``euler_steps``."""
     time_scale: float
@@ -168,7 +167,6 @@ class NACStep(CircuitStep):
 
     @property
     def head_dim(self) -> int:
-        """D"""
         return int(self.first_query.shape[1])
 
 
@@ -199,7 +197,6 @@ class NACKeyStep(CircuitStep):
 
     @property
     def head_dim(self) -> int:
-        """D"""
         return len(self.query.bias) // self.heads
 
 
@@ -251,9 +248,7 @@ class NetworkDescription:
     """All that a policy computes from a frame and its time to an action."""
 
     name: str
-    """The policy's name, such as ``nac_steady``."""
     task: str
-    """Task that it was trained for."""
     model: str
     """Registered name of its sequence layer."""
     gap_s: float
@@ -263,11 +258,9 @@ class NetworkDescription:
     activation: str
     """Of convolutions and of the head: ``relu`` or ``elu``."""
     convolutions: tuple[Convolution, ...]
-    """In their order."""
     projection: Linear | None
     """[F, outputs of the last convolution] behind them; None where those are the features."""
     sequence: Sequence
-    """The sequence layer."""
     hidden: Linear
     """[dense, d] of the head; ``activation`` follows."""
     output: Linear
@@ -296,7 +289,6 @@ class NetworkDescription:
         return result
 
     def weights(self) -> int:
-        """How many numbers it holds."""
         return sum(array.size for array in _arrays(self))
 
 

@@ -90,7 +90,6 @@ class Case:
     """Number of the failure near which it was drawn; None where it was drawn regardless of any."""
 
     def of(self, drive: Drive) -> Drive:
-        """``drive`` with the knobs turned."""
         camera = {name: value for name, value in self.knobs.items() if name in CAMERA}
         options = {name: value for name, value in self.knobs.items() if name not in CAMERA and name != "speed"}
         return replace(
@@ -177,7 +176,6 @@ class Search:
             self.add(case, failed=row["failed"])
 
     def add(self, case: Case, *, failed: bool) -> None:
-        """What came of a case."""
         self._missing -= 1
         if failed:
             self._failed.append(case)

@@ -99,7 +99,6 @@ class UdacityClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
         return self._link is not None
 
     def frame(self) -> None:

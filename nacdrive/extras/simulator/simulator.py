@@ -153,7 +153,6 @@ class UdacitySimulator:
             self.say(f"{self.env.t_s:.0f} s: lap {laps} done; " + self.summary())
 
     def summary(self) -> str:
-        """One line on the drive so far."""
         position = self.env.track_position
         mean = float(np.mean(self.offsets)) if self.offsets else 0.0
         return (

@@ -36,7 +36,6 @@ class MemorySpec:
     """The layer's own."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that ``MemorySpec(**...)`` takes."""
         return asdict(self)
 
 
@@ -128,7 +127,6 @@ class Memory(nn.Module):
         return torch.cat([features[row, at], remembered], dim=-1)
 
     def init_state(self, batch_size: int) -> MemoryState:
-        """Nothing remembered."""
         like = self.into.weight
         return MemoryState(
             like.new_zeros(batch_size, self.spec.window, self.spec.width),

@@ -45,7 +45,6 @@ class View:
         return self.frames * (3 if self.colour else 1), self.height + below, self.width
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that ``View(**...)`` takes."""
         return asdict(self)
 
     def small(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -73,7 +72,6 @@ class FrameStack:
         self._empty = True
 
     def reset(self) -> None:
-        """Forget the episode."""
         self._empty = True
 
     def push(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:

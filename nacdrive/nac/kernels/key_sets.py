@@ -72,7 +72,6 @@ class AllKeys:
         return table[:, self.here].unsqueeze(1)
 
     def add_halves(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
-        """See ``GatheredKeys``."""
         torch.add(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
 
     def multiply(self, of_query: Tensor, table: Tensor, part: Part, out: Tensor) -> None:
@@ -80,15 +79,12 @@ class AllKeys:
         torch.mul(of_query.unsqueeze(2), self._rows(table, part).unsqueeze(1), out=out)
 
     def scatter(self, table: Tensor, x: Tensor, part: Part | None = None) -> None:
-        """See ``GatheredKeys``."""
         self._rows(table, part).add_(x.sum(1))
 
     def weighted_sum(self, values: Tensor, mix: Tensor) -> Tensor:
-        """See ``GatheredKeys``."""
         return mix @ values[:, self.here]
 
     def weighted_sum_backward(self, values: Tensor, mix: Tensor, gout: Tensor, gvalues: Tensor) -> Tensor:
-        """See ``GatheredKeys``."""
         gvalues[:, self.here].baddbmm_(mix.transpose(1, 2), gout)
         return gout @ values[:, self.here].transpose(1, 2)
 

@@ -226,7 +226,6 @@ class CompiledBackbone:
     def backward(
         self, keys: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: dict[str, Tensor | None]
     ) -> None:
-        """As that of ``ChunkedBackbone``."""
         queries = gmotor.shape[2]
         sums.zq[:, first : first + queries].zero_()
         tables = self.kernels.Tables(*(x.data_ptr() for x in (self.zq, self.zk, sums.zq, sums.zk)))
