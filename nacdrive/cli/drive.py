@@ -19,11 +19,13 @@ from nacdrive.common.options import LivePage, Port, SaliencyOption, TimeLimit, T
 from nacdrive.drivers.options import CameraOptions, Driving, WheelOption, check_expert
 from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
 from nacdrive.envs.world import World
+from nacdrive.extras.teach.options import TeachOptions
 
 if TYPE_CHECKING:
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.drivers.tick import Listener
+    from nacdrive.extras.teach.card import TeachCard
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.extras.what_if.what_if import WhatIf
     from nacdrive.rollout.drive import LoadedDrive
@@ -64,14 +66,18 @@ class DriveConfig(
     SaliencyOption,
     VideoOption,
     TimeLimit,
+    TeachOptions,
     defaults={"seed": POLICY_TEST.start},
 ):
     """Drive with a policy and watch it in a browser."""
 
+    unchecked = ("data",)
+
     record: Path | None = None
     """Keep the drive in this recording: what the policy did, labelled by the expert that rides along."""
     corrections: Path | None = None
-    """Recording of what a person drives after taking over; recordings/corrections-MODEL if not given."""
+    """Recording of what a person drives after taking over; recordings/corrections-MODEL, or within that of --teach, if
+    not given."""
     port: Port | None = None
     """udacity: port that the simulator connects to (4567); elsewhere another word for --page-port."""
     pace: Annotated[float | None, Interval(ge=0, le=10)] = None
@@ -87,6 +93,9 @@ class DriveConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.teach and self.seed == POLICY_TEST.start:
+            # Who learns from the tracks of the test is not tested on them any more.
+            object.__setattr__(self, "seed", POLICY_RECORDING.start)
         if self.port is not None and not self.spec.realtime and self.page_port == LivePage.page_port:
             object.__setattr__(self, "page_port", self.port)
         if self.driver is not None:
@@ -133,25 +142,29 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
     if config.allow_control:
         control = HumanControl(started_over=STARTED_OVER) if spec.realtime else HumanControl()
     with ExitStack() as watching:
-        page = None
+        page = teacher = None
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page, show_in_browser
             from nacdrive.drivers.exported import ExportedPolicy
+            from nacdrive.extras.teach.card import teach_card
             from nacdrive.extras.what_if import WhatIfCard
 
             what = network_view(policy.policy) if policy is not None else {}
             title = f"{driver.name} on {spec.title}"
             # A simulator that connects cannot be asked before it does.
             what["choices"] = spec.actions if spec.realtime else loaded.actions
-            if policy is not None and not isinstance(policy.policy, ExportedPolicy):
+            teacher = teach_card(config, loaded) if config.allow_control else None
+            what["cards"] = [teacher] if teacher is not None else []
+            # Whom it asks has learnt nothing.
+            if policy is not None and not isinstance(policy.policy, ExportedPolicy) and not config.teach:
                 asked = what_if_of(config, policy, loaded.companion is not None)
-                what["cards"] = [WhatIfCard.of_drive(asked, config.kept_mb)]
+                what["cards"].append(WhatIfCard.of_drive(asked, config.kept_mb))
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             shown = show_in_browser(page.url)
             if config.wait and not config.fast and not spec.realtime:
                 page.wait_for_viewer(FIRST_VIEWER_S if shown else NO_BROWSER_S)
         driving = drive_realtime if spec.realtime else drive_episodes
-        results = driving(config, loaded, control, page)
+        results = driving(config, loaded, control, page, teacher)
         if config.video is not None and results:
             print(f"video: {config.video}", flush=True)
         if page is not None and config.episodes is not None and not spec.realtime and page.stays_up(config.hold):
@@ -219,7 +232,11 @@ def load_what_if(config: DriveConfig) -> WhatIf:
 
 
 def drive_episodes(
-    config: DriveConfig, loaded: LoadedDrive, control: HumanControl | None, page: LiveServer | None
+    config: DriveConfig,
+    loaded: LoadedDrive,
+    control: HumanControl | None,
+    page: LiveServer | None,
+    teacher: TeachCard | None,
 ) -> list[EpisodeResult]:
     """Drive one seed after the other in an environment that waits for decisions."""
     import numpy as np
@@ -244,7 +261,7 @@ def drive_episodes(
                 ) as opened:
                     if episode == 0:
                         fps = 1 / opened.env.step_s
-                        listeners += recorders(config, stack, loaded, fps)
+                        listeners += recorders(config, stack, loaded, fps, teacher)
                         if config.video is not None:
                             name, actions = loaded.driver.name, opened.env.actions
                             listeners.append(stack.enter_context(video(config.video, name, fps, actions=actions)))
@@ -293,7 +310,11 @@ def known_score(config: DriveConfig, expert: str | None, seed: int) -> float | N
 
 
 def drive_realtime(
-    config: DriveConfig, loaded: LoadedDrive, control: HumanControl | None, page: LiveServer | None
+    config: DriveConfig,
+    loaded: LoadedDrive,
+    control: HumanControl | None,
+    page: LiveServer | None,
+    teacher: TeachCard | None,
 ) -> list[EpisodeResult]:
     """Drive whatever simulator connects, drive after drive, until Ctrl-C, ``--seconds`` or ``--episodes``."""
     from nacdrive.common.net import is_loopback
@@ -315,7 +336,7 @@ def drive_realtime(
     decided_ms: deque[float] = deque(maxlen=REMEMBERED)
     with ExitStack() as stack:
         listeners: list[Listener] = [page.publish] if page is not None else []
-        listeners += realtime_recorders(config, stack, loaded)
+        listeners += realtime_recorders(config, stack, loaded, teacher)
         # What is still to be told is told after the car has been braked.
         probes = probes_of(config, loaded.policy, page)
         background = stack.enter_context(BackgroundListener(listeners, probes, say if page is None else page.note))
@@ -442,9 +463,15 @@ def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Ite
 
 
 def recorders(
-    config: DriveConfig, stack: ExitStack, loaded: LoadedDrive, fps: float, pace_s: float = 0.0
-) -> list[EpisodeRecorder]:
-    """Who writes down what is driven, as ``config`` asks; says at the end of ``stack`` what there is.
+    config: DriveConfig,
+    stack: ExitStack,
+    loaded: LoadedDrive,
+    fps: float,
+    teacher: TeachCard | None,
+    pace_s: float = 0.0,
+) -> list[Listener]:
+    """Who writes down what is driven, as ``config`` asks, what a person corrects first; says at the end of ``stack``
+    what there is.
 
     ``pace_s``: seconds between two decisions of the policy, where frames come at another rate than those.
     """
@@ -453,7 +480,7 @@ def recorders(
     spec, driver, expert = config.spec, loaded.driver.name, loaded.companion
     pairs = []
     if config.allow_control:
-        folder = config.corrections or Path("recordings") / f"corrections-{driver}"
+        folder = config.corrections or config.corrections_of(driver)
         # At the policy's pace: it is to learn from what it would have seen.
         rate = 1 / pace_s if pace_s else fps
         pairs.append(("corrections", corrections(folder, source=spec.source, fps=rate, image=spec.image_format)))
@@ -475,10 +502,12 @@ def recorders(
             recorder.meta = {"camera_mount": config.road.camera_mount}
         stack.push(lambda *_, what=what, recorder=recorder: print(kept(what, recorder, seed), end="", flush=True))
         stack.enter_context(recorder)
-    return [recorder for _, recorder in pairs]
+    return [recorder if teacher is None or what == "drives" else teacher.around(recorder) for what, recorder in pairs]
 
 
-def realtime_recorders(config: DriveConfig, stack: ExitStack, loaded: LoadedDrive) -> list[Listener]:
+def realtime_recorders(
+    config: DriveConfig, stack: ExitStack, loaded: LoadedDrive, teacher: TeachCard | None
+) -> list[Listener]:
     """The same, and a film, of a simulator that sends as many pictures as it likes."""
     from nacdrive.rollout.background import at_rate, split_drives
     from nacdrive.viz.video import video
@@ -487,8 +516,8 @@ def realtime_recorders(config: DriveConfig, stack: ExitStack, loaded: LoadedDriv
     pace_s = loaded.policy.pace_s if loaded.policy is not None else 0.0
     if config.video is not None:
         listeners.append(at_rate(stack.enter_context(video(config.video, loaded.driver.name, FILM_FPS)), FILM_FPS))
-    for recorder in recorders(config, stack, loaded, REALTIME_FPS, pace_s):
-        paced = config.allow_control and recorder.folder != config.record
+    for number, recorder in enumerate(recorders(config, stack, loaded, REALTIME_FPS, teacher, pace_s)):
+        paced = config.allow_control and number == 0
         listeners.append(split_drives(recorder, EPISODE_STEPS, pace_s if paced else 0.0))
     return listeners
 

@@ -82,6 +82,11 @@ class PolicyDriver(Driver):
     def state(self) -> DriverState:
         return self._state
 
+    def replace_weights(self, weights: Mapping[str, Any]) -> None:
+        """Drive on with other weights of the same network, between two decisions."""
+        with self._memory:
+            self.policy.replace_weights(weights)  # type: ignore[union-attr]
+
     def neurons(self) -> Mapping[str, NDArray[np.float32]]:
         """Named neuron states of the last decision."""
         with self._memory:

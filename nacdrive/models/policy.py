@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +93,14 @@ class Policy(FramePolicy):
         choice = int(logits.argmax())
         steering, throttle, brake = self.config.actions[choice]
         return Action(steering, throttle, brake, choice, logits)
+
+    def replace_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on with other ``weights`` of the same network, which remembers the same frames."""
+        self.network.load_state_dict(dict(weights))
+        seen = [(frame, t_s) for frame, t_s, _ in self._recent]
+        self.reset()
+        for frame, t_s in seen:
+            self.step(frame, t_s)
 
     def last_decision(self) -> LastDecision:
         """What the last decision was made of."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.common.options import Count, Device, Options, Result, Workers
+from nacdrive.common.options import LARGEST, Count, Device, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, check_expert
 from nacdrive.envs.registry import EnvSpec
@@ -23,8 +23,8 @@ AUTO = "auto"
 SEEDS_PER_ROUND = 1000
 """Tracks that a round of DAgger can drive."""
 FREE_TO_CHANGE = (
-    "epochs", "dagger", "learning_rate", "patience", "valid_batch", "checkpoint_steps", "clip", "out", "resume",
-    "overwrite", "device", "workers", "ray",
+    "epochs", "dagger", "lessons", "learning_rate", "patience", "valid_batch", "checkpoint_steps", "clip", "out",
+    "resume", "overwrite", "device", "workers", "ray",
 )  # fmt: skip
 """Options that a resumed training may have changed; with the others it would be another training."""
 
@@ -45,10 +45,23 @@ class DaggerOptions(Options):
     """Episodes driven in each round."""
 
 
+class LessonOptions(Options):
+    """How it is learnt."""
+
+    first: Path | None = None
+    """Policy that learns on; with rounds (--dagger, --lessons) from the first of them."""
+    lessons: tuple[Path, ...] = ()
+    """Recordings that are learnt one after the other, a round each, such as the corrections of drive --teach."""
+    lesson_frames: Annotated[int, Interval(ge=0, le=LARGEST)] = 0
+    """Frames of a round of --lessons: half of them from --data, a quarter from the newest lesson, the others from those
+    before; 0: all there are."""
+
+
 class TrainConfig(
     TaskOption,
     LayerOption,
     DaggerOptions,
+    LessonOptions,
     FitConfig,
     RecordingsOption,
     LearningRoads,
@@ -90,6 +103,10 @@ class TrainConfig(
             object.__setattr__(self, "expert", self.expert or labelled_by(self.data, spec) or spec.expert)
         if spec is not None:
             check_world(spec, self, but=("data",))
+        if self.lessons and (self.first is None or self.dagger):
+            raise UserError(
+                "--lessons teach the policy --first, without --dagger: give that one, and leave this one out."
+            )
         if self.disturbance.active and not self.dagger:
             raise UserError("the camera's disturbances are of the drives of DAgger: give --dagger a number of rounds.")
         if self.dagger and spec is not None:
@@ -101,6 +118,11 @@ class TrainConfig(
     def env_spec(self) -> EnvSpec | None:
         """What there is to know of the environment of DAgger; None where neither --env nor the task tells."""
         return drivable(self.env) if self.env is not None else env_of_task(self.task)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds after the first fit."""
+        return self.dagger or len(self.lessons)
 
     @property
     def form(self) -> DrivingForm:

@@ -12,6 +12,7 @@ from typing import Any
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
 from nacdrive.common.parallel import check_ray
+from nacdrive.common.paths import find_model
 from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers import load_expert
@@ -23,6 +24,7 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
+from nacdrive.tasks.splits import mix
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 
@@ -42,16 +44,16 @@ def train_policy(
     config: TrainConfig,
     callbacks: TrainCallbacks = TrainCallbacks(),
     *,
-    first: Path | None = None,
     cases: Sequence[tuple[int, Drive]] = (),
+    load: Callable[[tuple[Path, ...]], list[Sample]] | None = None,
 ) -> Path:
     """Train as ``config`` says and return the path of the model file.
 
     Args:
         config: What is learnt, from what, how.
         callbacks: Called while it goes on.
-        first: Policy that learns on; nothing is fitted then before the first round of DAgger.
         cases: Episodes that are driven in each round; see ``DaggerRound``.
+        load: Reads recordings in the place of the task, such as one that remembers them.
 
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
     after each round, and at the end the model file with all of that in its ``meta``.
@@ -67,11 +69,13 @@ def train_policy(
     if config.dagger and config.expert is not None:
         expert = load_expert(config.expert, discrete_only=False)
     check_ray(config.ray if config.dagger else None)
-    train, valid = task.split(task.load(config.data), config.valid_share, config.seed)
+    load = load or task.load
+    first = None if config.first is None else load_policy(find_model(config.first, config.task))
+    train, valid = task.split(load(config.data), config.valid_share, config.seed)
     window = config.window or config.form.window
     more = {"instruments": config.instruments, "options": config.form.options, **config.form.sizes}
     if first is not None:
-        check_alike(load_policy(first), task.policy_config(config.form.layer, window, train), config.data)
+        check_alike(first, task.policy_config(config.form.layer, window, train), config.data)
     if expert is not None and env is not None:
         policy_config = task.policy_config(config.form.layer, window, train, **more)
         check_kind(env, expert, policy_config)
@@ -80,12 +84,16 @@ def train_policy(
     check_resumable(folder, config, FREE_TO_CHANGE)
     refuse_more_epochs(config, folder)
     began = time.perf_counter()
-    if first is not None and not round_path(folder, 0).exists():
-        policy = load_policy(first)
-        save_policy(policy, round_path(folder, 0), policy.meta)
-    for round_ in range(config.dagger + 1):
+    if first is not None and config.rounds and not round_path(folder, 0).exists():
+        save_policy(first, round_path(folder, 0), first.meta)
+    old, lessons = train, []
+    for round_ in range(config.rounds + 1):
         done = round_path(folder, round_)
-        if round_ > 0:
+        if round_ > 0 and config.lessons:
+            # Of the little that a person shows nothing is kept aside.
+            lessons.append(load(config.lessons[round_ - 1 : round_]))
+            train, valid = mix(old, lessons, config.lesson_frames, config.seed, round_), []
+        elif round_ > 0:
             # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.
             driven = collect_round(config, folder, round_, callbacks, cases)
             learn, keep = task.split(driven, config.valid_share if len(driven) > 1 else 0.0, config.seed + round_)
@@ -94,7 +102,7 @@ def train_policy(
             continue
         seed_everything(config.seed)
         if round_ == 0:
-            policy = Policy.new(task.policy_config(config.form.layer, window, train, **more), config.model)
+            policy = first or Policy.new(task.policy_config(config.form.layer, window, train, **more), config.model)
         else:
             policy = load_policy(round_path(folder, round_ - 1))
         result = fit_round(config, policy, train, valid, folder, round_, str(device), callbacks)
@@ -102,7 +110,7 @@ def train_policy(
         save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
         checkpoint_path(folder, round_).unlink(missing_ok=True)
         callbacks.on_round(round_, result)
-    final = load_policy(round_path(folder, config.dagger))
+    final = load_policy(round_path(folder, config.rounds))
     target = folder / config.file_name
     save_policy(final, target, {**final.meta, "session_s": round(time.perf_counter() - began, 1)})
     return target
@@ -128,7 +136,7 @@ def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
     Raises:
         UserError: if it is complete and was trained with another ``--epochs``.
     """
-    last = round_path(folder, config.dagger)
+    last = round_path(folder, config.rounds)
     if last.exists() and (epochs := load_policy(last).meta["config"]["epochs"]) != config.epochs:
         raise UserError(
             f"{folder} is complete, trained with --epochs {epochs}, and would not change with --epochs "

@@ -27,6 +27,9 @@ class LivePage(Protocol):
     def set(self, **about: Any) -> None:
         """Change what the page is told of the drive."""
 
+    def note(self, text: str) -> None:
+        """Say what has happened beside the drive."""
+
 
 class Card:
     """Whoever makes a page hands it the cards; the page knows none of them. The defaults do nothing.

@@ -91,6 +91,7 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
     training = TrainConfig(
         task=policy.config.task,
         model=model,
+        first=drive.model,
         data=config.data,
         env=config.env,
         expert=drive.expert,
@@ -110,9 +111,7 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
     fresh = [*cases["kind"], *cases["plain"]]
     before = judge(work, fresh, folder / "before.jsonl", "before")
     with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), show_training(config) as callbacks:
-        path = train_policy(
-            training, callbacks, first=drive.model, cases=[(case.seed, case.of(drive)) for case in cases["learn"]]
-        )
+        path = train_policy(training, callbacks, cases=[(case.seed, case.of(drive)) for case in cases["learn"]])
     taught = replace(work, drive=replace(drive, model=path))
     after = judge(taught, fresh, folder / "after.jsonl", "after")
     pairs = [(before[case.seed], after[case.seed]) for case in cases["kind"]]

@@ -1,0 +1,139 @@
+"""What learns beside the drive, in a process of its own: a round is ``train_policy`` with one lesson more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing.connection import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import os_error_sentence
+from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode_file import from_parquet
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.writer import RecordingWriter
+from nacdrive.extras.teach.rounds import Job
+from nacdrive.models import load_policy
+from nacdrive.models.policy import Policy
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import TrainCallbacks, check_alike, round_path, train_policy
+from nacdrive.tasks import Sample, load_driving_task
+from nacdrive.tasks.driving import truncate
+from nacdrive.training.fit import FitUpdate
+from nacdrive.training.predict import outputs
+
+NICENESS = 5
+JUDGED = 600
+"""Frames of the old laps, and of the corrections, on which the policies before and after are compared."""
+ALIKE = 0.1
+"""A steering that differs by at most so much, of 1 to full lock, is the same decision."""
+TAP_S = 0.3
+"""Keys are held or not: what a person means is the mean of so many seconds before and after."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a round has changed: shares of the decisions that are those of the person, and of the old laps."""
+
+    agreement: tuple[float, float]
+    """With the person, in all corrections so far: of the first policy, and after the round."""
+    old: tuple[float, float]
+    """With what is recorded in old laps that nothing is learnt from: of the first policy, and after the round."""
+
+
+class Pupil:
+    """Learns rounds; made in the process that learns.
+
+    Args:
+        training: How a round is learnt.
+    """
+
+    def __init__(self, training: TrainConfig) -> None:
+        self.training, self.task = training, load_driving_task(training.task)
+        self.load = cache(lambda folders: self.task.load(folders))
+        assert training.first is not None and training.window is not None
+        self.first = load_policy(training.first)
+        learnt, kept = self.task.split(self.load(training.data), training.valid_share, training.seed)
+        recorded = self.task.policy_config(training.form.layer, training.window, learnt)
+        check_alike(self.first, recorded, training.data)
+        self.kept = truncate(kept, JUDGED)
+
+    def learn(self, job: Job, on_share: Callable[[float], None]) -> Outcome | None:
+        """Learn a round; its policy is there when this returns. None where nothing was to be learnt yet.
+
+        ``on_share`` is called with the share of the round that is done.
+
+        Raises:
+            UserError: if the recordings do not fit, or the disk is full.
+        """
+        if not job.corrections:
+            return None
+        write_lesson(job)
+        lessons = (*job.lessons, job.lesson)
+        config = replace(self.training, lessons=lessons, resume=True)
+
+        def on_step(update: FitUpdate) -> None:
+            on_share(round((update.progress.epoch + update.progress.step / update.steps) / update.epochs, 2))
+
+        train_policy(config, TrainCallbacks(on_step), load=self.load)
+        policy = load_policy(round_path(config.folder, job.round))
+        shown = truncate([sample for lesson in lessons for sample in self.load((lesson,))], JUDGED)
+        return Outcome(
+            (self.agreement(self.first, shown), self.agreement(policy, shown)),
+            (self.agreement(self.first, self.kept), self.agreement(policy, self.kept)),
+        )
+
+    def agreement(self, policy: Policy, samples: Sequence[Sample]) -> float:
+        """Share of the decisions that are the recorded ones, 0 .. 1."""
+        answers = outputs(policy.network, self.task, samples, batch=1)
+        alike = [same(answer, sample.fields["target"]) for answer, sample in zip(answers, samples, strict=True)]
+        return float(np.mean(np.concatenate(alike)))
+
+
+def learn_rounds(pipe: Connection, training: TrainConfig) -> None:
+    """The other process: a ``Job`` comes in; shares of it that are done, 0 .. 1, and its ``Outcome`` or what is wrong
+    go out.
+    """
+    os.nice(NICENESS)
+    pupil: Pupil | None = None
+    while True:
+        job = pipe.recv()
+        try:
+            pupil = pupil or Pupil(training)
+            pipe.send(pupil.learn(job, pipe.send))
+        except (UserError, OSError) as error:
+            pipe.send(UserError(os_error_sentence(error) or str(error)))
+
+
+def same(answers: Tensor, target: Tensor) -> NDArray[np.bool_]:
+    """[N] whether choices, or steering (and pedal) [N, 1 or 2], are those of ``target``."""
+    if not target.is_floating_point():
+        return (answers.argmax(dim=-1) == target)[target >= 0].numpy()
+    steering = target if target.ndim == 1 else target[:, 0]
+    return ((answers[:, 0].clamp(-1, 1) - steering).abs() <= ALIKE).numpy()
+
+
+def write_lesson(job: Job) -> None:
+    """Make a recording of a round's corrections, labelled with what the person meant."""
+    corrections = [from_parquet(path.read_bytes()) for path in job.corrections]
+    about = Recording.open(job.corrections[0].parent).meta
+    writer = RecordingWriter(
+        job.lesson, source=about["source"], fps=about["fps"], expert=about["expert"], overwrite=True
+    )
+    for episode in corrections:
+        writer.add(replace(episode, expert_steering=meant(episode)))
+
+
+def meant(episode: Episode) -> NDArray[np.float32] | None:
+    """[N] the steering that a person means who taps keys, or turns a stick; None of one who chooses."""
+    if (episode.choice >= 0).all():
+        return None
+    near = np.abs(episode.t_s[:, None] - episode.t_s) <= TAP_S
+    mean: NDArray[np.float32] = (near @ episode.steering / near.sum(axis=1)).astype(np.float32)
+    return mean

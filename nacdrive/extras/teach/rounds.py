@@ -1,0 +1,161 @@
+"""The rounds of a teaching on the disk: what was learnt from which corrections; whole after a kill at any moment."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path, result_folder, write_json
+from nacdrive.common.foreign_json import read_object
+from nacdrive.common.result_folder import RESULT_MARKER, note_own
+from nacdrive.common.runs import plain
+from nacdrive.datasets.manifest import MANIFEST
+from nacdrive.datasets.recording import Recording
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import round_path
+from nacdrive.training.fit import checkpoint_path
+
+TEACHING, TRAINING = "teaching.json", "training"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round that was learnt."""
+
+    lesson: str
+    """Recording that was learnt from, a folder within that of the teaching."""
+    corrections: tuple[str, ...]
+    """Files of the corrections in it."""
+    agreement: tuple[float, float]
+    """Share of the decisions of all corrections so far that are the person's: of the first policy, and now."""
+    old: tuple[float, float]
+    """The same of what is recorded in the old laps."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A round to learn; plain data."""
+
+    round: int
+    """Its number, from 1; 0 only reads the old laps."""
+    lesson: Path
+    """Where the recording of its corrections shall lie."""
+    corrections: tuple[Path, ...]
+    lessons: tuple[Path, ...]
+    """Recordings of the rounds before."""
+
+
+@dataclass
+class Teaching:
+    """What was learnt and what is still to be learnt from.
+
+    Args:
+        folder: Of the teaching; ``open`` makes it this process's.
+        recording: Folder of the corrections.
+        training: How a round is learnt; its ``out`` lies in ``folder``.
+    """
+
+    folder: Path
+    recording: Path
+    training: TrainConfig
+    rounds: list[Round] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)
+    """Files of corrections that shall not be learnt."""
+    begun: int = 0
+    """Rounds that were begun: no two lessons have one name."""
+
+    @property
+    def model(self) -> Path:
+        """The taught policy."""
+        return self.folder / self.training.file_name
+
+    @property
+    def policy(self) -> Path:
+        """The policy that drives now."""
+        assert self.training.first is not None
+        return round_path(self.training.folder, len(self.rounds)) if self.rounds else self.training.first
+
+    @property
+    def pending(self) -> tuple[Path, ...]:
+        """Corrections that are in no round yet."""
+        if not (self.recording / MANIFEST).exists():
+            return ()
+        known = {*self.undone, *(name for one in self.rounds for name in one.corrections)}
+        paths = (info.path for info in Recording.open(self.recording).episodes)
+        return tuple(path for path in paths if path.name not in known)
+
+    @property
+    def count(self) -> int:
+        """Corrections that were learnt from."""
+        return sum(len(one.corrections) for one in self.rounds)
+
+    def open(self, *, overwrite: bool, resume: bool) -> None:
+        """Make the folder this process's, and go on with what is in it.
+
+        Raises:
+            UserError: if it holds something else, or another process teaches there.
+        """
+        result_folder(self.folder, overwrite=overwrite, resume=resume)
+        note_own(self.training.folder / RESULT_MARKER)
+        if (path := self.folder / TEACHING).exists():
+            stored = read_object(path)
+            if stored.get("first") != str(self.training.first):
+                raise UserError(f"{self.folder} is a teaching of {stored.get('first')}: give another --out.")
+            lists = ("corrections", "agreement", "old")
+            self.rounds = [Round(**{**one, **{name: tuple(one[name]) for name in lists}}) for one in stored["rounds"]]
+            self.undone, self.begun = [*stored["undone"], *self.undone], stored["begun"]
+        self.clear_unfinished()
+
+    def begin_round(self, corrections: tuple[Path, ...]) -> Job:
+        """A round that learns ``corrections``; of none, the job that only reads the old laps."""
+        self.clear_unfinished()
+        self.begun += bool(corrections)
+        lessons = tuple(self.folder / one.lesson for one in self.rounds)
+        number = len(self.rounds) + 1 if corrections else 0
+        return Job(number, self.folder / f"lesson-{self.begun}", corrections, lessons)
+
+    def accept(self, job: Job, agreement: tuple[float, float], old: tuple[float, float]) -> None:
+        """The round's policy is the one that drives now."""
+        names = tuple(path.name for path in job.corrections)
+        self.rounds.append(Round(job.lesson.name, names, agreement, old))
+        self.save()
+
+    def undo(self, rounds: int = 1) -> None:
+        """Forget the last rounds, and do not learn from their corrections again; they stay recorded."""
+        for one in self.rounds[len(self.rounds) - rounds :]:
+            self.undone += one.corrections
+        del self.rounds[len(self.rounds) - rounds :]
+        self.save()
+        self.clear_unfinished()
+
+    def save(self) -> None:
+        """Write down where the teaching stands, and the taught policy."""
+        about = {"first": str(self.training.first), "rounds": plain(self.rounds), "undone": self.undone}
+        write_json(self.folder / TEACHING, {**about, "begun": self.begun})
+        if not self.rounds:
+            return self.model.unlink(missing_ok=True)
+        with atomic_path(self.model) as partial:
+            partial.write_bytes(self.policy.read_bytes())
+
+    def clear_unfinished(self) -> None:
+        """Remove what a round left that was not learnt to its end, or is undone."""
+        last, out = len(self.rounds), self.training.folder
+        for number in range(last + 1, last + 2 + self.begun):
+            round_path(out, number).unlink(missing_ok=True)
+            checkpoint_path(out, number).unlink(missing_ok=True)
+        lessons = {one.lesson for one in self.rounds}
+        for path in self.folder.glob("lesson-*"):
+            if path.name not in lessons:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def command(self) -> str:
+        """The command that trains the same policy."""
+        config = replace(self.training, lessons=tuple(self.folder / one.lesson for one in self.rounds))
+        data, lessons = (" ".join(map(str, paths)) for paths in (config.data, config.lessons))
+        return (
+            f"nacdrive train --task {config.task} --model {config.model} --first {config.first} --data {data} "
+            f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "
+            f"--learning-rate {config.learning_rate:g} --seed {config.seed} --window {config.window}"
+        )

@@ -1,0 +1,249 @@
+"""Teaching: a person's corrections become rounds of a training, which take over between decisions and can be undone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nacdrive.cli.drive import DriveConfig, load
+from nacdrive.cli.main import parse
+from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.writer import RecordingWriter
+from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.tick import Tick
+from nacdrive.envs.carracing.env import to_action
+from nacdrive.extras.teach import card as teach_module
+from nacdrive.extras.teach.card import TeachCard, teach_card
+from nacdrive.extras.teach.pupil import Outcome, meant
+from nacdrive.extras.teach.rounds import Teaching
+from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
+from nacdrive.rollout.recorder import EpisodeBuffer, corrections, executed_action
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import train_policy
+from tests.helpers.episodes import make_episode
+from tests.helpers.ticks import make_tick
+
+STEPS = 40
+
+
+def tick_of(step: int, seed: int, *, human: bool = False, **more: Any) -> Tick:
+    """A Tick of a drive, or of a person who accelerates whatever comes."""
+    by_person = {"action": to_action(3), "policy": make_tick(step).action, "human": True} if human else {}
+    tick = make_tick(step, circuit=False, saliency=False, **by_person, **more)
+    return replace(tick, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def old_laps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("teach") / "old"
+    writer = RecordingWriter(folder, source="carracing", fps=20.0, expert="keyboard")
+    for seed in range(2):
+        buffer = EpisodeBuffer(executed_action)
+        for step in range(STEPS):
+            buffer(tick_of(step, seed))
+        writer.add(buffer.episode(source="carracing", driver="keyboard", meta={}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that has learnt nothing."""
+    torch.manual_seed(0)
+    actions = tuple((a.steering, a.throttle, a.brake) for a in map(to_action, range(5)))
+    size: dict[str, Any] = {"channels": (4, 4), "kernels": (5, 3), "strides": (4, 4), "window": 2, "d_model": 8}
+    config = PolicyConfig(task="carracing", model="mha", actions=actions, num_heads=2, **size)
+    path = tmp_path_factory.mktemp("teach") / "first.pt"
+    save_policy(Policy.new(config, "first"), path, {"config": {"model": "mha"}})
+    return path
+
+
+@pytest.fixture
+def training(first: Path, old_laps: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        model="mha", first=first, data=(old_laps,), window=2, epochs=1, lesson_frames=256, learning_rate=3e-3,
+        valid_share=0.5, out=tmp_path / "teaching" / "training",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def teaching(training: TrainConfig, tmp_path: Path) -> Teaching:
+    return Teaching(tmp_path / "teaching", tmp_path / "teaching" / "corrections", training)
+
+
+@pytest.fixture
+def card(teaching: Teaching, first: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeachCard]:
+    # What is learnt in one epoch by so small a network may come to anything.
+    monkeypatch.setattr(teach_module, "WORSE", 1.0)
+    card = TeachCard(teaching, PolicyDriver(load_policy(first)), begin=False, standing=False)
+    card.around(corrections(teaching.recording, source="carracing", fps=20.0))
+    yield card
+    card.close()
+
+
+def correct(card: TeachCard, seed: int) -> None:
+    """A person takes the wheel for 20 decisions of a drive."""
+    for step in range(30):
+        card.listen(tick_of(step, seed, human=5 <= step < 25))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def same(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    return all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_correction_is_learnt_takes_over_and_can_be_undone_and_trained_again(
+    card: TeachCard, teaching: Teaching, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def weights() -> dict[str, Any]:
+        return {name: value.clone() for name, value in card.driver.policy.network.state_dict().items()}  # type: ignore[union-attr]
+
+    untaught = weights()
+    card.begin()
+    correct(card, 7)
+    until(lambda: card._weights is not None)
+    assert same(weights(), untaught), "nothing takes over but between two decisions of the drive"
+    card.listen(tick_of(1, 8))
+    taught = weights()
+    assert not same(taught, untaught)
+    assert same(taught, load_policy(teaching.model).network.state_dict())
+    assert teaching.count == 1 and "1 correction in 1 round, agreement with you" in card._news
+    lesson = Recording.open(teaching.folder / teaching.rounds[0].lesson)
+    assert lesson.meta["source"] == "carracing" and set(lesson.load(0).expert_choice) == {3}
+    assert len(lesson.load(0).meta["policy"]["choice"]) == 20, "what the policy wanted to do stands beside it"
+
+    again = parse(TrainConfig, "nacdrive train", shlex.split(teaching.command())[2:])
+    assert isinstance(again, TrainConfig)
+    path = train_policy(replace(again, out=tmp_path / "again", valid_share=0.5))
+    assert same(load_policy(path).network.state_dict(), taught)
+
+    undo = card._command("undo")
+    assert undo is not None
+    undo()
+    card.listen(tick_of(2, 8))
+    assert same(weights(), untaught)
+    assert not teaching.model.exists() and not teaching.pending
+    assert len(Recording.open(teaching.recording)) >= 1, "what the person did stays recorded"
+    assert "undone: round 1" in card._news
+
+
+def test_a_round_that_makes_the_old_laps_worse_is_not_taken_over_and_learnt_again_with_more(
+    card: TeachCard, teaching: Teaching, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(teach_module, "WORSE", -2.0)
+    card.begin()
+    correct(card, 7)
+    until(lambda: "not taken over" in card._news)
+    assert "worse" in card._news and not teaching.rounds and card._weights is None
+    assert "Teaching: round 1 is not taken over: it would make the old laps worse" in capsys.readouterr().out
+    monkeypatch.setattr(teach_module, "WORSE", 1.0)
+    correct(card, 8)
+    until(lambda: bool(teaching.rounds))
+    assert teaching.count == 2
+
+
+def test_what_speaks_against_a_round() -> None:
+    assert teach_module.objection(Outcome((0.71, 0.93), (0.97, 0.96))) == ""
+    assert "(97 -> 94 % as recorded)" in teach_module.objection(Outcome((0.71, 0.93), (0.97, 0.94)))
+    assert "agree with you less (71 -> 60 %)" in teach_module.objection(Outcome((0.71, 0.6), (0.97, 0.97)))
+    assert teach_module.shift((0.971, 0.969)) == "unchanged at 97 %"
+
+
+def test_a_teaching_goes_on_where_a_killed_one_stopped(teaching: Teaching, training: TrainConfig) -> None:
+    teaching.open(overwrite=False, resume=False)
+    writer = RecordingWriter(teaching.recording, source="carracing", fps=12.5, expert="keyboard")
+    one, two = (writer.add(make_episode(seed)) for seed in (1, 2))
+    job = teaching.begin_round((one,))
+    for path in (job.lesson / "recording.json", training.folder / "policy-round-1.pt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("learnt")
+    teaching.accept(job, (0.5, 0.75), (0.875, 0.875))
+    unfinished = teaching.begin_round((two,))
+    (training.folder / "policy-round-2.pt").write_text("killed before it was accepted")
+    unfinished.lesson.mkdir()
+    later = Teaching(teaching.folder, teaching.recording, training)
+    later.open(overwrite=False, resume=True)
+    assert later.rounds == teaching.rounds and later.pending == (two,)
+    assert not unfinished.lesson.exists() and not (training.folder / "policy-round-2.pt").exists()
+    assert later.model.read_text() == "learnt"
+    later.undo()
+    assert not later.model.exists() and later.pending == (two,)
+    stored = json.loads((teaching.folder / "teaching.json").read_text())
+    assert stored["undone"] == [one.name]
+    with pytest.raises(UserError, match="is a teaching of"):
+        other = replace(training, first=Path("other.pt"))
+        Teaching(teaching.folder, teaching.recording, other).open(overwrite=False, resume=True)
+
+
+def test_a_full_disk_is_one_sentence_and_the_correction_waits_for_room(
+    card: TeachCard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "corrections")
+
+    monkeypatch.setattr(teach_module, "RETRY_S", 0.0)
+    with monkeypatch.context() as disk:
+        disk.setattr(RecordingWriter, "add", full)
+        correct(card, 7)
+    said = capsys.readouterr().out
+    assert said.count("the last correction waits in memory") == 1 and "no space is left on the disk" in said
+    card.listen(tick_of(30, 7))
+    assert card.recorder is not None and card.recorder.kept == 1
+    assert len(Recording.open(card.recorder.folder).load(0)) == 20
+
+
+def test_damaged_old_laps_are_one_sentence_on_the_page(card: TeachCard, old_laps: Path) -> None:
+    training = card.teaching.training
+    card.teaching.training = replace(training, data=(old_laps.parent / "elsewhere",))
+    card.begin()
+    until(lambda: "not begun" in card._news)
+    assert "elsewhere" in card._news
+
+
+def test_steering_by_taps_is_learnt_as_its_mean() -> None:
+    taps = replace(make_episode(3, steps=30), choice=np.full(30, -1), steering=np.tile([0.0, 1.0, 0.0], 10))
+    mean = meant(taps)
+    assert mean is not None and mean[10:20] == pytest.approx(1 / 3, abs=0.1)
+    assert meant(make_episode(3)) is None, "choices have no mean"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"data": (Path("laps"),)}, "--data of a drive are for teaching: add --teach"),
+        ({"resume": True, "out": Path("x")}, "--out and --resume of a drive"),
+        ({"teach": True, "headless": True}, "--allow-control needs the page"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        DriveConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"driver": "ppo"}, "--teach teaches a policy of a .pt file, and ppo is none"),
+        ({"data": (Path("nowhere"),)}, "give --data its recordings, of CarRacing"),
+    ],
+)
+def test_who_cannot_be_taught_is_refused_before_the_drive(options: dict[str, Any], sentence: str) -> None:
+    config = DriveConfig(teach=True, **options)
+    assert config.allow_control and config.seed == 3_000_000, "nobody learns from the tracks of the test"
+    with pytest.raises(UserError, match=sentence):
+        teach_card(config, load(config))
