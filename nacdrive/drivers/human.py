@@ -16,7 +16,7 @@ from typing import Any
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
 from nacdrive.drivers.discrete import nearest_action
-from nacdrive.envs.base import DrivingEnv, Frame, Info
+from nacdrive.envs.base import DrivingEnv, Frame, Info, Keys
 
 KEYS = ("left", "right", "up", "down")
 PEDAL_KEYS = {"up", "down"}
@@ -24,8 +24,6 @@ SILENCE_S = 0.5
 """A person of whom nothing was heard for so long has let go of the wheel: the browser froze or the network is gone."""
 LOOK_S = 0.2
 """While the drive stands still, Ctrl-C is looked for this often."""
-KEY_RATE = 3.0
-"""Full deflections per second of wheel and pedal: Unity's default for keys, so that of the Udacity simulator."""
 LONGEST_STEP_S = 0.2
 HOLD_BRAKE = Action(0.0, 0.0, 1.0)
 """Of a drive that is paused in a simulator whose time goes on."""
@@ -183,19 +181,22 @@ class Keyboard:
 
         ``axes`` of a gamepad say themselves how far wheel and pedal are moved, where no key is held.
         """
-        if axes is not None and not keys:
-            self._t_s = t_s
-            self._steering, self._pedal = axes
-            wanted = Action(axes[0], max(0.0, axes[1]), max(0.0, -axes[1]))
-            return nearest_action(env, wanted) if env.actions else wanted
         side = ("right" in keys) - ("left" in keys)
         push = ("up" in keys) - ("down" in keys)
-        if env.actions:
-            return nearest_action(env, Action(float(side), float(push > 0), float(push < 0)))
-        step = KEY_RATE * min(LONGEST_STEP_S, t_s - self._t_s if self._t_s is not None else 0.0)
+        unwrapped: Any = env.unwrapped
+        full: Keys = Keys() if env.actions else unwrapped.keys
+        if axes is not None and not keys:
+            self._steering, self._pedal = axes
+        elif env.actions:
+            self._steering, self._pedal = side, push
+        else:
+            step = full.rate * min(LONGEST_STEP_S, t_s - self._t_s if self._t_s is not None else 0.0)
+            self._steering, self._pedal = _towards(self._steering, side, step), _towards(self._pedal, push, step)
         self._t_s = t_s
-        self._steering, self._pedal = _towards(self._steering, side, step), _towards(self._pedal, push, step)
-        return Action(self._steering, max(0.0, self._pedal), max(0.0, -self._pedal))
+        wanted = Action(self._steering, max(0.0, self._pedal), max(0.0, -self._pedal))
+        if env.actions:
+            return nearest_action(env, wanted)
+        return Action(full.steering * wanted.steering, full.throttle * wanted.throttle, full.brake * wanted.brake)
 
 
 def _towards(value: float, target: int, step: float) -> float:

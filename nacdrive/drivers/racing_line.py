@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.envs.box2d import car_dynamics as dynamics
 from gymnasium.envs.box2d import car_racing as official
 from numpy.typing import NDArray
 
@@ -21,25 +20,8 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.base import Driver, Needs
 from nacdrive.envs.base import Frame, Info
+from nacdrive.envs.carracing.tyres import BRAKE_AT_LIMIT, FRICTION, GAS_AT_LIMIT, GAS_FROM, WHEELBASE
 
-WHEELBASE = (dynamics.WHEELPOS[0][1] - dynamics.WHEELPOS[2][1]) * dynamics.SIZE
-WHEEL_RADIUS = dynamics.WHEEL_R * dynamics.SIZE
-MASS = 7.302
-"""Of hull and wheels; a test asks Box2D."""
-WHEEL_MASS = dynamics.WHEEL_MOMENT_OF_INERTIA / WHEEL_RADIUS**2
-"""What a turning wheel adds to the mass that is to be driven: of all four, three times the car's own."""
-FRICTION = 4 * dynamics.FRICTION_LIMIT / MASS
-"""Acceleration sideways, and deceleration, at which all wheels use all of the road's friction."""
-DRIVE = 2 * dynamics.FRICTION_LIMIT / (MASS + 2 * WHEEL_MASS)
-"""Acceleration at which the driven wheels do; they turn the front wheels too."""
-GAS_AT_LIMIT = (dynamics.FRICTION_LIMIT * WHEEL_RADIUS + dynamics.WHEEL_MOMENT_OF_INERTIA * DRIVE / WHEEL_RADIUS) / (
-    dynamics.ENGINE_POWER
-)
-"""Gas for that, per radian a second that the wheel turns; more makes it slip."""
-BRAKE_AT_LIMIT = (
-    dynamics.FRICTION_LIMIT * WHEEL_RADIUS / dynamics.WHEEL_MOMENT_OF_INERTIA + FRICTION / WHEEL_RADIUS
-) / (15 * official.FPS)
-"""Brake for a deceleration of ``FRICTION``; more makes the wheels slip."""
 LOST_SPEED = 15.0
 """Never faster while no wheel is on the road: with full lock and much gas the car would turn on the spot for good."""
 PENALTY, ROUNDS = 0.001, 400
@@ -167,7 +149,7 @@ class RacingLine(Driver):
         # Less of it close to the limit, or gas and brake would alternate.
         wanted = min(left, 0.25 * (limit - speed))
         omega = min(abs(wheel.omega) for wheel in car.wheels[2:4])
-        return min(1.0, wanted * GAS_AT_LIMIT * (omega + 5)), 0.0
+        return min(1.0, wanted * GAS_AT_LIMIT * (omega + GAS_FROM)), 0.0
 
 
 def cautious() -> RacingLine:

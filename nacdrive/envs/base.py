@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat, TypedDict
+from typing import Any, NamedTuple, SupportsFloat, TypedDict
 
 import gymnasium
 import numpy as np
@@ -60,6 +60,16 @@ class Info(TypedDict, total=False):
     """What the expert would do; told to drivers by ``rollout`` where an expert rides along."""
 
 
+class Keys(NamedTuple):
+    """What a key does that a person holds down where wheel and pedals are moved by degrees."""
+
+    steering: float = 1.0
+    throttle: float = 1.0
+    brake: float = 1.0
+    rate: float = 3.0
+    """Full deflections per second: Unity's default, so that of the Udacity simulator."""
+
+
 class DrivingEnv(gymnasium.Env[Frame, Any]):
     """Something to drive by camera: a Gymnasium environment that also takes an ``Action`` and tells ``Info``.
 
@@ -75,8 +85,6 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
     """Seconds between two decisions."""
     realtime: bool = False
     """Whether time passes by itself, so that an action that comes late is late."""
-    full_keys: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Steering, throttle and brake of a person who holds a key down where steering is continuous."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
         """Start the episode of ``seed``; returns the first frame and its ``Info``."""
@@ -117,6 +125,11 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         throttle = float(any(word in name for word in ("gas", "accelerat", "throttle", "faster", "forward")))
         brake = float(any(word in name for word in ("brake", "slower")))
         return Action(steering, throttle, brake, choice, logits)
+
+    @property
+    def keys(self) -> Keys:
+        """How far a person's keys, stick or triggers move wheel and pedals now."""
+        return Keys()
 
     def metrics(self) -> dict[str, float]:
         """Numbers of the episode so far, by name with unit; what evaluations report beside the return.

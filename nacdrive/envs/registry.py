@@ -61,6 +61,8 @@ class EnvSpec:
     """Simulated frames a second; a decision holds for ``repeat`` of them. None: ``step_s`` of the environment tells."""
     repeat: int = 1
     """Frames for which an action is held, if nobody says otherwise."""
+    person_frames: int | None = None
+    """Frames that a lap may take where a person drives it; None: as many as for everybody."""
     speed_mph: float | None = None
     """Speed that a controller holds, in miles per hour, if nobody says otherwise; None: the policy has the pedals."""
     steering_noise: float | None = None
@@ -297,6 +299,7 @@ CARRACING = EnvSpec(
     experts=("ppo", "continuous", "geometric", "racing-line"),
     frames_per_second=50.0,
     repeat=4,
+    person_frames=3000,
     own_pace=True,
     agent_actions=("discrete", "continuous"),
     shaped_training=True,

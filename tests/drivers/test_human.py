@@ -16,10 +16,10 @@ from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers import load_expert
 from nacdrive.drivers.base import Driver
-from nacdrive.drivers.human import KEY_RATE, SILENCE_S, HumanControl, HumanOverride, Keyboard
+from nacdrive.drivers.human import SILENCE_S, HumanControl, HumanOverride, Keyboard
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.tick import Tick
-from nacdrive.envs.base import DrivingEnv, Info
+from nacdrive.envs.base import DrivingEnv, Info, Keys
 from nacdrive.envs.carracing.env import make_carracing, to_action
 from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 from nacdrive.rollout.rollout import rollout
@@ -230,10 +230,10 @@ class Continuous(DrivingEnv):
 def test_keys_turn_a_wheel_by_degrees_and_let_it_come_back() -> None:
     keyboard, env = Keyboard(), Continuous()
     at = [keyboard.action(["right", "up"], k * 0.05, env) for k in range(12)]
-    assert at[0].steering == 0 and np.allclose(np.diff([action.steering for action in at[:6]]), KEY_RATE * 0.05)
+    assert at[0].steering == 0 and np.allclose(np.diff([action.steering for action in at[:6]]), Keys().rate * 0.05)
     assert at[-1] == Action(1.0, 1.0, 0.0)
     far = keyboard.action(["left"], 0.6, env)
-    assert far.steering == pytest.approx(-KEY_RATE * 0.05), "the far side begins at the middle"
+    assert far.steering == pytest.approx(-Keys().rate * 0.05), "the far side begins at the middle"
     back = [keyboard.action(["down"], 0.65 + k * 0.05, env) for k in range(20)]
     assert back[-1] == Action(0.0, 0.0, 1.0)
 
@@ -251,7 +251,7 @@ def test_a_stick_turns_the_wheel_as_far_as_it_stands_and_held_keys_count_more() 
     assert keyboard.action([], 0.0, env, (-0.3, 0.6)) == Action(-0.3, 0.6, 0.0)
     assert keyboard.action([], 0.05, env, (0.8, -0.25)) == Action(0.8, 0.0, 0.25)
     after = keyboard.action(["right"], 0.1, env, (-1.0, 1.0))
-    assert after.steering == pytest.approx(0.8 + KEY_RATE * 0.05), "the keys go on from where the stick had it"
+    assert after.steering == pytest.approx(0.8 + Keys().rate * 0.05), "the keys go on from where the stick had it"
 
 
 @pytest.mark.parametrize(

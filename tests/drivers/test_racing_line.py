@@ -11,7 +11,6 @@ from gymnasium.envs.box2d import car_racing
 from nacdrive.common.errors import UserError
 from nacdrive.drivers import load_driver, load_expert
 from nacdrive.drivers.racing_line import (
-    MASS,
     RacingLine,
     RacingLineParameters,
     racing_line,
@@ -21,6 +20,7 @@ from nacdrive.drivers.racing_line import (
 from nacdrive.drivers.steering_noise import LedAstray
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.envs.carracing.tyres import MASS
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.rollout.drive import Drive
 

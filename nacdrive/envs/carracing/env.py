@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError, unknown_name
-from nacdrive.envs.base import DrivingEnv, Frame
+from nacdrive.envs.base import DrivingEnv, Frame, Keys
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
 from nacdrive.envs.carracing.station import Station
+from nacdrive.envs.carracing.tyres import FULL_LOCK, GAS_AT_LIMIT, GAS_FROM, WHEEL_RADIUS, WHEELBASE
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.start import MIDDLE, Start
 
@@ -27,6 +28,12 @@ OBSERVATIONS: dict[str, Literal["rgb", "grey"]] = {
 # The five choices in nacdrive's units (right is positive). The environment itself steers at 0.6 and gives a fifth of
 # the gas, which is the most that a driver with five actions can ask for: hence 1.
 STEERING, THROTTLE, BRAKE = (0.0, 1.0, -1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.8)
+
+KEY_TURN = 3.0
+"""Radians a second that a held key turns the car by, at most."""
+KEY_GRIP = 0.3
+"""Share of the driven wheels' friction that a held key uses for gas."""
+KEY_BRAKE, KEY_RATE = 0.15, 5.0
 
 
 def to_action(choice: int, logits: NDArray[np.float32] | None = None) -> Action:
@@ -59,7 +66,6 @@ class CarRacingEnv(DrivingEnv):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}
     name = "carracing"
-    full_keys = (0.6, 0.2, 0.8)  # those of Gymnasium's five choices: at full gas the car turns round
 
     def __init__(
         self,
@@ -186,6 +192,13 @@ class CarRacingEnv(DrivingEnv):
 
     def close(self) -> None:
         self.world.close()  # type: ignore[no-untyped-call]
+
+    @property
+    def keys(self) -> Keys:
+        """Within what the tyres hold: with more of it the car turns round before a person has seen that it does."""
+        speed = max(self.world.speed(), 1.0)
+        throttle = KEY_GRIP * GAS_AT_LIMIT * (speed / WHEEL_RADIUS + GAS_FROM)
+        return Keys(min(FULL_LOCK, KEY_TURN * WHEELBASE / speed), min(1.0, throttle), KEY_BRAKE, KEY_RATE)
 
     def _tiles_visited(self) -> float:
         return float(self.world.tile_visited_count / len(self.world.track))

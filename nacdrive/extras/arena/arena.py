@@ -72,6 +72,7 @@ class Arena:
         contestants: At least two, and at most ``MOST``; names must differ.
         control: What people at browsers want: pause, start over, and where a person contests the keys.
         noise: Of the cameras, at the start; ``set_camera`` changes it.
+        clock: Seconds that pass steadily, which a drive in real time keeps pace with.
 
     Raises:
         UserError: for too few, too many, or two of one name.
@@ -82,12 +83,13 @@ class Arena:
         contestants: Sequence[Contestant],
         control: HumanControl | None = None,
         noise: CameraNoise | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 2 <= len(contestants) <= MOST:
             raise UserError(f"an arena is for 2 to {MOST} contestants, and there are {len(contestants)}.")
         if len({one.name for one in contestants}) < len(contestants):
             raise UserError("two contestants have the same name.")
-        self.contestants, self.control = list(contestants), control
+        self.contestants, self.control, self.clock = list(contestants), control, clock
         self._with_person = any(one.person for one in contestants)
         self.noise = noise or CameraNoise()
         self.changes: list[dict[str, Any]] = []
@@ -252,12 +254,12 @@ class _Clock:
         self._arena, self._realtime, self._together = arena, realtime, together
         self.granted_s = 0.0
         self._race_s = 0.0
-        self._looked = time.monotonic()
+        self._looked = arena.clock()
         self._quantum_s = min(arena.steps_s) / 2
         self._events: tuple[str, ...] = ()
 
     def order(self, driving: Sequence[_Lane]) -> Go | None:
-        now = time.monotonic()
+        now = self._arena.clock()
         passed, self._looked = now - self._looked, now
         if not self._together:
             return Go(math.inf, self._arena.noise)

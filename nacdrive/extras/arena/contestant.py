@@ -127,7 +127,7 @@ class Person(Driver):
     Wheel and pedal are moved by degrees wherever they can be: gas may be held in a bend.
     """
 
-    name, needs = KEYBOARD, Needs(continuous=True)
+    name, needs = KEYBOARD, Needs(continuous=True, repeat=2, any_pace=True)
 
     def __init__(self) -> None:
         self.keys: frozenset[str] = frozenset()
@@ -137,16 +137,7 @@ class Person(Driver):
         self._env, self._keyboard = env, Keyboard()
 
     def act(self, frame: Frame, info: Info) -> Action:
-        action = self._keyboard.action(self.keys, float(info["t_s"]), self._env, self.axes)
-        unwrapped: Any = self._env.unwrapped
-        wheel, gas, brake = unwrapped.full_keys
-        return replace(
-            action,
-            steering=wheel * action.steering,
-            throttle=gas * action.throttle,
-            brake=brake * action.brake,
-            human=True,
-        )
+        return replace(self._keyboard.action(self.keys, float(info["t_s"]), self._env, self.axes), human=True)
 
 
 class Gate(DriverWrapper):

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 PERSON = "person"
 FIRST_VIEWER_S = 10.0
-PERSON_FRAMES = 3000
-"""Simulated frames, a minute, that a lap may take where a person contests."""
 PERSON_SILENCE_S = 2.0
 """Who is silent for so long has let go of the wheel: the world stands still then, so that there is no hurry."""
 BETWEEN_TRACKS_S = 6.0
@@ -60,7 +58,8 @@ class ArenaConfig(
     """Experts and drivers of your own: ppo, continuous, geometric, racing-line, an exported PPO policy,
     my_module:MyDriver."""
     person: bool = False
-    """Somebody at the page drives too; needs --allow-control. A lap may then take 60 s, if no --max-frames is given."""
+    """Somebody at the page drives too; needs --allow-control. CarRacing's lap may then take 60 s, if no --max-frames is
+    given."""
     top_speed: Annotated[float | None, Interval(ge=1, le=100)] = None
     """Metres per second above which all but the person get no gas, so that they can be beaten; needs --person."""
 
@@ -122,7 +121,7 @@ class ArenaConfig(
 
         spec = self.spec
         speed = self.speed if self.speed is not None else spec.speed_mph
-        usual = {"laps": 1.0} | ({"max_frames": PERSON_FRAMES} if self.person else {})
+        usual = {"laps": 1.0} | ({"max_frames": spec.person_frames} if self.person else {})
         drive = Drive(spec.name, options=self.options(**usual), speed_mph=speed, device=self.device)
         drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
         drives += [replace(drive, driver=name) for name in self.drivers]

@@ -50,6 +50,8 @@ def test_a_person_has_a_minute_and_all_others_the_top_speed() -> None:
     contestants = config.contestants()
     assert [one.top_speed_mps for one in contestants] == [20.0, 20.0, None]
     assert {one.drive.options["max_frames"] for one in contestants} == {3000}
+    lake = ArenaConfig(drivers=TWO, person=True, allow_control=True, env="udacity-track").contestants()
+    assert {one.drive.options["max_frames"] for one in lake} == {None}, "a lap of the lake takes longer"
     alone = ArenaConfig(drivers=TWO).contestants()
     assert "max_frames" not in alone[0].drive.options and alone[0].top_speed_mps is None
 
