@@ -44,6 +44,8 @@ class EvalConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.expert is None:
+            raise UserError("nobody is named who drives: give --expert.")
         check_expert(self.spec, self.expert)
 
 

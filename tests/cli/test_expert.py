@@ -42,6 +42,11 @@ def test_train_refuses_an_unknown_environment_with_the_nearest(tmp_path: Path) -
         dispatch(["expert", "train", "--env", "CarRacing-v3", "--out", str(tmp_path / "run")])
 
 
+def test_eval_asks_who_drives_where_nobody_is_named() -> None:
+    with pytest.raises(UserError, match="nobody is named who drives: give --expert"):
+        dispatch(["expert", "eval", "None"])
+
+
 def test_unknown_device_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown device"):
         dispatch(["expert", "train", "--device", "gpuu", "--out", str(tmp_path / "run")])
