@@ -135,11 +135,7 @@ def record_and_train(config: DemoConfig, recording: RecordConfig, training: Trai
 
 
 def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
-    """The verbs that the demo is made of.
-
-    Raises:
-        UserError: for options that one of them refuses.
-    """
+    """The verbs that the demo is made of."""
     from nacdrive.cli.drive import DriveConfig
     from nacdrive.rollout.record_config import RecordConfig
     from nacdrive.rollout.train_config import TrainConfig

@@ -157,11 +157,7 @@ def stdout_to_stderr() -> Iterator[None]:
 
 
 def completion(shell: str) -> str:
-    """The script that completes verbs and options in ``shell``.
-
-    Raises:
-        UserError: for another shell.
-    """
+    """The script that completes verbs and options in ``shell``."""
     from nacdrive.cli.completion import script
 
     if shell not in ("bash", "zsh"):

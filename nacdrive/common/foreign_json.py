@@ -54,11 +54,7 @@ def parts_of(value: Any) -> Iterable[Any]:
 
 
 def parse_object(text: Any) -> dict[str, Any]:
-    """A JSON object from a text.
-
-    Raises:
-        ValueError: if it is none; see ``parse``.
-    """
+    """A JSON object from a text."""
     value = parse(text)
     if not isinstance(value, dict):
         raise ValueError(f"{str(text)[:40]!r} is no JSON object")

@@ -102,9 +102,6 @@ def check_options(config: Any) -> None:
     Numbers must lie within the limits beside their types; without any, whole ones are not negative, and none is beyond
     ``LARGEST``. Texts and paths must be UTF-8, for they go into files that are. What depends on other options is the
     config's own matter.
-
-    Raises:
-        UserError: for the first value that may not be.
     """
     owner: Any = type(config)
     kinds = type_hints(owner)
@@ -120,11 +117,7 @@ def check_options(config: Any) -> None:
 
 
 def check_value(name: str, value: Any, bounds: Interval | None = None) -> None:
-    """Check one value of the option ``name``.
-
-    Raises:
-        UserError: if it may not be.
-    """
+    """Check one value of the option ``name``."""
     if isinstance(value, (str, Path)):
         try:
             str(value).encode()

@@ -273,11 +273,7 @@ def _result_around(path: Path) -> Path | None:
 
 
 def refuse_special_place(path: Path) -> None:
-    """Nothing is deleted in the working folder, home, a root or a repository, nor in a folder that holds one of these.
-
-    Raises:
-        UserError: if ``path`` is such a place.
-    """
+    """Nothing is deleted in the working folder, home, a root or a repository, nor in a folder that holds one of these."""
     real = path.resolve()
     places = {"the working folder": Path.cwd().resolve(), "your home folder": Path.home().resolve()}
     for name, place in places.items():
@@ -288,11 +284,7 @@ def refuse_special_place(path: Path) -> None:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise unless all that ``folder`` holds is nacdrive's own.
-
-    Raises:
-        UserError: naming what is not.
-    """
+    """Raise unless all that ``folder`` holds is nacdrive's own."""
     foreign = next(_foreign(folder, folder, own_names(folder)), None)
     if foreign is not None:
         raise UserError(

@@ -165,11 +165,7 @@ def in_order(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The JSON object that ``content`` holds as text under ``key``.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """The JSON object that ``content`` holds as text under ``key``."""
     text = content.get(key)
     if not isinstance(text, str):
         raise ValueError(f"{key} is no JSON object")

@@ -152,11 +152,7 @@ DATA_SETS = {
 
 
 def find_data_set(name: str) -> DataSet:
-    """A data set by name.
-
-    Raises:
-        UserError: for an unknown name, suggesting the nearest.
-    """
+    """A data set by name."""
     if name not in DATA_SETS:
         raise unknown_name("data set", name, DATA_SETS)
     return DATA_SETS[name]

@@ -74,11 +74,7 @@ def image_header(data: bytes) -> tuple[int, int, str]:
 
 
 def check_size(height: int, width: int) -> None:
-    """Refuse sizes that no camera frame has.
-
-    Raises:
-        ImageError: for such a size.
-    """
+    """Refuse sizes that no camera frame has."""
     if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE and height * width <= MAX_PIXELS):
         raise ImageError(f"{width} x {height} pixels are no frame")
 

@@ -124,11 +124,7 @@ def new_manifest(
 
 
 def check_license(name: str) -> str:
-    """``name``, if it can be the identifier of a licence.
-
-    Raises:
-        UserError: if it cannot.
-    """
+    """``name``, if it can be the identifier of a licence."""
     if not LICENSE.fullmatch(name):
         raise UserError(
             f"--license '{name[:80]}' is no identifier of a licence: give one such as CC-BY-4.0, CC0-1.0 or MIT "

@@ -177,11 +177,7 @@ def episode_of(rows: list[LogRow], number: int) -> Episode:
 
 
 def read_image(path: Path) -> bytes:
-    """The bytes of an image that can be decoded to its end.
-
-    Raises:
-        UserError: if it cannot.
-    """
+    """The bytes of an image that can be decoded to its end."""
     try:
         if not path.is_file():
             raise OSError("it is no regular file")

@@ -96,11 +96,7 @@ class ExportedPolicy(FramePolicy):
 def load_any_policy(
     path: Path | str, *, device: str = "cpu", expect_task: str | None = None
 ) -> Policy | ExportedPolicy:
-    """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file.
-
-    Raises:
-        UserError: see ``models.load_policy`` and ``ExportedPolicy``.
-    """
+    """The policy in ``path``, ready to drive; torch is imported only for a ``.pt`` file."""
     if Path(path).suffix != SUFFIX:
         from nacdrive.models.files import load_policy
 

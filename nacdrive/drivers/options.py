@@ -110,9 +110,6 @@ class Driving(ModelOption, DriverOption, ExpertOption, SpeedOption, Device):
 def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), name: str = "--expert") -> None:
     """Refuse the name of an expert that ``spec`` does not know; files, ``module:Name`` and drivers that no environment
     calls its own pass.
-
-    Raises:
-        UserError: for such a name, given to the option ``name``.
     """
     if expert is None or ":" in expert or expert in (*spec.experts, *also) or Path(expert).expanduser().is_file():
         return

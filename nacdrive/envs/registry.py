@@ -132,11 +132,7 @@ class EnvSpec:
                 raise UserError(f"{flag} {whom} --env {self.name} does not know it: leave it out.")
 
     def tracks_of(self, track: str | None) -> tuple[str, ...]:
-        """The tracks that ``track`` means: itself, or all for ``both`` and None.
-
-        Raises:
-            UserError: for an unknown one.
-        """
+        """The tracks that ``track`` means: itself, or all for ``both`` and None."""
         if track in (None, BOTH):
             return self.tracks
         if self.random_roads and is_random(track):

@@ -28,11 +28,7 @@ def road_to_learn_from(seed: int, roads: int) -> int:
 
 
 def refuse_test_road(seed: int | None) -> None:
-    """Refuse to learn from the road of ``seed`` if policies are judged on it.
-
-    Raises:
-        UserError: for such a seed.
-    """
+    """Refuse to learn from the road of ``seed`` if policies are judged on it."""
     if seed is not None and seed in POLICY_TEST:
         raise UserError(
             f"the road of seed {seed} is one that policies are judged on ({POLICY_TEST.start} to "

@@ -121,9 +121,6 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
 
     A value that is the usual one, or a switch that is off, asks for nothing; ``but`` are options that mean something
     else to the verb.
-
-    Raises:
-        UserError: for the first of them.
     """
     road: RoadOptions = getattr(config, "road", RoadOptions())
     given: dict[str, Any] = road.given | getattr(config, "start", MIDDLE).given
@@ -143,11 +140,7 @@ OPTIONAL = CARRACING.options | UDACITY_TRACK.options | UDACITY.options
 
 
 def drivable(name: str) -> EnvSpec:
-    """The environment of that name; for a simulator on the wire the built-in one for the same policies.
-
-    Raises:
-        UserError: for an unknown name.
-    """
+    """The environment of that name; for a simulator on the wire the built-in one for the same policies."""
     spec = env_spec(name)
     return (env_of_task(spec.task) or spec) if spec.realtime else spec
 

@@ -99,11 +99,7 @@ def wrong_content(path: Path, error: Exception) -> UserError:
 
 
 def check_device(name: str) -> torch.device:
-    """The device ``cpu``, ``cuda`` or ``cuda:N``.
-
-    Raises:
-        UserError: if the name is unknown or the machine has no such device.
-    """
+    """The device ``cpu``, ``cuda`` or ``cuda:N``."""
     try:
         device = torch.device(name)
     except RuntimeError as error:

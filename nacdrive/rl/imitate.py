@@ -457,11 +457,7 @@ class Imitation:
 
 
 def load_teacher(name: str) -> Driver:
-    """A driver of CarRacing with continuous actions.
-
-    Raises:
-        UserError: for another one.
-    """
+    """A driver of CarRacing with continuous actions."""
     teacher = load_expert(name, discrete_only=False)
     if not teacher.needs.continuous:
         raise UserError(f"{name} chooses among five actions: give a --expert that steers, such as racing-line.")

@@ -44,11 +44,7 @@ class MemoryConfig(FormOption):
 
     @property
     def layer_options(self) -> dict[str, Any]:
-        """The memory's own options.
-
-        Raises:
-            UserError: if they are no JSON object.
-        """
+        """The memory's own options."""
         try:
             options = json.loads(self.memory_options)
         except json.JSONDecodeError as error:

@@ -129,11 +129,7 @@ def check_pace(spec: EnvSpec, expert: Driver, repeat: int) -> int:
 
 
 def check_kind(spec: EnvSpec, expert: Driver, policy: PolicyConfig) -> None:
-    """Refuse an expert that steers by degrees for a policy that chooses, and the other way round.
-
-    Raises:
-        UserError: for such a one.
-    """
+    """Refuse an expert that steers by degrees for a policy that chooses, and the other way round."""
     steers = expert.needs.continuous
     if spec.actions and steers != policy.continuous:
         labels = "has continuous actions" if steers else f"chooses among {len(spec.actions)} actions"

@@ -418,11 +418,7 @@ def driver_options(spec: EnvSpec, driver: Driver, **also: bool) -> dict[str, boo
 
 
 def check_repeat(spec: EnvSpec, driver: Driver, asked: int | None) -> None:
-    """Refuse a pace that ``driver`` was not trained at.
-
-    Raises:
-        UserError: for such a one.
-    """
+    """Refuse a pace that ``driver`` was not trained at."""
     own = action_repeat(spec, driver, asked)
     if asked is not None and own != asked:
         raise UserError(

@@ -394,11 +394,7 @@ def identify(drive: Drive) -> dict[str, Any]:
 
 
 def claim(out: Path, identity: Mapping[str, Any]) -> None:
-    """Write down what ``out`` is a result of; refuse to mix two.
-
-    Raises:
-        UserError: if it is the result of something else.
-    """
+    """Write down what ``out`` is a result of; refuse to mix two."""
     path = out / "evaluation.json"
     if path.exists():
         before = evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))

@@ -131,11 +131,7 @@ def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path])
 
 
 def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
-    """Refuse to go on with a complete run for other epochs, which would do nothing.
-
-    Raises:
-        UserError: if it is complete and was trained with another ``--epochs``.
-    """
+    """Refuse to go on with a complete run for other epochs, which would do nothing."""
     last = round_path(folder, config.rounds)
     if last.exists() and (epochs := load_policy(last).meta["config"]["epochs"]) != config.epochs:
         raise UserError(

@@ -102,11 +102,7 @@ class VideoWriter:
 
 
 def ffmpeg() -> str:
-    """Path of the ffmpeg that imageio-ffmpeg carries.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """Path of the ffmpeg that imageio-ffmpeg carries."""
     try:
         import imageio_ffmpeg
 

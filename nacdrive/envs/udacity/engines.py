@@ -291,11 +291,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {"threads": Threads, "eventlet": Even
 
 
 def new_engine(name: str) -> Engine:
-    """The engine called ``name``.
-
-    Raises:
-        UserError: if there is none of that name.
-    """
+    """The engine called ``name``."""
     if name not in ENGINES:
         raise unknown_name("server", name, ENGINES)
     return ENGINES[name]()

@@ -45,11 +45,7 @@ class RoadOptions(Options):
         return {name: value for name in ROAD_OPTIONS if (value := getattr(self, name)) is not None}
 
     def check(self, track: str | None) -> None:
-        """Refuse options of random roads where ``track`` is none of them.
-
-        Raises:
-            UserError: one sentence that says so.
-        """
+        """Refuse options of random roads where ``track`` is none of them."""
         for name in ("road_difficulty", "scene_variety"):
             if getattr(self, name) is not None and not is_random(track):
                 raise UserError(f"{flag(name)} is for random roads: add --track {RANDOM}, or leave it out.")
@@ -64,11 +60,7 @@ def is_random(track: str | None) -> bool:
 
 
 def road_seed(track: str) -> int | None:
-    """The seed in ``random:SEED``; None for ``random``.
-
-    Raises:
-        UserError: if it is no seed.
-    """
+    """The seed in ``random:SEED``; None for ``random``."""
     _, colon, text = track.partition(":")
     if not colon:
         return None
@@ -78,11 +70,7 @@ def road_seed(track: str) -> int | None:
 
 
 def check_track(track: str, fixed: tuple[str, ...]) -> None:
-    """Refuse what is neither one of the ``fixed`` tracks nor random.
-
-    Raises:
-        UserError: for such a name.
-    """
+    """Refuse what is neither one of the ``fixed`` tracks nor random."""
     if is_random(track):
         road_seed(track)
     elif track not in fixed:

@@ -65,11 +65,7 @@ def plan(config: TableConfig) -> Grid:
 
 
 def preview(config: TableConfig) -> Grid:
-    """The same without claiming or writing anything; data must be there.
-
-    Raises:
-        UserError: as ``plan``.
-    """
+    """The same without claiming or writing anything; data must be there."""
     groups = tasks_by_training(config)
     data_dirs = find_data_dirs(all_tasks(groups), config.data, None)
     return Grid(cells_of(config, groups, data_dirs, config.folder), data_dirs, config.folder)

@@ -172,11 +172,7 @@ def import_lerobot(
 
 
 def check_version(folder: Path, info: Mapping[str, Any]) -> None:
-    """Refuse other versions of the layout.
-
-    Raises:
-        UserError: for such a version.
-    """
+    """Refuse other versions of the layout."""
     version = str(info.get("codebase_version"))[:40]
     match = VERSION.fullmatch(version)
     if match is None or int(match[1]) > MAJOR:
@@ -241,11 +237,7 @@ def camera_features(
 
 
 def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[int, int]:
-    """Height and width of a camera's frames, whichever way round its shape is given.
-
-    Raises:
-        UserError: if the shape is none of a colour image.
-    """
+    """Height and width of a camera's frames, whichever way round its shape is given."""
     try:
         shape = [int(side) for side in feature["shape"]]
         names = [str(item)[:1].lower() for item in feature.get("names") or []]
@@ -293,11 +285,7 @@ def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
 
 
 def episode_row(row: Mapping[str, Any], ours: bool) -> EpisodeRow:
-    """One row of ``meta/episodes``.
-
-    Raises:
-        ValueError, TypeError: if it makes no sense.
-    """
+    """One row of ``meta/episodes``."""
     length, chunk, file = (int(row[name]) for name in ("length", "data/chunk_index", "data/file_index"))
     if not (0 < length <= MAX_FRAMES and 0 <= chunk < 10**6 and 0 <= file < 10**6):
         raise ValueError(f"episode {row['episode_index']} has {length} frames in file {chunk}/{file}")
@@ -377,11 +365,7 @@ class Batches:
         self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """The next ``rows`` rows, in parts.
-
-        Raises:
-            UserError: if the file is damaged.
-        """
+        """The next ``rows`` rows, in parts."""
         while rows:
             try:
                 batch = self._rest if self._rest is not None and len(self._rest) else next(self._batches)

@@ -134,11 +134,7 @@ def box(low: NDArray[Any], high: float) -> dict[str, Any]:
 
 
 def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[int, int]:
-    """Height and width of a frame.
-
-    Raises:
-        UserError: if it is no image.
-    """
+    """Height and width of a frame."""
     try:
         return image_header(data)[:2]
     except ValueError as error:
@@ -146,11 +142,7 @@ def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[
 
 
 def load_h5py() -> Any:
-    """The library for Minari's files.
-
-    Raises:
-        UserError: if it is not installed.
-    """
+    """The library for Minari's files."""
     try:
         import h5py
     except ModuleNotFoundError as error:

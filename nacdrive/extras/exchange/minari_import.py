@@ -148,11 +148,7 @@ def camera_spaces(
 
 
 def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
-    """Numbers for the pedals (0 for choices) and the number of choices.
-
-    Raises:
-        UserError: if it is not a space of driving.
-    """
+    """Numbers for the pedals (0 for choices) and the number of choices."""
     kind, shape, low, high = (space.get(name) for name in ("type", "shape", "low", "high"))
     if (
         kind == "Discrete"
@@ -238,11 +234,7 @@ class Reader:
         return index if seed is None else int(seed)
 
     def rate(self) -> float:
-        """Frames a second of the first episode of a stranger's data set, from its times.
-
-        Raises:
-            UserError: if it tells none.
-        """
+        """Frames a second of the first episode of a stranger's data set, from its times."""
         group = self.group(self.file, "episode_0")
         steps = self.column(group, "rewards").shape[0]
         t_s = self.info(group, "t_s", steps)
@@ -251,19 +243,11 @@ class Reader:
         return round(1 / float(np.median(np.diff(t_s))), 3)
 
     def group(self, parent: Any, name: str) -> Any:
-        """A group of the file itself.
-
-        Raises:
-            ValueError: if it is none.
-        """
+        """A group of the file itself."""
         return self._member(parent, name, self.h5py.Group)
 
     def column(self, parent: Any, name: str) -> Any:
-        """A data set of the file itself, without foreign filters, and no larger than what is stored can unpack to.
-
-        Raises:
-            ValueError: if it is none.
-        """
+        """A data set of the file itself, without foreign filters, and no larger than what is stored can unpack to."""
         column = self._member(parent, name, self.h5py.Dataset)
         plist = column.id.get_create_plist()
         filters = {plist.get_filter(i)[0] for i in range(plist.get_nfilters())}

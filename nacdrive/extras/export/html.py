@@ -84,11 +84,7 @@ def export_html(
 
 
 def load_lap(lap: Path, episode: int) -> Episode:
-    """The episode of a folder, of an evaluation or of a file.
-
-    Raises:
-        UserError: if there is no such episode.
-    """
+    """The episode of a folder, of an evaluation or of a file."""
     if lap.is_file():
         try:
             return from_parquet(lap.read_bytes())

@@ -20,11 +20,7 @@ from nacdrive.layers.windowed import WindowedLayer
 
 
 def step_of(layer: SequenceLayer) -> LayerStep:
-    """The step of ``layer``.
-
-    Raises:
-        UserError: if it is of a kind whose state is not known here.
-    """
+    """The step of ``layer``."""
     # Pure work on single steps needs no memory, whatever the window.
     if isinstance(layer, WindowedLayer):
         return WindowedStep(layer, 1 if isinstance(layer, DenseLayer) else layer.window)

@@ -60,11 +60,7 @@ NUMBER_FORMATS = {
 
 
 def number_format_of(name: str) -> NumberFormat:
-    """The culture called ``name``.
-
-    Raises:
-        UserError: if it is none of ``NUMBER_FORMATS``.
-    """
+    """The culture called ``name``."""
     if name not in NUMBER_FORMATS:
         raise unknown_name("culture", name, NUMBER_FORMATS)
     return NUMBER_FORMATS[name]

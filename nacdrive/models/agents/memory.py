@@ -215,11 +215,7 @@ class Actor(nn.Module):
 
 
 def check_streams(layer: SequenceLayer, name: str) -> None:
-    """Refuse a layer that gives other outputs step by step than on whole sequences, or than on its window alone.
-
-    Raises:
-        UserError: in one sentence.
-    """
+    """Refuse a layer that gives other outputs step by step than on whole sequences, or than on its window alone."""
     device = next((p.device for p in layer.parameters()), torch.device("cpu"))
     steps = layer.window + 3
     advice = "give one that streams, such as lstm or nac-steady"
