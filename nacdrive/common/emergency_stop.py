@@ -15,12 +15,7 @@ BRAKE = Action(0.0, 0.0, 1.0)
 
 
 class EmergencyStop:
-    """Knows when decisions fail and what to do until they are sound again. All times are the caller's, in seconds.
-
-    Args:
-        now_s: The present time.
-        limit_s: Longest time between two sound decisions.
-    """
+    """Knows when decisions fail and what to do until they are sound again. All times are the caller's, in seconds."""
 
     def __init__(self, now_s: float = 0.0, limit_s: float = 0.3) -> None:
         self.limit_s = limit_s

@@ -58,11 +58,7 @@ class RacingLineParameters:
 
 
 class RacingLine(Driver):
-    """Drives CarRacing with continuous actions on the racing line of its track.
-
-    Args:
-        parameters: The ones found by ``tools/racing_line_search.py`` if not given.
-    """
+    """Drives CarRacing with continuous actions on the racing line of its track."""
 
     name = "racing-line"
     needs = Needs(continuous=True, repeat=2, any_pace=True)

@@ -65,12 +65,7 @@ def at_speed(driver: Driver, speed_mph: float | None) -> Driver:
 
 
 class SpeedControl(DriverWrapper):
-    """Lets another driver steer and holds the speed; a speed that is unknown counts as 0.
-
-    Args:
-        driver: Who steers.
-        controller: Gives throttle and brake.
-    """
+    """Lets another driver steer and holds the speed; a speed that is unknown counts as 0."""
 
     def __init__(self, driver: Driver | DriverLike, controller: SpeedController) -> None:
         super().__init__(driver)

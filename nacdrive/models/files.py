@@ -70,11 +70,6 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
 
     Nothing is lost on the way: the tensors, the config, what is known of the training and a checksum are in both.
 
-    Args:
-        source: a ``.pt`` or ``.safetensors`` file.
-        target: a ``.safetensors`` or ``.pt`` file.
-        overwrite: whether ``target`` may be replaced.
-
     Raises:
         UserError: if ``source`` is missing, damaged or no model file, ``target`` exists or ends otherwise.
     """

@@ -111,11 +111,6 @@ def collect(
 def check_pace(spec: EnvSpec, expert: Driver, repeat: int) -> int:
     """Frames for which an action is held, of expert and policy alike.
 
-    Args:
-        spec: What is driven.
-        expert: Who gives the labels.
-        repeat: Frames for which the policy's actions are held.
-
     Raises:
         UserError: if they decide at different rates.
     """

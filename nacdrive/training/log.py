@@ -25,13 +25,7 @@ def note_board(folder: Path) -> None:
 
 
 class MetricsLog:
-    """Appends rows; rows that a resumed training is about to make again are dropped when it is opened.
-
-    Args:
-        folder: where ``metrics.jsonl`` and ``tensorboard/`` lie.
-        round_: round of the first epoch that will be written.
-        epoch: its number.
-    """
+    """Appends rows; rows that a resumed training is about to make again are dropped when it is opened."""
 
     def __init__(self, folder: Path, round_: int, epoch: int) -> None:
         self.path = folder / "metrics.jsonl"

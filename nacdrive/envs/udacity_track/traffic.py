@@ -69,13 +69,7 @@ def apart(track: Track, ahead: NDArray[np.float64], behind: float) -> NDArray[np
 
 
 class Traffic:
-    """Moves slow cars along a road, before the cameras and in the car's physical world.
-
-    Args:
-        track: The road.
-        cars: Where they begin; changed as they drive.
-        appearance: The day.
-    """
+    """Moves slow cars along a road, before the cameras and in the car's physical world."""
 
     def __init__(self, track: Track, cars: SlowCars, appearance: Appearance) -> None:
         self.track, self.cars = track, cars

@@ -33,11 +33,6 @@ def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result
 
     A training costs epochs x sequences of what an epoch of a sequence cost in the measured cell with the most of them
     (short ones are mostly start), plus its test and drive.
-
-    Args:
-        cells: Of the table.
-        finished: Keys of the cells that need no computing.
-        known: Finished cells of any runs.
     """
     measured: dict[tuple[str, str], list[Result]] = {}
     for row in known:

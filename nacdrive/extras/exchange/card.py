@@ -119,11 +119,6 @@ class Summary:
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:
     """Write ``README.md`` into a recording; a card of ours that nobody edited is replaced.
 
-    Args:
-        folder: Folder of the recording.
-        license: Put the recording under this licence, in ``recording.json`` too.
-        overwrite: Replace a README that a person wrote.
-
     Returns:
         The card, and the licence that it names.
 

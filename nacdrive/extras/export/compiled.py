@@ -48,11 +48,6 @@ def build(sources: Sequence[Path], out: Path, flags: Sequence[str] = FLAGS) -> P
 class CompiledPolicy:
     """The C of a policy in the place of ``Policy``: ``reset`` and ``step``; it has no neurons to show.
 
-    Args:
-        model: the policy's ``.pt`` file.
-        folder: where the C and the library are written.
-        flags: of the compiler.
-
     Raises:
         UserError: if the policy has no C, or it cannot be compiled.
     """

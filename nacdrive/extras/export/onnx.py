@@ -33,10 +33,6 @@ OPSET = 20
 def export_onnx(model: Path, out: Path) -> list[Path]:
     """Write the policy in ``model`` to ``out`` as ONNX.
 
-    Args:
-        model: the ``.pt`` file.
-        out: the ``.onnx`` file, replaced if it is there.
-
     Returns:
         The files written.
 

@@ -27,13 +27,7 @@ JPEG_QUALITY = 78
 
 
 def gallery(seeds: Sequence[int], columns: int = 4, **road: Any) -> Picture:
-    """A sheet of random roads, RGB uint8 [height, width, 3].
-
-    Args:
-        seeds: Of the roads; each also decides its day.
-        columns: Roads beside each other.
-        **road: ``road_difficulty``, ``scene_variety``, ...: as ``make_udacity_track`` takes them.
-    """
+    """A sheet of random roads, RGB uint8 [height, width, 3]."""
     env = make_udacity_track("random", **road)
     cells = []
     for seed in seeds:

@@ -61,10 +61,6 @@ class Memory(nn.Module):
     It stays in evaluation mode: dropout, or whatever else a layer does in training alone, would make the
     probabilities that are learnt from others than those that were acted by.
 
-    Args:
-        spec: The layer.
-        features: Width of what comes in.
-
     Raises:
         UserError: for an unknown layer, sizes that it refuses, or one that cannot stream.
     """
