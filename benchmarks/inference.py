@@ -13,7 +13,6 @@ side.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -53,7 +52,8 @@ def loaded(backend: str, model: Path, folder: Path) -> Any:
 
         return Policy(model)
     if backend == "c":
-        from nacdrive.extras.export.compiled import CompiledPolicy
+        sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+        from compiled_policy import CompiledPolicy
 
         return CompiledPolicy(model, folder)
     import torch
@@ -169,7 +169,7 @@ def main() -> None:
     from nacdrive.extras.export.onnx import export_onnx
     from nacdrive.models import load_policy
 
-    has_c = importlib.util.find_spec("nacdrive.extras.export.compiled") is not None and shutil.which("cc") is not None
+    has_c = shutil.which("cc") is not None
     load_before = os.getloadavg()[0]
     lines = [
         "| policy | by | decision p50 (ms) | p99 | CPU p50 (ms) | p99 | start (s) | CPU (s) | memory (MB) |",

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import tyro
+from compiled_policy import FLAGS, CompiledPolicy
 
 from nacdrive.common.paths import find_model
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.registry import EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.extras.export.compiled import FLAGS, CompiledPolicy
 from nacdrive.models import load_policy
 from nacdrive.rollout.drive import Drive, LoadedDrive
 

@@ -273,7 +273,7 @@ def _result_around(path: Path) -> Path | None:
 
 
 def refuse_special_place(path: Path) -> None:
-    """Nothing is deleted in the working folder, home, a root or a repository, nor in a folder that holds one of these."""
+    """Nothing is deleted in the working folder, home, a root or a repository, nor in one that holds any of these."""
     real = path.resolve()
     places = {"the working folder": Path.cwd().resolve(), "your home folder": Path.home().resolve()}
     for name, place in places.items():

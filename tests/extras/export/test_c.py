@@ -15,12 +15,12 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.envs.registry import env_spec
 from nacdrive.extras.export.c_source import array, export_c, identifier, write_frames
-from nacdrive.extras.export.compiled import CompiledPolicy, build, compiler
 from nacdrive.extras.export.network_description import NACStep, describe, without_idle_neurons
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.rollout import rollout
 from tests.helpers.nightly import daily
 from tests.helpers.small_policies import CHOICES, DAILY, KINDS, saved, small_policy, smooth_frames
+from tools.compiled_policy import CompiledPolicy, build, compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler: apt-get install gcc")
 STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror")
