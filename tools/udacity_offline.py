@@ -18,7 +18,7 @@ import torch
 from nacdrive.common.files import read_json, write_json
 from nacdrive.common.runs import run_record, seed_everything
 from nacdrive.common.statistics import summary
-from nacdrive.extras.verdict.errors import Errors, errors, predict, summarised
+from nacdrive.extras.verdict.log_verdict import Errors, errors, predict, summarise
 from nacdrive.models import Policy, load_policy
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import block_folds
@@ -109,7 +109,7 @@ class Progress:
         self.model = model
 
     def __call__(self, number: int, rows: list[Errors]) -> None:
-        print(f"{self.model} part {number}: MSE {summarised(rows)['mse']['mean']:.4f}", flush=True)
+        print(f"{self.model} part {number}: MSE {summarise(rows)['mse']['mean']:.4f}", flush=True)
 
 
 def table(results: dict[str, list[list[Errors]]]) -> None:

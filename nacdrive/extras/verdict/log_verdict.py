@@ -15,15 +15,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.statistics import paired_difference, summary
-from nacdrive.extras.verdict.errors import errors, predict, summarised
 from nacdrive.models import Policy
 from nacdrive.tasks.sample import Sample
-from nacdrive.tasks.splits import blocks_of
+from nacdrive.tasks.splits import blocks_of, slice_sample
 from nacdrive.tasks.udacity import drive_sample, drives_in
 
+Errors = dict[str, float]
+"""``mse`` and ``mae`` of one block, and the same of predicting zero or a mean."""
 CURVE = 0.1
 """Steering from which on a row counts as in a curve."""
 LONGEST_LAG_S = 1.0
@@ -65,7 +67,7 @@ def judge_logs(policy: Policy, folders: Sequence[Path]) -> dict[str, Any]:
     return {
         "frames": sum(len(drive.t) for drive in every),
         "blocks": len(rows),
-        **summarised(rows),
+        **summarise(rows),
         "verdicts": {track: verdict(group) for track, group in drives.items()},
     }
 
@@ -146,7 +148,7 @@ def against_constants(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
         for measure in ("mse", "mae")
         for constant in ("zero", "mean")
     }
-    return {**summarised(rows), **over}
+    return {**summarise(rows), **over}
 
 
 def correlation(a: Array, b: Array) -> float | None:
@@ -279,3 +281,35 @@ def bounds(numbers: Mapping[str, Any]) -> str:
         return ""
     low, high = numbers["interval95"]
     return f" [{low:+.4f} to {high:+.4f}]"
+
+
+def predict(policy: Policy, sample: Sample, piece: int = 256) -> Tensor:
+    """Steering of ``policy`` at every frame of a drive, [N], clamped as when driving."""
+    network, before = policy.network.eval(), policy.config.window - 1
+    out = []
+    with torch.inference_mode():
+        for start in range(0, len(sample), piece):
+            first = max(0, start - before)
+            stretch = {
+                name: x.to(policy.device) for name, x in slice_sample(sample, first, start + piece).fields.items()
+            }
+            steering = network(stretch["frames"][None], stretch["t"][None])[0, start - first :, 0]
+            out.append(steering.float().clamp(-1, 1).cpu())
+    return torch.cat(out)
+
+
+def errors(steering: Tensor, target: Tensor, mean: float | None = None) -> Errors:
+    """Errors of a block; ``mean`` is the one that a constant prediction would have known."""
+    guesses = {"": steering, "zero_": torch.zeros_like(target)}
+    if mean is not None:
+        guesses["mean_"] = torch.full_like(target, mean)
+    rows: Errors = {}
+    for name, guess in guesses.items():
+        rows[f"{name}mse"] = float((guess - target).square().mean())
+        rows[f"{name}mae"] = float((guess - target).abs().mean())
+    return rows
+
+
+def summarise(rows: Sequence[Errors]) -> dict[str, Any]:
+    """Mean and 95 % interval of each error over blocks."""
+    return {name: summary([row[name] for row in rows]) for name in rows[0]}

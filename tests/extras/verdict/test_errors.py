@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nacdrive.extras.verdict.errors import errors, predict
+from nacdrive.extras.verdict.log_verdict import errors, predict
 from nacdrive.tasks import Sample
 from nacdrive.tasks.udacity import Udacity
 from nacdrive.training.config import FitConfig
