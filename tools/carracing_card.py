@@ -29,7 +29,7 @@ from nacdrive.training.log import read_rows
 
 CARD = """# {file}
 
-A CarRacing-v3 policy: three convolutions (10-20-30), dropout 0.2, {model} (64-d, 16 heads) over the last {window}
+A CarRacing-v3 policy: three convolutions (10-20-30), dropout 0.2, {layer} over the last {window}
 frames with their times, dense 64-{outputs}. {parameters:,} parameters. It sees the official 96x96x3 frame{blind} and
 {decides} every {repeat} frames ({hz:g} times a simulated second).
 
@@ -85,7 +85,7 @@ def card(run: Path, evaluation: Path, unseen: Path, machine: str, name: str | No
         "decides": "gives steering and pedal" if steers else f"chooses\none of {policy.config.outputs} actions",
         "closely": " (steering within {:g}, pedal within {:g})".format(*CLOSE) if steers else "",
         "more": more,
-        "model": policy.config.model,
+        "layer": f"{policy.config.model} ({', '.join(sizes(policy))})",
         "window": policy.config.window,
         "blind": "" if policy.config.masked_rows is None else " without the rows of instruments",
         "repeat": policy.repeat,
@@ -123,6 +123,14 @@ def card(run: Path, evaluation: Path, unseen: Path, machine: str, name: str | No
         **{name: meta["versions"][name] for name in ("nacdrive", "torch", "gymnasium")},
     }
     return CARD.format(**values), model_file
+
+
+def sizes(policy: Policy) -> list[str]:
+    """What the sequence layer is like, in words."""
+    options = policy.config.options
+    named = [f"{policy.config.d_model}-d", f"{policy.config.num_heads} heads"]
+    named += [f"{options['mode']} mode"] if "mode" in options else []
+    return named + ([f"the {options['topk']} frames that weigh most"] if "topk" in options else [])
 
 
 def agreement_on(policy: Policy, folder: Path) -> float:

@@ -428,10 +428,11 @@ def check_repeat(spec: EnvSpec, driver: Driver, asked: int | None) -> None:
 
 def usual_expert(spec: EnvSpec, policy: Policy | ExportedPolicy) -> str | None:
     """Who rides along with ``policy`` if nobody says otherwise: who labelled what it learnt, where that is an expert
-    that the environment knows by name, or else the environment's usual one.
+    that the environment knows by name or a driver of nacdrive's own, or else the environment's usual one.
     """
     taught_by = (policy.meta.get("config") or {}).get("expert")
-    return taught_by if taught_by in spec.experts else spec.expert
+    own = policy.task == spec.task and str(taught_by).startswith("nacdrive.drivers.")
+    return taught_by if own or taught_by in spec.experts else spec.expert
 
 
 def warn_of_pixels(policy: Policy | ExportedPolicy, renderer: str | None) -> None:

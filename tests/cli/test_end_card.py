@@ -41,7 +41,8 @@ def test_a_drive_knows_the_shipped_experts_score_on_the_tracks_that_it_was_measu
     ("model", "options", "name"),
     [
         ("nac_steady.pt", {}, "ppo"),
-        ("nac_steady_continuous.pt", {}, "continuous"),
+        ("nac_steady_continuous.pt", {}, "nacdrive.drivers.racing_line:with_margin"),
+        ("nac_steady_continuous.pt", {"expert": "continuous"}, "continuous"),
         ("nac_steady_continuous.pt", {"expert": "ppo"}, "ppo"),
         ("nac_steady.pt", {"expert": "none"}, None),
     ],

@@ -56,7 +56,7 @@ def test_others_find_the_tensors_and_what_belongs_to_them(shipped_policy: Path) 
     with safe_open(shipped_policy, framework="numpy") as file:
         metadata = file.metadata()
     assert metadata["kind"] == "nacdrive policy" and metadata["format"] == "pt" and len(metadata["sha256"]) == 64
-    assert json.loads(metadata["config"])["model"] == "nac-steady" and json.loads(metadata["meta"])["train_frames"] > 0
+    assert json.loads(metadata["config"])["model"] == "nac-key" and json.loads(metadata["meta"])["train_frames"] > 0
 
 
 def test_the_way_there_and_back_loses_nothing(shipped_policy: Path, tmp_path: Path) -> None:

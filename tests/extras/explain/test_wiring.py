@@ -33,7 +33,7 @@ from tests.helpers.small_policies import small_policy
 
 @pytest.fixture(scope="module")
 def policy():
-    return load_policy(find_model("nac_steady.pt", "carracing"))
+    return load_policy(find_model("nac_exact.pt", "carracing"))
 
 
 def test_there_is_a_weight_exactly_where_the_wiring_has_a_synapse(policy) -> None:

@@ -336,14 +336,15 @@ def test_painting_with_the_mouse_is_answered_at_once_and_can_be_undone(opened: C
     share = (paint["right"] - paint["left"]) * (paint["bottom"] - paint["top"])
     said = tab.text_content("#effect")
     assert said.startswith(f"With {100 * share:.0f} % of the picture painted grey it") and "→" in said
-    # What the sentence says is what torch measures with the same grey in all four frames.
+    # What the sentence says is what torch measures with the same grey in all frames of the window.
     lap, policy = Recording.open(SAMPLE).load(0), load_policy(shipped("agents") / "carracing" / "nac_steady.pt")
-    frames = lap.decoded()[37:41].copy()
+    first = 41 - policy.config.window
+    frames = lap.decoded()[first:41].copy()
     x0, y0 = int(np.floor(paint["left"] * 96)), int(np.floor(paint["top"] * 96))
     x1, y1 = int(np.ceil(paint["right"] * 96)), int(np.ceil(paint["bottom"] * 96))
     frames[:, y0:y1, x0:x1] = 128
     x = policy.network.features(torch.from_numpy(frames))
-    true = policy.network.head(policy.network.sequence(x[None], torch.tensor(lap.t_s[None, 37:41]).float()))[0, -1]
+    true = policy.network.head(policy.network.sequence(x[None], torch.tensor(lap.t_s[None, first:41]).float()))[0, -1]
     np.testing.assert_allclose(tab.evaluate("[...player.now.now.outputs]"), true.detach(), atol=2e-3)
     assert len(tab.query_selector_all("#edits li")) == 1
     tab.keyboard.press("u")
@@ -359,8 +360,8 @@ def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_on
 ) -> None:
     tab = opened()
     moment(tab, 40)
-    tab.click("#heads button:nth-child(11)", delay=200)
-    assert tab.get_attribute("#heads button:nth-child(11)", "aria-pressed") == "true"
+    tab.click("#heads button:nth-child(4)", delay=200)
+    assert tab.get_attribute("#heads button:nth-child(4)", "aria-pressed") == "true"
     tab.click("#film button:nth-child(3)", delay=200)
     tab.select_option("#group", "inter")
     tab.select_option("#neuron", index=12)
@@ -371,7 +372,7 @@ def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_on
     tab.locator("#shift").fill("0.2")
     rows = [row.text_content().rstrip("✕") for row in tab.query_selector_all("#edits li")]
     assert rows == [
-        "head 11 muted", "the frame of 2 decisions ago hidden", "inter neuron 12 of head 3 muted", "dimmed to 40 %",
+        "head 4 muted", "the frame of 2 decisions ago hidden", "inter neuron 12 of head 3 muted", "dimmed to 40 %",
         "blurred by 2 px", "this frame 0.2 s later",
     ]  # fmt: skip
     until(tab, "document.getElementById('effect').textContent.startsWith('With these 6 edits it ')")
@@ -397,7 +398,7 @@ def test_an_address_that_was_tampered_with_brings_nothing_in(opened: Callable[..
         "mute:constructor",
         "mute:inter.999",
         "mute:unit.1",
-        "hide:4",
+        "hide:12",
         "dim:3",
         "paint:<b>,0,1,1,128",
     ):
@@ -497,9 +498,9 @@ def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
 def test_a_link_of_the_live_page_and_of_a_shared_one_say_the_same_in_the_same_way(opened: Callable[..., Any]) -> None:
     tab = opened()
     moment(tab, 40)
-    tab.click("#heads button:nth-child(11)", delay=200)
+    tab.click("#heads button:nth-child(4)", delay=200)
     until(tab, "location.hash.includes('if=')")
-    assert tab.evaluate("decodeURIComponent(location.hash)") == "#ep=1&t=3.20&if=mute:h11"
+    assert tab.evaluate("decodeURIComponent(location.hash)") == "#ep=1&t=3.20&if=mute:h4"
 
 
 def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_the_file_says_what_it_is(exported: Path) -> None:
     assert about["source"]["sha256"] == hashlib.sha256(STEADY.read_bytes()).hexdigest()
     assert about["actions"] == ["nothing", "right", "left", "gas", "brake"]
     assert (about["task"], about["action_repeat"], about["gap_s"]) == ("carracing", 4, 0.08)
-    assert [part["name"] for part in about["state"]] == ["state.memory", "state.t", "state.count"]
+    assert [part["name"] for part in about["state"]] == ["state.memory", "state.times", "state.count"]
     assert str(Path.home()) not in json.dumps(about)
 
 
@@ -236,7 +236,7 @@ def test_an_exported_policy_shows_what_can_be_muted_from_outside(exported: Path)
             one.step(frame, t_s)
     own, seen = policy.meter().measure(policy.last_decision()), graph.meter().measure(graph.last_decision())
     assert seen.missing == NO_HEADS_EXPORTED
-    assert [part.kind for part in seen.parts] == ["frame"] * 3 + ["region"] * 12 + ["time"]
+    assert [part.kind for part in seen.parts] == ["frame"] * 6 + ["region"] * 12 + ["time"]
     known = dict(zip(own.parts, own.muted, strict=True))
     for part, outputs in zip(seen.parts, seen.muted, strict=True):
         np.testing.assert_allclose(outputs, known[part], atol=1e-3, err_msg=part.name)
