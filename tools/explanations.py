@@ -682,9 +682,10 @@ METHOD_NOTES = [
     "a curve: every number of heads and frames; 0, 1, 2, 4, 8 and 12 regions. Heads are muted by leaving out what they "
     "add to the output of the attention, frames by the mask of the attention, regions by grey.",
     "",
-    "A bound of 0.5 for the new dense head too would fail the measured effect of the heads of some policies: a head "
-    "that adds much to the output matters to nearly every reader of it. Only what has exactly 1 cannot know the "
-    "decision.",
+    f"An explanation is blind to the dense head from a correlation of {BLIND} on. **This bound was {SAME} when the "
+    f"measurement was planned, and was raised to {BLIND} after results had been seen**: with {SAME}, measured effect "
+    "would fail for the heads of some policies, for a head that adds much to the output matters to nearly every reader "
+    "of it. Only what has exactly 1 cannot know the decision. Judge the column with either bound.",
     "",
     "A new policy: `python tools/explanations.py --model FILE`; without `--model` all shipped ones are judged, those "
     "whose file has changed anew, and this page is written again. The frames are recorded by",

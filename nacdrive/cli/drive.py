@@ -145,7 +145,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
         page = teacher = None
         if not config.headless:
             from nacdrive.cli.page import network_view, open_page, show_in_browser
+            from nacdrive.cli.share import playground_of
             from nacdrive.drivers.exported import ExportedPolicy
+            from nacdrive.extras.export.card import LapCard, LapMemory
             from nacdrive.extras.teach.card import teach_card
             from nacdrive.extras.what_if import WhatIfCard
 
@@ -159,6 +161,9 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
             if policy is not None and not isinstance(policy.policy, ExportedPolicy) and not config.teach:
                 asked = what_if_of(config, policy, loaded.companion is not None)
                 what["cards"].append(WhatIfCard.of_drive(asked, config.kept_mb))
+                if (model := loaded.drive.model) is not None:
+                    lap = LapMemory(spec.source, driver.name, spec.image_format)
+                    what["cards"].append(LapCard({0: (model, lap.episode)}, playground_of, lap))
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             shown = show_in_browser(page.url)
             if config.wait and not config.fast and not spec.realtime:

@@ -13,6 +13,7 @@ from nacdrive.drivers.options import ModelIfGiven
 from nacdrive.extras.arena.standings import ARENA
 
 if TYPE_CHECKING:
+    from nacdrive.extras.export.card import Lap
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.web.episode_cache import ReplaySource
 
@@ -40,7 +41,9 @@ CONFIG = ReplayConfig
 
 def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
+    from nacdrive.cli.share import playground_of
     from nacdrive.common.files import refuse_existing
+    from nacdrive.extras.export.card import LapCard
     from nacdrive.extras.what_if import WhatIfCard
     from nacdrive.web.episode_cache import EpisodeCache
     from nacdrive.web.replay import ReplayServer, film
@@ -49,10 +52,11 @@ def run(config: ReplayConfig) -> int:
         refuse_existing(config.video, overwrite=config.overwrite, flag="--video")
     runs: list[ReplaySource] = []
     sources: dict[int, WhatIfSource] = {}
+    laps: dict[int, Lap] = {}
     for part in (part for folder in config.data for part in parts_of(folder)):
-        source, what_if = open_run(part, config)
-        if what_if is not None:
-            sources[len(runs)] = what_if
+        source, seen = open_run(part, config)
+        if seen is not None:
+            sources[len(runs)], laps[len(runs)] = seen
         runs.append(source)
     if config.video is not None:
         first = runs[0]
@@ -62,7 +66,7 @@ def run(config: ReplayConfig) -> int:
         print(f"video: {config.video}")
         return 0
     cache = EpisodeCache(runs)
-    cards = [WhatIfCard.of_recordings(cache, sources)] if sources else []
+    cards = [WhatIfCard.of_recordings(cache, sources), LapCard(laps, playground_of)] if sources else []
     server = ReplayServer(cache, config.host, config.page_port, cards=cards)
     print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
     try:
@@ -91,8 +95,10 @@ def parts_of(folder: Path) -> list[Path]:
     return parts
 
 
-def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSource | None]:
-    """A recording as a run of the page, seen by the policy of ``--model`` if there is one, whom one may ask then."""
+def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[WhatIfSource, Lap] | None]:
+    """A recording as a run of the page, seen by the policy of ``--model`` if there is one, whom one may ask then, and
+    whose lap can be sent.
+    """
     from nacdrive.datasets.recording import Recording, kept_in
     from nacdrive.envs.registry import spec_of_source
     from nacdrive.rollout.expert_scores import scores_of_evaluation
@@ -127,7 +133,8 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
     from nacdrive.viz.trace import retrace, why_of
 
     torch.set_num_threads(1)
-    policy = load_policy(find_model(config.model, task), expect_task=task)
+    model = find_model(config.model, task)
+    policy = load_policy(model, expect_task=task)
     every = config.saliency_every
     retraced = ReplaySource(
         folder.name,
@@ -140,4 +147,4 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, WhatIfSo
         why=partial(why_of, policy.copy(), policy.meter(), names=choices),
         **network_view(policy),
     )
-    return retraced, what_if_of(kept_in(folder), str(config.model), policy)
+    return retraced, (what_if_of(kept_in(folder), str(config.model), policy), (model, recording.load))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -27,11 +28,7 @@ CONFIG = ShareConfig
 
 def run(config: ShareConfig) -> int:
     """Write the page and say how large it is."""
-    from functools import partial
-
-    from nacdrive.cli.playground import page_of
     from nacdrive.common.files import refuse_existing
-    from nacdrive.envs.registry import CARRACING
     from nacdrive.extras.export.html import export_html, load_lap
 
     refuse_existing(config.out, overwrite=config.overwrite, flag="--out")
@@ -40,12 +37,22 @@ def run(config: ShareConfig) -> int:
     episode = load_lap(config.data, config.episode)
     model = model_of(config, episode.source)
     seconds = config.seconds or USUAL_S
-    playground = partial(page_of, weights=False) if episode.source == CARRACING.name else None
+    playground = playground_of(episode.source)
     page = export_html(model, config.data, config.out, episode=config.episode, seconds=seconds, playground=playground)
     span = float(episode.t_s[-1] - episode.t_s[0])
     part = f"the first {seconds:g} s of {span:.1f} s" if span > seconds else f"{span:.1f} s"
     print(f"{page}: {part} driven by {episode.driver}, with {model.name}; {page.stat().st_size / 1e6:.1f} MB")
     return 0
+
+
+def playground_of(source: str) -> Callable[[Path], str] | None:
+    """Makes the playground that a shared lap of ``source`` opens; None where there is none."""
+    from functools import partial
+
+    from nacdrive.cli.playground import page_of
+    from nacdrive.envs.registry import CARRACING
+
+    return partial(page_of, weights=False) if source == CARRACING.name else None
 
 
 def model_of(config: ShareConfig, source: str) -> Path:

@@ -276,7 +276,8 @@ def row(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float) -> 
         finite(tick.x_m),
         finite(tick.y_m),
         finite(tick.heading_rad),
-        finite(tick.progress),
+        # A result counts the last action too, and standings agree with it.
+        finite(tick.next_info.get("progress", tick.progress) if tick.done else tick.progress),
         None if tick.held else finite(tick.decision_ms),
         finite(tick.budget_ms),
         missed,

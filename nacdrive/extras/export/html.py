@@ -76,11 +76,14 @@ def export_html(
             ``out`` cannot be written.
     """
     target = out if out.suffix in (".html", ".htm") else out / f"{model.stem}.html"
-    policy = load_policy(model)
-    net = describe(policy)
-    record = lap_record(net, load_lap(lap, episode), seconds)
-    write_text(target, page(net, record, playground(model) if playground else ""))
+    write_text(target, lap_page(model, load_lap(lap, episode), seconds, playground))
     return target
+
+
+def lap_page(model: Path, lap: Episode, seconds: float, playground: Callable[[Path], str] | None = None) -> str:
+    """The page itself; see ``export_html``."""
+    net = describe(load_policy(model))
+    return page(net, lap_record(net, lap, seconds), playground(model) if playground else "")
 
 
 def load_lap(lap: Path, episode: int) -> Episode:

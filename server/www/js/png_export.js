@@ -77,7 +77,7 @@ export function savePng() {
   drawPage().toBlob((blob) => save(blob, `nacdrive-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.png`));
 }
 
-function save(blob, name) {
+export function save(blob, name) {
   const address = URL.createObjectURL(blob);
   download(address, name);
   setTimeout(() => URL.revokeObjectURL(address), 10_000);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,13 +21,16 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
+from nacdrive.envs.registry import CARRACING
 from nacdrive.extras.export.html import PARTS, bundle, export_html, lap_record, load_lap, network_json, page
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import Effects, frame_part, head_part, region_part, time_part
+from nacdrive.web import LiveServer
 from tests.helpers.episodes import make_episode
 from tests.helpers.nightly import daily
 from tests.helpers.small_policies import DAILY, KINDS, saved, small_policy, smooth_frames
+from tests.helpers.ticks import make_tick
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 DRIVING = sorted(path for task in ("carracing", "udacity") for path in (shipped("agents") / task).glob("nac_*.pt"))
@@ -493,6 +497,23 @@ def test_what_cannot_be_shared_gets_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kept no drives"):
         export_html(carracing, tmp_path, tmp_path / "lap.html")
     assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.nightly
+def test_the_shared_page_and_the_live_page_say_the_same_of_the_same_decision(
+    opened: Callable[..., Any], open_page: Callable[..., Any]
+) -> None:
+    reason, tab = "document.querySelector('#why .reason').textContent", opened()
+    lap, policy = Recording.open(SAMPLE).load(0), load_policy(shipped("agents") / "carracing" / "nac_steady.pt")
+    with LiveServer(port=0, choices=CARRACING.actions) as server:
+        live = open_page(server.url)
+        for step in (12, 27, 44):
+            moment(tab, step)
+            decided(policy, lap.decoded()[: step + 1], lap.t_s[: step + 1])
+            why = policy.meter().measure(policy.last_decision()).explain(CARRACING.actions)
+            server.publish(make_tick(step, why=why, circuit=False, saliency=False))
+            until(live, f"{reason} === {json.dumps(why['sentence'])}")
+            until(tab, f"{reason} === {json.dumps(why['sentence'])}")
 
 
 def test_a_link_of_the_live_page_and_of_a_shared_one_say_the_same_in_the_same_way(opened: Callable[..., Any]) -> None:

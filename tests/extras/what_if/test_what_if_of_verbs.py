@@ -53,8 +53,10 @@ def test_a_ghost_without_edits_is_the_drive_with_all_that_stands_around_its_poli
 @pytest.mark.nightly
 def test_a_recording_is_driven_once_more_to_the_very_pictures() -> None:
     folder = shipped("recordings") / "carracing-sample"
-    run, source = replay.open_run(folder, replay.ReplayConfig(data=(Path(folder),), model="nac_steady.pt"))
-    assert source is not None and run.driven is not None
+    run, seen = replay.open_run(folder, replay.ReplayConfig(data=(Path(folder),), model="nac_steady.pt"))
+    assert seen is not None and run.driven is not None
+    source, (model, episode_of) = seen
+    assert model.name == "nac_steady.pt" and episode_of(0).source == "carracing"
     assert source.ghost and source.expert
     asked = pickle.loads(pickle.dumps(source)).load()
     # The policy of a replay only looks on; the past is what the expert drove, and pictures must match to the pixel.
@@ -68,9 +70,9 @@ def test_a_ghost_of_an_evaluated_drive_has_its_speed_and_its_laps(tmp_path: Path
     out = tmp_path / "fast"
     asked = {"env": "udacity-track", "track": "lake", "episodes": 1, "workers": 1, "out": out}
     evaluate(EvalConfig(**asked, laps=0.03, speed=30.0, disturbance=CameraNoise(brightness=0.9)))  # type: ignore[arg-type]
-    run, source = replay.open_run(out, replay.ReplayConfig(data=(out,), model="nac_steady.pt"))
-    assert source is not None and run.driven is not None
-    asked_again = source.load()
+    run, seen = replay.open_run(out, replay.ReplayConfig(data=(out,), model="nac_steady.pt"))
+    assert seen is not None and run.driven is not None
+    asked_again = seen[0].load()
     ticks = run.load(0)
     assert (ticks[-1].speed_mps or 0) > 9.5, "faster than the usual 20 mph, 8.9 m/s"
     step = len(ticks) - 3

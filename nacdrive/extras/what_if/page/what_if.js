@@ -137,6 +137,8 @@ export class WhatIf {
     const same = JSON.stringify(name) === JSON.stringify(this.moment);
     this.moment = name;
     this.row = row;
+    // A moment of a drive that goes on is in nobody else's browser, and soon not in this one.
+    this.panel.copy.hidden = !(name && "run" in name);
     if (same) return;
     if (!this.isOpen) {
       // A drive that goes on was not measured at every decision; a replay's server says it itself.

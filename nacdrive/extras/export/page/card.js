@@ -1,0 +1,38 @@
+// *Send this lap*, in the bar of a page: the lap that is on the screen as one file that opens anywhere.
+
+import { button, put } from "/js/dom.js";
+import { save } from "/js/png_export.js";
+
+/**
+ * @param {import("/js/cards.js").Page} page
+ * @returns {import("/js/cards.js").Card}
+ */
+export function card(page) {
+  const title = "This lap, its network and what if, as one file that opens anywhere";
+  const send = button("Send this lap", write, { title });
+  send.hidden = true;
+  const note = Object.assign(document.createElement("span"), { id: "lap-sent", className: "dim" });
+  note.setAttribute("role", "status");
+  page.tool(send);
+  page.tool(note);
+
+  async function write() {
+    send.disabled = true;
+    put(note, "Writing the page …");
+    try {
+      const answer = await fetch(`/lap.html?${new URLSearchParams(/** @type {any} */ (page.moment() ?? {}))}`);
+      if (answer.ok) save(await answer.blob(), "lap.html");
+      put(note, answer.ok ? "lap.html is saved: send it to anybody." : `Not written: ${await answer.text()}`);
+    } catch {
+      put(note, "Not written: the drive does not answer.");
+    }
+    send.disabled = false;
+  }
+
+  return {
+    describe(can) {
+      send.hidden = !can;
+      put(note, "");
+    },
+  };
+}

@@ -1,0 +1,96 @@
+"""*Send this lap*: the page of a drive that goes on, or of a recording, is that of ``nacdrive share``."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
+from nacdrive.extras.export import card as lap_card
+from nacdrive.extras.export.card import LapCard, LapMemory
+from nacdrive.web import LiveServer
+from tests.helpers.ticks import CHOICES, make_tick
+from tests.web.test_page import text, until
+
+MODEL = shipped("agents") / "carracing" / "nac_steady.pt"
+
+
+@pytest.fixture
+def memory() -> LapMemory:
+    return LapMemory("carracing", "nac_steady", "png")
+
+
+@pytest.fixture
+def drive(memory: LapMemory) -> Iterator[LiveServer]:
+    with LiveServer(port=0, choices=CHOICES, cards=[LapCard({0: (MODEL, memory.episode)}, memory=memory)]) as server:
+        yield server
+
+
+def publish(server: LiveServer, steps: int, **more: Any) -> None:
+    for step in range(steps):
+        server.publish(make_tick(step, circuit=False, saliency=False, **more))
+
+
+def record_of(page: str) -> Any:
+    (found,) = re.findall(r'<script type="application/json" id="record">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)
+
+
+def test_a_lap_begins_with_its_episode_without_decisions_that_were_held_and_within_its_bytes(
+    memory: LapMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="has only begun"):
+        memory.episode()
+    for step in range(4):
+        memory.add(make_tick(step))
+    for step in range(6):
+        memory.add(make_tick(step, episode=1, held=step == 3, x_m=float(step), y_m=0.0))
+    episode = memory.episode()
+    assert (
+        len(episode) == 5 and episode.seed == 701 and episode.x_m is not None and list(episode.x_m) == [0, 1, 2, 4, 5]
+    )
+    monkeypatch.setattr(lap_card, "MOST_BYTES", 3 * make_tick(0).frame.nbytes)
+    memory.add(make_tick(6, episode=1))
+    assert len(memory.episode()) == 3
+
+
+def test_the_page_of_the_lap_is_fetched_and_what_is_no_lap_is_one_sentence(drive: LiveServer) -> None:
+    address = drive.url.rstrip("/") + "/lap.html"
+    with pytest.raises(urllib.error.HTTPError, match="409") as refused:
+        urllib.request.urlopen(address, timeout=120)
+    assert "has only begun" in refused.value.read().decode()
+    publish(drive, 5)
+    with urllib.request.urlopen(address, timeout=120) as answer:
+        assert answer.headers["Content-Disposition"] == "attachment; filename=lap.html"
+        page = answer.read().decode()
+    assert len(record_of(page)["t_s"]) == 5 and record_of(page)["seed"] == 700
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{address}?run=7", timeout=120)
+
+
+@pytest.mark.nightly
+def test_a_button_saves_the_lap_that_is_on_the_screen(
+    open_page: Callable[..., Any], drive: LiveServer, tmp_path: Path
+) -> None:
+    page = open_page(drive.url)
+    publish(drive, 20)
+    until(page, "document.querySelector('#history button') !== null")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Send this lap").click()
+    saved.value.save_as(tmp_path / "lap.html")
+    until(page, "document.getElementById('lap-sent').textContent.startsWith('lap.html is saved')")
+    assert page.faults == []
+    lap = open_page((tmp_path / "lap.html").as_uri())
+    for _ in range(600):
+        if lap.evaluate("player.lap.plain.every((d) => d !== null)"):
+            break
+        lap.wait_for_timeout(50)
+    assert lap.evaluate("player.lap.length") == 20 and text(lap, "#why .reason") and lap.faults == []
