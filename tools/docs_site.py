@@ -155,20 +155,32 @@ def room_pages() -> dict[str, str]:
     for room, job in rooms().items():
         if room == "cli":
             continue
-        modules = sorted((ROOT / "nacdrive" / room).rglob("*.py"))
-        # What the room itself exports comes first, in the order in which it does.
-        exports = (ROOT / "nacdrive" / room / "__init__.py").read_text("utf-8")
-        places = {path: exports.find(f"nacdrive.{room}.{path.stem} ") for path in modules}
-        modules.sort(key=lambda path: (path.stem != "__init__", places[path] if places[path] >= 0 else len(exports)))
-        names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
-        parts = [f"::: {name.removesuffix('.__init__')}" for name in names]
-        # Of a package itself the description alone: what it exports is shown where it is defined.
-        options = ["\n    options:\n      members: false" if name.endswith(".__init__") else "" for name in names]
-        body = "\n\n".join(map("".join, zip(parts, options, strict=True)))
+        # A feature is a page of its own: all of them on one are too much for a browser.
+        features = [
+            path.parent for path in sorted((ROOT / "nacdrive" / room).glob("*/__init__.py")) if room == "extras"
+        ]
+        body = reference(ROOT / "nacdrive" / room, deep=not features)
+        for folder in features:
+            result[f"api/{room}.{folder.name}.md"] = f"# nacdrive.{room}.{folder.name}\n\n{reference(folder)}\n"
+            body += f"\n\n- [`nacdrive.{room}.{folder.name}`]({room}.{folder.name}.md)"
         text = outside_code(job, lambda part: LINK.sub(r"](../\2\3", part))
         result[f"api/{room}.md"] = f"# nacdrive.{room}\n\n{text[0].upper()}{text[1:]}.\n\n{body}\n"
         index.append(f"- [`nacdrive.{room}`]({room}.md): {text}")
     return {"api/index.md": "\n".join(index) + "\n", **result}
+
+
+def reference(package: Path, deep: bool = True) -> str:
+    """The names of the modules of a package, for mkdocstrings; of those in its folders too if ``deep``."""
+    modules = sorted(package.rglob("*.py") if deep else package.glob("*.py"))
+    # What the package itself exports comes first, in the order in which it does.
+    exports = (package / "__init__.py").read_text("utf-8")
+    places = {path: exports.find(f"{package.name}.{path.stem} ") for path in modules}
+    modules.sort(key=lambda path: (path.stem != "__init__", places[path] if places[path] >= 0 else len(exports)))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
+    parts = [f"::: {name.removesuffix('.__init__')}" for name in names]
+    # Of a package itself the description alone: what it exports is shown where it is defined.
+    options = ["\n    options:\n      members: false" if name.endswith(".__init__") else "" for name in names]
+    return "\n\n".join(map("".join, zip(parts, options, strict=True)))
 
 
 def functions() -> str:

@@ -66,5 +66,7 @@ def test_every_room_has_a_page_and_every_verb_its_options() -> None:
     for folder in (ROOT / "nacdrive").iterdir():
         if (folder / "__init__.py").exists() and folder.name != "cli":
             assert f"::: nacdrive.{folder.name}" in rooms[f"api/{folder.name}.md"]
+    assert "::: nacdrive.extras.bench.report" in rooms["api/extras.bench.md"]
+    assert "(extras.bench.md)" in rooms["api/extras.md"] and "extras.bench.report" not in rooms["api/extras.md"]
     said = docs_site.commands()
     assert "## nacdrive drive" in said and "### nacdrive bench table" in said and "--budget" in said
