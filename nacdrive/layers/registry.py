@@ -26,7 +26,7 @@ FILES = {
     "ct-rnn": "ct_rnn:CTRNNLayer",
     "gru-ode": "gru_ode:GRUODELayer",
     "phased-lstm": "phased_lstm:PhasedLSTMLayer",
-    "mmrnn": "mmrnn:MMRNNLayer",
+    "mmrnn": "ct_rnn:MMRNNLayer",
     "ltc": "ltc:LTCLayer",
     "cfc": "cfc:CfCLayer",
     "ltc-ncp": "ncp:LTCNCPLayer",

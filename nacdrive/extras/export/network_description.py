@@ -530,28 +530,19 @@ def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
     )
 
 
-def _gru(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
-    assert isinstance(layer, GRULayer)
-    gru = layer.gru
+def _recurrent(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
+    assert isinstance(layer, GRULayer | LSTMLayer)
+    cell = layer.gru if isinstance(layer, GRULayer) else layer.lstm
+    bias: Tensor = cell.get_parameter("bias_ih_l0")
+    recurrent_bias: Tensor = cell.get_parameter("bias_hh_l0")
+    if isinstance(layer, LSTMLayer):  # a GRU has a gate between the two
+        bias, recurrent_bias = bias + recurrent_bias, torch.zeros_like(bias)
     return RecurrentStep(
-        "gru",
+        "gru" if isinstance(layer, GRULayer) else "lstm",
         layer.window,
-        Linear(_array(gru.get_parameter("weight_ih_l0")), _array(gru.get_parameter("bias_ih_l0"))),
-        _array(gru.get_parameter("weight_hh_l0")),
-        _array(gru.get_parameter("bias_hh_l0")),
-    )
-
-
-def _lstm(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
-    assert isinstance(layer, LSTMLayer)
-    lstm = layer.lstm
-    bias = _array(lstm.get_parameter("bias_ih_l0") + lstm.get_parameter("bias_hh_l0"))
-    return RecurrentStep(
-        "lstm",
-        layer.window,
-        Linear(_array(lstm.get_parameter("weight_ih_l0")), bias),
-        _array(lstm.get_parameter("weight_hh_l0")),
-        np.zeros_like(bias),
+        Linear(_array(cell.get_parameter("weight_ih_l0")), _array(bias)),
+        _array(cell.get_parameter("weight_hh_l0")),
+        _array(recurrent_bias),
     )
 
 
@@ -577,8 +568,8 @@ def _dense(layer: SequenceLayer, policy: Policy) -> DenseStep:
 BUILDERS: dict[type[SequenceLayer], Callable[[SequenceLayer, Policy], Sequence]] = {
     NACLayer: _nac,
     NACKeyLayer: _nac_key,
-    GRULayer: _gru,
-    LSTMLayer: _lstm,
+    GRULayer: _recurrent,
+    LSTMLayer: _recurrent,
     CfCLayer: _cfc,
     DenseLayer: _dense,
 }

@@ -16,7 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import Camera, CameraNoise
-from nacdrive.envs.carracing.station import Station
+from nacdrive.envs.carracing.env import Station
 from nacdrive.envs.carracing.tyres import FULL_LOCK
 from nacdrive.extras.arena import contestant as contestants
 from nacdrive.extras.arena.arena import LEAD_S, Arena, _Clock
