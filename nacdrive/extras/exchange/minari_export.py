@@ -30,6 +30,8 @@ from nacdrive.datasets.udacity_log_convert import Converted
 from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, frames_of
 
 METADATA = "data/metadata.json"
+SCORES = {"carracing": (-40.6, 910.3)}
+"""Mean return, each over 100 tracks: of actions drawn at random, one for four frames, and of the shipped ``ppo``."""
 MAIN = "data/main_data.hdf5"
 MINARI_VERSION = "0.5.4"
 """The first that knows ``jpeg_encoding``."""
@@ -242,6 +244,7 @@ def metadata_of(
         "observation_space": json.dumps(spaces.observation),
         "action_space": json.dumps(spaces.action),
         **({"env_spec": gym.json} if gym else {}),
+        **(dict(zip(("ref_min_score", "ref_max_score"), SCORES[source], strict=True)) if source in SCORES else {}),
         "dataset_id": dataset_id(out),
         "minari_version": MINARI_VERSION,
         "algorithm_name": expert,

@@ -58,6 +58,7 @@ def test_minari_itself_lists_and_opens_an_export(exported, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(exported.parent))
     assert list(minari.list_local_datasets()) == ["carracing-expert-v0"]
     dataset = minari.load_dataset("carracing-expert-v0")
+    assert minari.get_normalized_score(dataset, np.array([-40.6, 910.3])).tolist() == [0.0, 1.0]
     assert (dataset.total_episodes, dataset.total_steps) == (3, 647)
     recording = Recording.open(SAMPLE)
     for index, theirs in enumerate(dataset.iterate_episodes()):
