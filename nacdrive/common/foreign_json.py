@@ -79,11 +79,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object that a file holds.
-
-    Raises:
-        UserError: see ``read_json``; and if it holds something else.
-    """
+    """The JSON object that a file holds."""
     value = read_json(path)
     if not isinstance(value, dict):
         raise UserError(f"{path} holds no JSON object: it is damaged or another kind of file.")

@@ -43,11 +43,7 @@ class CheckResult:
 
 
 def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda path: None) -> CheckResult:
-    """Read every file of a recording to its last pixel, and compare it with ``recording.json``.
-
-    Raises:
-        UserError: if there is no recording.
-    """
+    """Read every file of a recording to its last pixel, and compare it with ``recording.json``."""
     folder = find_recording(folder)
     manifest, listed = read_manifest(folder)
     sound: list[EpisodeInfo] = []

@@ -80,11 +80,7 @@ def check_size(height: int, width: int) -> None:
 
 
 def decode_frames(frames: Sequence[bytes]) -> NDArray[np.uint8]:
-    """All frames of an episode, uint8 [frames, height, width, 3].
-
-    Raises:
-        ImageError: if one is no readable image, or of another size than the first.
-    """
+    """All frames of an episode, uint8 [frames, height, width, 3]."""
     first = decode_image(frames[0])
     out = np.empty((len(frames), *first.shape), dtype=np.uint8)
     for i, data in enumerate(frames):

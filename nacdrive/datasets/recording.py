@@ -104,11 +104,7 @@ class Recording:
         return len(self.episodes)
 
     def load(self, index: int) -> Episode:
-        """Episode ``index``, its file compared with the checksum.
-
-        Raises:
-            UserError: if the file is not the one that was recorded.
-        """
+        """Episode ``index``, its file compared with the checksum."""
         return load_episode(self.episodes[index])
 
     def __repr__(self) -> str:
@@ -163,11 +159,7 @@ def load_episode(info: EpisodeInfo) -> Episode:
 
 
 def kept_in(folder: Path) -> Path:
-    """The recording in ``folder``: itself, or the drives that an evaluation kept.
-
-    Raises:
-        UserError: if it is an evaluation without drives.
-    """
+    """The recording in ``folder``: itself, or the drives that an evaluation kept."""
     if not (folder / "evaluation.json").exists():
         return folder
     if not (folder / DRIVES).is_dir():

@@ -244,11 +244,7 @@ def read_log(folder: Path | str) -> UdacityLog:
 
 
 def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
-    """The rows of a log file, and what was left out.
-
-    Raises:
-        UserError: if it does not exist or is no text.
-    """
+    """The rows of a log file, and what was left out."""
     if not path.is_file():
         inner = sorted(path.parent.glob(f"*/{LOG}")) if path.parent.is_dir() else []
         hint = f"did you mean {inner[0].parent}?" if inner else "give the folder that the simulator recorded into."

@@ -138,11 +138,7 @@ def import_log(
 
 
 def episodes_of(log: UdacityLog) -> Iterator[Episode]:
-    """An episode for each drive of a log; who drove it is unknown, and so is what it would have been rewarded with.
-
-    Raises:
-        UserError: if an image is damaged.
-    """
+    """An episode for each drive of a log; who drove it is unknown, and so is what it would have been rewarded with."""
     for number, rows in enumerate(log.drives()):
         yield episode_of(rows, number)
 

@@ -101,9 +101,6 @@ class PpoExpert(Driver):
         """Decide on a frame uint8 [height, width, 3] (of CarRacing [96, 96, 3]); the three before it are remembered,
         and with a memory the features of as many as its window holds. Where it is told when a frame was taken
         (``frame_t_s``), the decision is for that time, and while no newer one has come it is the last one again.
-
-        Raises:
-            UserError: for a frame of another shape.
         """
         if frame.dtype != np.uint8 or frame.ndim != 3 or (self._carracing and frame.shape != (96, 96, 3)):
             size = "96, 96" if self._carracing else "height, width"

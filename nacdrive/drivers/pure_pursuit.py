@@ -109,11 +109,7 @@ class PurePursuit(Driver):
             )
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
-        """What pure pursuit does now; neither ``frame`` nor ``info`` is looked at.
-
-        Raises:
-            UserError: before ``reset``.
-        """
+        """What pure pursuit does now; neither ``frame`` nor ``info`` is looked at."""
         if self._controller is None:
             raise UserError("the geometric driver reads the track: call reset(env) first.")
         return self._controller.action()

@@ -18,7 +18,7 @@ from nacdrive.common.plugins import Registry
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
 from nacdrive.envs.start import START_OPTIONS, Start
-from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, is_random, road_seed
+from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, check_track
 
 if TYPE_CHECKING:
     from nacdrive.common.action import Action
@@ -135,13 +135,12 @@ class EnvSpec:
         """The tracks that ``track`` means: itself, or all for ``both`` and None."""
         if track in (None, BOTH):
             return self.tracks
-        if self.random_roads and is_random(track):
-            road_seed(track)
-            return (track,)
-        if track not in self.tracks:
-            known = (*filter(None, self.tracks), BOTH, *(RANDOM,) * self.random_roads)
+        known = (*filter(None, self.tracks), BOTH)
+        if self.random_roads:
+            check_track(str(track), known)
+        elif track not in self.tracks:
             raise unknown_name("track", str(track), known)
-        return (track,)
+        return (str(track),)
 
     def track_of(self, track: str | None, seed: int, roads: int | None = None) -> str:
         """The one of ``tracks_of(track)`` that the episode of ``seed`` is driven on: they take turns.

@@ -54,11 +54,7 @@ def check(factory: Callable[..., SequenceLayer], **options: Any) -> None:
 
 
 def check_shapes(layer: SequenceLayer, name: str) -> None:
-    """Whether a layer that was just built answers in the right shapes: a glance, for layers from elsewhere.
-
-    Raises:
-        UserError: in one sentence, if it does not.
-    """
+    """Whether a layer that was just built answers in the right shapes: a glance, for layers from elsewhere."""
     hint = f"run nacdrive.layers.contract.check({type(layer).__name__}) to see which law it breaks"
     if not isinstance(layer, SequenceLayer):
         raise UserError(f"{name} makes a {type(layer).__name__}, which is not a nacdrive.layers.SequenceLayer.")

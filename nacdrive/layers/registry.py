@@ -123,11 +123,7 @@ def row_note(name: str) -> str | None:
 
 
 def check_name(name: str) -> None:
-    """Refuse, before any work, a layer that cannot be found or that only the bench asks for.
-
-    Raises:
-        UserError: the sentence suggests the nearest name.
-    """
+    """Refuse, before any work, a layer that cannot be found or that only the bench asks for."""
     base = of_lag(name) or name
     if base in BENCH_ONLY or (":" not in base and base not in LAYERS):
         raise unknown_name("model", name, names())

@@ -147,11 +147,7 @@ class Task(ABC):
         raise NotImplementedError(f"{type(self).__name__} has neither load nor folds")
 
     def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-        """What is learnt from and what is validated on; nothing is on both sides. Here whole sequences, at random.
-
-        Raises:
-            UserError: if there is too little.
-        """
+        """What is learnt from and what is validated on; nothing is on both sides. Here whole sequences, at random."""
         return split_samples(samples, valid_share, seed)
 
     def folds(self, data_dirs: Mapping[str, Path], count: int, seed: int, size: Size = EVERYTHING) -> list[Fold]:

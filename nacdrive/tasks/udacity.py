@@ -212,11 +212,7 @@ class Udacity(DrivingTask):
 
 
 def drives_in(folder: Path) -> list[Episode]:
-    """The drives in a folder, whichever kind it is of.
-
-    Raises:
-        UserError: if it is of neither.
-    """
+    """The drives in a folder, whichever kind it is of."""
     if is_log(folder):
         return list(episodes_of(read_log(folder)))
     if not (folder / MANIFEST).is_file():

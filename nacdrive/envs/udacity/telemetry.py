@@ -79,11 +79,7 @@ def read(data: Any) -> Report:
 
 
 def number(name: str, text: Any) -> float:
-    """The value of a number in N4 form under any culture; plain decimals of other programs are read too.
-
-    Raises:
-        BadTelemetryError: if it is none.
-    """
+    """The value of a number in N4 form under any culture; plain decimals of other programs are read too."""
     if not isinstance(text, str):
         raise BadTelemetryError(f"its telemetry has no {name}")
     # A number longer than a double's digits is no number of the simulator's.

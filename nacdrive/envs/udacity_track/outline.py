@@ -42,11 +42,7 @@ def _fits(squares: set[Square], at: Square) -> float:
 
 
 def border_of(squares: set[Square]) -> NDArray[np.float64]:
-    """Corners [n, 2] of the squares' common border, counter-clockwise, one per unit of its length.
-
-    Raises:
-        ValueError: if it is not one closed line.
-    """
+    """Corners [n, 2] of the squares' common border, counter-clockwise, one per unit of its length."""
     following: dict[Square, Square] = {}
     for x, y in squares:
         corners = ((x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1))
