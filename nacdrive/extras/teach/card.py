@@ -145,6 +145,8 @@ class TeachCard(Card):
             self._thread.join(END_S)
             if self.teaching.rounds:
                 print(f"{self._result()}\nagain: {self.teaching.command()}", flush=True)
+            if not self._ended and (left := len(self.teaching.pending)):
+                print(f"not learnt yet: {counted(left)}; the same command with --resume learns from them.", flush=True)
 
     def _command(self, value: Any) -> Callable[[], None] | None:
         wishes = {"begin": self._begin, "undo": self._undo, "keep": self._keep, "drop": self._drop, "now": self._now}

@@ -21,6 +21,8 @@ export function card(page) {
   bar.setAttribute("aria-label", "This round");
   words.append(text, news, bar);
   const buttons = Object.entries(BUTTONS).map(([wish, label]) => [wish, button(label, () => page.send({ teach: wish }))]);
+  bar.hidden = true;
+  for (const [, element] of buttons) element.hidden = true;
   section.append(words, ...buttons.map(([, element]) => element));
   document.querySelector(".bars")?.prepend(section);
   return {
