@@ -114,6 +114,12 @@ class TeachCard(Card):
             self.driver.replace_weights(weights)
             self._show()
 
+    @property
+    def learning(self) -> bool:
+        """Whether a round is under way."""
+        with self._changed:
+            return self._job is not None
+
     # ------------------------------------------------------------------------------------------- the page
 
     def attach(self, page: LivePage) -> None:
@@ -333,7 +339,7 @@ def counted(corrections: int) -> str:
 def shift(shares: tuple[float, float]) -> str:
     """Two shares, in percent."""
     first, last = (round(100 * share) for share in shares)
-    return f"unchanged at {last} %" if first == last else f"{first} -> {last} %"
+    return f"unchanged at {last} %" if first == last else f"{first} → {last} %"
 
 
 def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:

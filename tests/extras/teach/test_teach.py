@@ -159,8 +159,8 @@ def test_a_round_that_makes_the_old_laps_worse_is_not_taken_over_and_learnt_agai
 
 def test_what_speaks_against_a_round() -> None:
     assert teach_module.objection(Outcome((0.71, 0.93), (0.97, 0.96))) == ""
-    assert "(97 -> 94 % as recorded)" in teach_module.objection(Outcome((0.71, 0.93), (0.97, 0.94)))
-    assert "agree with you less (71 -> 60 %)" in teach_module.objection(Outcome((0.71, 0.6), (0.97, 0.97)))
+    assert "(97 → 94 % as recorded)" in teach_module.objection(Outcome((0.71, 0.93), (0.97, 0.94)))
+    assert "agree with you less (71 → 60 %)" in teach_module.objection(Outcome((0.71, 0.6), (0.97, 0.97)))
     assert teach_module.shift((0.971, 0.969)) == "unchanged at 97 %"
 
 

@@ -1,0 +1,81 @@
+"""A person at the keys of a real browser, who reacts late, teaches a policy that knows ten roads to drive others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacdrive.cli.drive import DriveConfig, load, recorders
+from nacdrive.drivers.human import HumanControl
+from nacdrive.envs.seeds import POLICY_RECORDING, POLICY_TEST
+from nacdrive.extras.teach.card import teach_card
+from nacdrive.rollout.drive import Drive
+from nacdrive.rollout.evaluate import EvalJob, drive_jobs
+from nacdrive.rollout.record import record_episodes
+from nacdrive.rollout.record_config import RecordConfig
+from nacdrive.rollout.train_config import TrainConfig
+from nacdrive.rollout.train_policy import train_policy
+from nacdrive.web import LiveServer
+from tests.helpers.teachers import teach
+
+SPEED_MPH, ROADS = 25.0, 20
+MINUTES = 10.0
+"""Simulated, of the person's attention."""
+
+
+def learn_ten_roads(folder: Path) -> tuple[Path, Path]:
+    """A recording of ten roads, driven without a mistake, and a policy that has learnt a little from it."""
+    laps = folder / "ten_roads"
+    record_episodes(
+        RecordConfig(
+            env="udacity-track", track="random", roads=10, episodes=10, steering_noise=0.0, workers=1, out=laps,
+        )
+    )  # fmt: skip
+    config = TrainConfig(task="udacity", model="nac-steady", data=(laps,), epochs=2, out=folder / "policy")
+    return laps, train_policy(config)
+
+
+def autonomy(model: Path, roads: int = ROADS, workers: int = 2, **options: Any) -> float:
+    """Percent, on roads that nobody learns from."""
+    drive = Drive("udacity-track", model, options={"laps": 1.0, **options}, speed_mph=SPEED_MPH, track="random")
+    seeds = range(POLICY_TEST.start, POLICY_TEST.start + roads)
+    jobs = [EvalJob("policy", k, seed, drive.env_spec.track_of("random", seed)) for k, seed in enumerate(seeds)]
+    rows = [row["autonomy"] for _, row in drive_jobs(drive, jobs, workers)]
+    return float(sum(rows) / len(rows))
+
+
+def teach_by_keys(
+    open_page: Callable[..., Any], laps: Path, model: Path, out: Path, minutes: float, **more: Any
+) -> tuple[Path, float]:
+    """The taught policy, and the share of the time that was driven by hand."""
+    config = DriveConfig(
+        env="udacity-track", track="random", model=model, speed=SPEED_MPH, expert="none", teach=True, data=(laps,),
+        out=out, seed=POLICY_RECORDING.start + 100,
+    )  # fmt: skip
+    # Time is the world's: it goes on when the person has seen and pressed.
+    control = HumanControl(clock=lambda: 0.0)
+    loaded = load(config)
+    card = teach_card(config, loaded)
+    assert card is not None
+    with ExitStack() as stack:
+        server = stack.enter_context(LiveServer(port=0, control=control, cards=[card]))
+        listeners = [server.publish, *recorders(config, stack, loaded, loaded.fps, card)]
+        page = open_page(server.url)
+        by_hand = teach(page, control, loaded, card, listeners, 60 * minutes, config.seed, **more)
+        assert page.faults == []
+    return card.teaching.policy, by_hand / (60 * minutes)
+
+
+@pytest.mark.nightly
+def test_ten_minutes_by_keys_teach_a_policy_of_ten_roads_to_drive_others(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    laps, model = learn_ten_roads(tmp_path)
+    assert autonomy(model) < 90
+    taught, by_hand = teach_by_keys(open_page, laps, model, tmp_path / "teaching", MINUTES)
+    assert by_hand < 0.9, "the policy drives too"
+    assert autonomy(taught) >= 99
