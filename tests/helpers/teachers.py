@@ -16,6 +16,7 @@ from nacdrive.extras.teach.card import TeachCard
 from nacdrive.rollout.drive import LoadedDrive
 from tests.extras.arena.test_race_by_keys import Page
 from tests.helpers.key_driver import UDACITY, KeyDriver
+from tests.web.test_page import until
 
 REACTION_S = 0.3
 DRIFTED_M, BACK_M, CALM_S = 0.6, 0.25, 1.5
@@ -104,8 +105,8 @@ def teach(
             at_wheel = control.state["person"] is not None
             if at_wheel != (keys is not None):
                 page.keyboard.press("Escape" if at_wheel else "w")
-                while (control.state["person"] is not None) == at_wheel:
-                    page.wait_for_timeout(2)
+                says = "Take the wheel" if at_wheel else "Hand back"
+                until(page, f"document.querySelector('#controls .take').textContent.startsWith('{says}')")
                 seen.held = frozenset()
             if keys is not None:
                 seen.hold(keys)
