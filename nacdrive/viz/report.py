@@ -69,6 +69,7 @@ svg text{fill:var(--dim);font:12px system-ui,sans-serif}
 .other{stroke:var(--expert);stroke-width:4.5}.start{fill:var(--text)}.worst{fill:none;stroke:var(--bad);stroke-width:2.5}
 .rule{stroke:var(--dim);stroke-width:2}
 .films{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:16px}
+p.lead{font-size:20px;margin:12px 0}video.lead{max-width:720px;margin-bottom:20px}
 figure{margin:0}video{width:100%;border-radius:6px;background:#000;display:block}
 figcaption{font-size:14px;margin-top:6px}a{color:var(--own)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
@@ -95,6 +96,7 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
     first, last = rows[0]["seed"], rows[-1]["seed"]
     parts = [
         f"<h1>{escape(title)}</h1>",
+        lead(metrics),
         f'<p class="dim">{escape(where(metrics))}, seeds {first} to {last}.{escape(through)}</p>',
         tiles(metrics),
         failures(rows),
@@ -123,6 +125,16 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
         + "\n".join(parts)
         + "\n</main></body></html>\n"
     )
+
+
+def lead(metrics: dict[str, Any]) -> str:
+    """What came of it in a sentence, and the best drive, moving."""
+    share, films = metrics["expert_fraction"], list(metrics["films"].values())
+    compared = "" if share is None else f", with {share['value']:.1%} of the return of its expert"
+    done = f"{metrics['finished_laps']} of {len(metrics['episodes'])} laps"
+    film = escape(films[-1]["file"], quote=True) if films else ""
+    shown = f'<video class="lead" autoplay loop muted playsinline controls src="{film}"></video>' if film else ""
+    return f'<p class="lead">{escape(metrics["model"]["file"])} finishes {done}{compared}.</p>{shown}'
 
 
 def where(metrics: dict[str, Any]) -> str:
@@ -223,7 +235,7 @@ def films(metrics: dict[str, Any], folder: Path | None) -> str:
         moment = "" if index is None or folder is None else worst(folder, index, caption, file, policy)
         linked = linked or bool(moment)
         figures += (
-            f'<figure><video controls muted preload="metadata" src="{file}"></video>'
+            f'<figure><video controls muted preload="metadata" src="{file}#t=2"></video>'
             f'<figcaption>{escape(caption)} (<a href="{file}">mp4</a>)</figcaption>{moment}</figure>'
         )
     note = how_to_replay(metrics, folder) if linked and folder is not None else ""

@@ -162,7 +162,9 @@ export class DecisionPanel {
       : Math.abs(row.steering - row.expert_steering) < 0.1);
     const expert = { steering: row.expert_steering, throttle: row.expert_throttle, brake: row.expert_brake };
     const itself = !this.driver && this.expert;
-    put($("agree"), itself ? "the expert itself drives" : !rides ? "no expert rides along" : same ? "the expert agrees" : `expert: ${verb(expert).toLowerCase()}`);
+    const pedals = Math.abs(row.throttle - row.brake - (expert.throttle - expert.brake)) < 0.1;
+    const agrees = row.choice >= 0 || pedals ? "the expert agrees" : "the expert steers alike";
+    put($("agree"), itself ? "the expert itself drives" : !rides ? "no expert rides along" : same ? agrees : `expert: ${verb(expert).toLowerCase()}`);
     $("agree").parentElement.dataset.agree = !rides || same || itself ? "yes" : "no";
     $("agree").parentElement.dataset.expert = rides ? "yes" : "no";
   }

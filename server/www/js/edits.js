@@ -32,8 +32,8 @@ export function words(edit) {
       const [w, h] = [edit.right - edit.left, edit.bottom - edit.top];
       return `${percent(w * h)} of the picture painted ${GREYS[edit.level ?? null] ?? `grey ${edit.level}`}`;
     }
-    case "dim": return edit.factor < 1 ? `dimmed to ${percent(edit.factor)}` : `brightened to ${percent(edit.factor)}`;
-    case "blur": return `blurred by ${edit.sigma} px`;
+    case "dim": return `the picture ${edit.factor < 1 ? "dimmed" : "brightened"} to ${percent(edit.factor)}`;
+    case "blur": return `the picture blurred by ${edit.sigma} px`;
     case "hide": return edit.back === 1 ? "the frame before this one hidden" : `the frame of ${edit.back} decisions ago hidden`;
     case "shift": return `this frame ${Math.abs(edit.seconds)} s ${edit.seconds > 0 ? "later" : "earlier"}`;
     default: return muted(edit);

@@ -159,7 +159,7 @@ def test_a_link_opens_the_moment_with_its_edits(open_page: Callable[..., Any], r
     assert text(page, "#episode") == "1"
     assert text(page, "#time") == "1.2 s"
     assert text(page, "#heads [aria-pressed=true]") == "3"
-    assert edits(page) == ["dimmed to 20 %", "head 1 muted", "inter neuron 4 of head 2 muted"]
+    assert edits(page) == ["the picture dimmed to 20 %", "head 1 muted", "inter neuron 4 of head 2 muted"]
     until(page, "document.querySelector('[aria-label=\"Mute head 1\"]')?.getAttribute('aria-pressed') === 'true'")
     page.get_by_role("button", name="Notes").click()
     assert "look here" in text(page, "#jumps")
