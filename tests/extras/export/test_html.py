@@ -369,14 +369,13 @@ def test_heads_frames_neurons_light_and_time_are_edited_listed_and_taken_back_on
     tab.click("#film button:nth-child(3)", delay=200)
     tab.select_option("#group", "inter")
     tab.select_option("#neuron", index=12)
-    tab.select_option("#of", index=3)
     tab.click("#mute")
     tab.locator("#dim").fill("0.4")
     tab.locator("#blur").fill("2")
     tab.locator("#shift").fill("0.2")
     rows = [row.text_content().rstrip("✕") for row in tab.query_selector_all("#edits li")]
     assert rows == [
-        "head 4 muted", "the frame of 2 decisions ago hidden", "inter neuron 12 of head 3 muted",
+        "head 4 muted", "the frame of 2 decisions ago hidden", "inter neuron 12 of all heads muted",
         "the picture dimmed to 40 %", "the picture blurred by 2 px", "this frame 0.2 s later",
     ]  # fmt: skip
     until(tab, "document.getElementById('effect').textContent.startsWith('With these 6 edits it ')")
