@@ -20,10 +20,10 @@ export function card(page) {
   const bar = document.createElement("progress");
   bar.setAttribute("aria-label", "This round");
   words.append(text, news, bar);
-  const buttons = Object.entries(BUTTONS).map(([wish, label]) => [wish, button(label, () => page.send({ teach: wish }))]);
+  const buttons = Object.entries(BUTTONS).map(([wish, label]) => ({ wish, element: button(label, () => page.send({ teach: wish })) }));
   bar.hidden = true;
-  for (const [, element] of buttons) element.hidden = true;
-  section.append(words, ...buttons.map(([, element]) => element));
+  for (const { element } of buttons) element.hidden = true;
+  section.append(words, ...buttons.map(({ element }) => element));
   document.querySelector(".bars")?.prepend(section);
   return {
     describe(about) {
@@ -35,7 +35,7 @@ export function card(page) {
       put(news, teach.news && !teach.text.includes(teach.news) ? teach.news : "");
       bar.hidden = teach.share === null;
       bar.value = teach.share ?? 0;
-      for (const [wish, element] of buttons) element.hidden = wish === "begin" ? teach.begun : !teach.can[wish];
+      for (const { wish, element } of buttons) element.hidden = wish === "begin" ? teach.begun : !teach.can[wish];
     },
   };
 }
