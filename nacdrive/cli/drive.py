@@ -216,7 +216,7 @@ def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatI
 
     from nacdrive.extras.what_if import WhatIfSource
 
-    again = replace(config, steering_noise=None, allow_control=False)
+    again = replace(config, steering_noise=None)
     ghost = not config.spec.realtime
     return WhatIfSource(partial(load_what_if, again), policy.policy.config.window, ghost, expert and ghost)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.cli.drive import DriveConfig, load
+from nacdrive.cli.drive import DriveConfig, load, what_if_of
 from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
@@ -233,6 +233,13 @@ def test_steering_by_taps_is_learnt_as_its_mean() -> None:
 def test_options_that_do_not_go_together(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         DriveConfig(**options)
+
+
+def test_the_button_and_what_if_stand_on_one_page(old_laps: Path, first: Path) -> None:
+    config = DriveConfig(allow_control=True, data=(old_laps,), model=str(first))
+    loaded = load(config)
+    assert teach_card(config, loaded) is not None and loaded.policy is not None
+    assert what_if_of(config, loaded.policy, expert=False).ghost
 
 
 @pytest.mark.parametrize(
