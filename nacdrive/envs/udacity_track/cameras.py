@@ -36,9 +36,8 @@ def offscreen_pipe() -> GraphicsPipe:
     # The transform cache replaces a matrix with a nearly equal one that lives: pictures would depend on earlier ones.
     settings = "load-display p3tinydisplay\naudio-library-name null\nsync-video 0\nnotify-level-x11display fatal"
     load_prc_file_data("nacdrive", settings + "\ntransform-cache 0")
-    selection = GraphicsPipeSelection.get_global_ptr()
-    selection.load_aux_modules()
-    pipe = selection.make_pipe("TinyOffscreenGraphicsPipe")
+    # Its auxiliary modules stay out: with EGL loaded, SDL and so pygame find no way to draw without a display.
+    pipe = GraphicsPipeSelection.get_global_ptr().make_pipe("TinyOffscreenGraphicsPipe")
     if pipe is None:
         raise UserError("Panda3D's software renderer (p3tinydisplay) did not load: reinstall panda3d from its wheel.")
     return pipe

@@ -41,6 +41,15 @@ def test_no_panda_before_an_environment_is_made() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_pygame_draws_without_a_display_after_panda(env: UdacityTrackEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    pole = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    pole.reset()
+    assert np.asarray(pole.render()).ndim == 3
+    pole.close()
+
+
 def test_same_seed_and_actions_same_frames_in_any_environment(env: UdacityTrackEnv) -> None:
     other = make_udacity_track(cameras=("center", "left", "right"), repeat=2)
     other.reset(seed=9)
