@@ -39,3 +39,16 @@ def test_every_address_is_whole() -> None:
             name,
             address,
         )
+
+
+def test_every_file_that_a_page_links_to_is_there() -> None:
+    link, code = re.compile(r"\]\((?!https?:|#|mailto:|data:)([^)#\s]+)"), re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+    pages = [
+        path for path in (*FILES, *ROOT.glob("server/*.md"), *ROOT.glob("recordings/*.md")) if path.suffix == ".md"
+    ]
+    assert not [
+        (page.relative_to(ROOT).as_posix(), target)
+        for page in pages
+        for target in link.findall(code.sub("", page.read_text(encoding="utf-8")))
+        if not (page.parent / target).exists()
+    ]
