@@ -187,7 +187,7 @@ def film_what_if(chromium: Any) -> None:
     """docs/figures/what_if.gif: a person paints, takes it back, mutes a head, and lets the ghost drive on."""
     with opened(PICTURES["what-if"]) as address:
         page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
-        page.goto(address.replace("mute:h3", "mute:h11"))
+        page.goto(address.replace("mute:h3", "mute:h4"))
         film, press = Film(page), lambda name: page.get_by_role("button", name=name, exact=True).click()
         until(page, PICTURES["what-if"].ready)
         # The line of the recording is driven once more for the map.
@@ -207,8 +207,8 @@ def film_what_if(chromium: Any) -> None:
         film.shows("painted", 2600)
         press("Undo")
         until(page, "document.querySelector('.sentence').textContent.includes('Change something')")
-        press("Mute head 11")
-        film.shows("head 11 muted", 2400)
+        press("Mute head 4")
+        film.shows("head 4 muted", 2400)
         press("Drive on from here")
         filmed = ""
         while "driven on" not in (effect := page.text_content(".effect") or ""):

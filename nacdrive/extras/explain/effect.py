@@ -55,7 +55,7 @@ def count_parts(measured: Sequence[Effects]) -> list[PartCount]:
         order, changes, decides = one.order(), one.changes(), one.decides()
         for i, part in enumerate(one.parts):
             key = part.kind, part.index
-            names[key] = f"frame of {part.index} decisions ago" if part.kind == "frame" else part.name
+            names[key] = f"frame {part.index} back" if part.kind == "frame" else part.name
             seen.setdefault(key, []).append((bool(decides[i]), i == order[0], float(changes[i])))
     counts = []
     for key, rows in seen.items():
