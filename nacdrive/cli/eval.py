@@ -28,7 +28,6 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Evaluate as ``config`` says; prints progress and the result, returns the metrics."""
     from nacdrive.cli.page import open_page
     from nacdrive.common.files import result_folder, write_json
-    from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.drivers.policy import PolicyDriver
@@ -38,7 +37,6 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     env = config.spec
     drive = config.driven(find_model(config.model, env.task) if config.driver is None else None)
     # What can be refused is refused before a folder is made or deleted.
-    check_ray(config.ray)
     if config.videos:
         import imageio_ffmpeg  # noqa: F401
     driver = drive.load().driver

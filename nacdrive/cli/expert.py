@@ -147,7 +147,6 @@ def evaluation_text(progress: Progress) -> str:
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Drive, print the numbers, write them, a report and videos where asked to."""
     from nacdrive.common.files import result_folder
-    from nacdrive.common.parallel import check_ray
     from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import usable_cores
     from nacdrive.common.statistics import summary
@@ -162,7 +161,6 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     options |= {"repeat": config.repeat} if config.repeat is not None else {}
     drive = Drive(config.env, driver=config.expert, options=renderer | options, device=device)
     # What can be refused is refused before a folder is made or deleted.
-    check_ray(config.ray)
     _ = drive.load().driver
     seeds = range(config.seed, config.seed + config.episodes)
     jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]

@@ -222,6 +222,13 @@ class Workers(Processes):
     ray: str | None = None
     """Address of a Ray cluster that works instead of processes here; local starts one on this machine."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ray is not None:
+            from nacdrive.common.parallel import check_ray
+
+            check_ray(self.ray)
+
 
 class Device(Options):
     """Where it is computed."""
@@ -244,6 +251,11 @@ class WatchedPage(Page):
 
     watch: bool = False
     """Drive in this process alone and show it on the live page."""
+
+    def __post_init__(self) -> None:
+        if self.watch and getattr(self, "ray", None) is not None:
+            raise UserError("--watch drives in this process: leave --ray out.")
+        super().__post_init__()
 
 
 class ControlOption(Options):

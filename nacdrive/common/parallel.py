@@ -461,14 +461,12 @@ class _RayModule(Protocol):
     def cluster_resources(self) -> dict[str, float]: ...
 
 
-def check_ray(address: str | None) -> None:
-    """Refuse an address at which no cluster can be, within seconds and before anything is begun; None passes.
+def check_ray(address: str) -> None:
+    """Refuse an address at which no cluster can be, within seconds and before anything is begun.
 
     Raises:
         UserError: if Ray is not installed, or nobody answers.
     """
-    if address is None:
-        return
     if importlib.util.find_spec("ray") is None:
         raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
     # Ray itself tries for minutes where nobody answers.

@@ -18,7 +18,7 @@ from nacdrive.common.plugins import Registry
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
 from nacdrive.envs.start import START_OPTIONS, Start
-from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, check_track
+from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS
 
 if TYPE_CHECKING:
     from nacdrive.common.action import Action
@@ -133,14 +133,7 @@ class EnvSpec:
 
     def tracks_of(self, track: str | None) -> tuple[str, ...]:
         """The tracks that ``track`` means: itself, or all for ``both`` and None."""
-        if track in (None, BOTH):
-            return self.tracks
-        known = (*filter(None, self.tracks), BOTH)
-        if self.random_roads:
-            check_track(str(track), known)
-        elif track not in self.tracks:
-            raise unknown_name("track", str(track), known)
-        return (str(track),)
+        return self.tracks if track is None or track == BOTH else (track,)
 
     def track_of(self, track: str | None, seed: int, roads: int | None = None) -> str:
         """The one of ``tracks_of(track)`` that the episode of ``seed`` is driven on: they take turns.

@@ -7,13 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Options
 from nacdrive.envs.lap_rules import LapRule
-from nacdrive.envs.registry import CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
+from nacdrive.envs.registry import BOTH, CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
 from nacdrive.envs.start import MIDDLE, Start
-from nacdrive.envs.udacity_track.options import RoadOptions, is_random, road_seed
+from nacdrive.envs.udacity_track.options import RoadOptions, check_track, is_random, road_seed
 
 
 class RoadOption(Options):
@@ -131,7 +131,11 @@ def check_world(spec: EnvSpec, config: Options, but: tuple[str, ...] = ()) -> No
             given[one.name] = value
     spec.refuse(given)
     track = getattr(config, "track", None)
-    spec.tracks_of(track)
+    if track is not None and track not in (BOTH, *spec.tracks):
+        known = (*filter(None, spec.tracks), BOTH)
+        if not spec.random_roads:
+            raise unknown_name("track", track, known)
+        check_track(track, known)
     road.check(track)
 
 

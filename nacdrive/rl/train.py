@@ -22,7 +22,6 @@ from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 from nacdrive.common.compat import ppo_settings
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, open_log, read_json, result_folder, write_json
-from nacdrive.common.parallel import check_ray
 from nacdrive.common.runs import RUN, plain, run_record, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.envs.base import DrivingEnv
@@ -75,7 +74,6 @@ def train(
         UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker, an
             environment that cannot be made, a memory that cannot stream.
     """
-    check_ray(ray)
     agent = Agent.of(config)
     # What cannot be built is refused before a folder is made or deleted.
     _ = agent.net()

@@ -55,8 +55,6 @@ class EvalConfig(
         for option, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
             if self.driver is not None and asked:
                 raise UserError(f"{option} is for a policy that steers alone, and --driver has pedals: leave one out.")
-        if self.watch and self.ray is not None:
-            raise UserError("--watch drives in this process: leave --ray out.")
 
     @property
     def count(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import call_in_worker, check_ray, make_in_worker, report, run_jobs
+from nacdrive.common.parallel import call_in_worker, make_in_worker, report, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
@@ -88,7 +88,6 @@ def record_episodes(
         UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
             tracks reach ``config.min_return``.
     """
-    check_ray(config.ray)
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
         config.folder,

@@ -63,8 +63,6 @@ class RecordConfig(
             raise UserError("--expert keyboard knows no --every-frame and no --log.")
         if self.every_frame and self.repeat is not None:
             raise UserError("--every-frame records all frames of the expert's own decisions: leave --repeat out.")
-        if self.watch and self.ray is not None:
-            raise UserError("--watch drives in this process: leave --ray out.")
         if self.seed < POLICY_TEST.stop and self.seed + self.episodes > POLICY_TEST.start:
             raise UserError(
                 f"seeds {self.seed} to {self.seed + self.episodes - 1} reach into those that policies are judged on "

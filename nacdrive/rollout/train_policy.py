@@ -11,7 +11,6 @@ from typing import Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
-from nacdrive.common.parallel import check_ray
 from nacdrive.common.paths import find_model
 from nacdrive.common.runs import check_resumable, run_record, seed_everything
 from nacdrive.datasets.episode import Episode
@@ -68,7 +67,6 @@ def train_policy(
     env, expert = config.env_spec, None
     if config.dagger and config.expert is not None:
         expert = load_expert(config.expert, discrete_only=False)
-    check_ray(config.ray if config.dagger else None)
     load = load or task.load
     first = None if config.first is None else load_policy(find_model(config.first, config.task))
     train, valid = task.split(load(config.data), config.valid_share, config.seed)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
-from nacdrive.common.parallel import check_ray, run_jobs
+from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import check_resumable
 from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, compute_cell, process_failure
 from nacdrive.extras.bench.config import TableConfig
@@ -55,7 +55,6 @@ def plan(config: TableConfig) -> Grid:
         UserError: for unknown names, absent data, a folder that holds another run, or tasks that the protocol has not.
     """
     check_device(config.device)
-    check_ray(config.ray or None)
     groups = tasks_by_training(config)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     made_up = folder / "made-up" if config.budget == "smoke" else None

@@ -38,7 +38,6 @@ CONFIG = HuntConfig
 def run(config: HuntConfig) -> dict[str, Any]:
     """Search, drive what failed again, print the list; returns the summary."""
     from nacdrive.common.files import result_folder, write_json
-    from nacdrive.common.parallel import check_ray
     from nacdrive.common.paths import find_model
     from nacdrive.common.runs import check_resumable, plain, run_record, usable_cores
     from nacdrive.drivers.policy import PolicyDriver
@@ -50,7 +49,6 @@ def run(config: HuntConfig) -> dict[str, Any]:
     # What can be refused is refused before a folder is made or deleted.
     import imageio_ffmpeg  # noqa: F401
 
-    check_ray(config.ray)
     driver = drive.load().driver
     if config.expert is None and isinstance(driver, PolicyDriver):
         drive = replace(drive, expert=usual_expert(spec, driver.policy))
