@@ -116,6 +116,11 @@ class Effects:
         base, muted = [softmax(x) for x in made] if self.actions else [np.clip(x, -1, 1) for x in made]
         return base, muted.reshape(len(self.parts), len(base))
 
+    @property
+    def least_change(self) -> float:
+        """Below it a part has no effect that could be read, and is shown as no reason."""
+        return 0.01 if self.actions else 0.005
+
     def changes(self) -> NDArray[np.float64]:
         """[parts]: change of the probability of what was chosen, or the greatest of wheel and pedal."""
         base, muted = self.values()
@@ -134,7 +139,8 @@ class Effects:
         return [int(i) for i in np.argsort(-np.round(self.changes(), 4), kind="stable")]
 
     def explain(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        """What pages show, as plain JSON: ``sentence``, ``bars``, the ``head`` that changes most, what is ``missing``.
+        """What pages show, as plain JSON: ``sentence``, ``bars`` of what has an effect, the ``head`` that changes most,
+        what is ``missing``.
 
         Args:
             names: of the choices.
@@ -149,7 +155,7 @@ class Effects:
                 "text": self.movement(i, names),
                 "decides": bool(decides[i]),
             }
-            for i in order[:SHOWN]
+            for i in [i for i in order if decides[i] or changes[i] >= self.least_change][:SHOWN]
         ]
         head = next((self.parts[i].index for i in order if self.parts[i].kind == "head"), None)
         return {"sentence": self.sentence(names), "bars": bars, "head": head, "missing": self.missing}
@@ -166,7 +172,7 @@ class Effects:
             would = infinitive(self.verb(muted[deciding]))
             return f"{does} {part.without} it would {would}{f': {move}' if self.actions else ''}."
         nothing = f"{does} Nothing alone changes this decision"
-        if not order or changes[order[0]] < (0.01 if self.actions else 0.005):
+        if not order or changes[order[0]] < self.least_change:
             return f"{nothing}, not even by {'one point' if self.actions else '0.01'}."
         return f"{nothing}; what moves it most is {self.parts[order[0]].noun}: {self.movement(order[0], names)}."
 

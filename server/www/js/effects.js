@@ -147,13 +147,15 @@ export function explain({ parts, base, muted, actions, missing = "" }, names = [
     const decides = discrete ? values.indexOf(Math.max(...values)) !== choice : Math.max(...apart) >= OTHERWISE;
     return { part, values, change, text, decides };
   }).sort((a, b) => b.change - a.change);
+  // Below it a part has no effect that could be read, and is shown as no reason.
+  const least = discrete ? 0.01 : 0.005;
   const first = all.find(({ decides }) => decides);
   const does = `It ${doing(plain)}.`;
   const nothing = `${does} Nothing alone changes this decision`;
   let sentence = `${nothing}, not even by ${discrete ? "one point" : "0.01"}.`;
   if (first) sentence = `${does} ${first.part.without} it would ${would(first.values)}${discrete ? `: ${first.text}` : ""}.`;
-  else if (all.length && all[0].change >= (discrete ? 0.01 : 0.005)) sentence = `${nothing}; what moves it most is ${all[0].part.kind === "head" ? "" : "the "}${all[0].part.name}: ${all[0].text}.`;
-  const bars = all.slice(0, SHOWN_BARS).map(({ part: { kind, index, name }, change, text, decides }) => ({ kind, index, name, change, text, decides }));
+  else if (all.length && all[0].change >= least) sentence = `${nothing}; what moves it most is ${all[0].part.kind === "head" ? "" : "the "}${all[0].part.name}: ${all[0].text}.`;
+  const bars = all.filter(({ decides, change }) => decides || change >= least).slice(0, SHOWN_BARS).map(({ part: { kind, index, name }, change, text, decides }) => ({ kind, index, name, change, text, decides }));
   return { sentence, bars, head: all.find(({ part }) => part.kind === "head")?.part.index ?? null, missing };
 }
 
