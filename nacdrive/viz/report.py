@@ -112,11 +112,11 @@ def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
         "<h2>Episodes</h2>",
         table(rows, experts),
         "<h2>How this was made</h2>",
-        f"<pre>{escape(metrics['run']['command'])}</pre>",
+        f'<pre tabindex="0">{escape(metrics["run"]["command"])}</pre>',
         "<p>The interval is a 95 % bootstrap interval of the mean over tracks; the share of the expert's return is the "
         "ratio of the two means over the same tracks, resampled in pairs. The numbers are in "
         '<a href="metrics.json">metrics.json</a>.</p>',
-        f"<details><summary>Settings, versions, machine</summary><pre>{escape(made)}</pre></details>",
+        f'<details><summary>Settings, versions, machine</summary><pre tabindex="0">{escape(made)}</pre></details>',
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -155,7 +155,7 @@ def tracks(metrics: dict[str, Any]) -> str:
         cells = "".join(f"<td>{escape(track_number(numbers[name]))}</td>" for numbers in columns.values())
         body += f'<tr><td class="word">{escape(name.replace("_", " "))}</td>{cells}</tr>\n'
     table = f'<table><thead><tr><th class="word"></th>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-    return f'<h2>On each track</h2><div class="wide">{table}</div>'
+    return f'<h2>On each track</h2><div class="wide" tabindex="0">{table}</div>'
 
 
 def track_number(value: Any) -> str:
@@ -292,7 +292,7 @@ def how_to_replay(metrics: dict[str, Any], folder: Path) -> str:
         '<p class="keys dim"><span><i class="key line"></i>driven</span><span><i class="key line other"></i>the expert '
         'would have done something else</span><span><i class="key bad"></i>the second that brought the least return '
         "(the first four aside)</span></p>"
-        f"<p>The links to a replay open while this runs:</p><pre>{escape(command)}</pre>"
+        f'<p>The links to a replay open while this runs:</p><pre tabindex="0">{escape(command)}</pre>'
     )
 
 
@@ -328,4 +328,4 @@ def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]])
         cells += [f"{row['wheels_off']:.1%}", f"{row['decision_ms_median']:.1f}"]
         made = "".join(f"<td>{cell}</td>" for cell in cells)
         body += f'<tr>{made}<td class="word">{escape(row["ending"])}</td></tr>\n'
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'

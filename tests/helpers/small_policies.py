@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nacdrive.datasets.episode import Episode
 from nacdrive.models import Policy, PolicyConfig, save_policy
+from tests.helpers.episodes import make_episode
 
 CHOICES: dict[str, Any] = {
     "task": "carracing",
@@ -113,3 +115,17 @@ def smooth_frames(policy: Policy, steps: int, seed: int = 0) -> tuple[NDArray[np
             wave = np.sin(x * (0.05 + 0.02 * c) + 0.4 * i) + np.cos(y * 0.08 - 0.25 * i * (c + 1))
             frames[i, :, :, c] = np.clip(128 + 55 * wave + rng.normal(0, 8, wave.shape), 0, 255)
     return frames, np.concatenate([[0.0], np.cumsum(rng.choice([0.08, 0.08, 0.2], steps - 1))])
+
+
+def episode_of(policy: Policy, frames: list[bytes], t_s: Any) -> Episode:
+    blank = make_episode(7, len(frames))
+    return Episode(
+        **{
+            **vars(blank),
+            "frames": frames,
+            "t_s": t_s,
+            "source": policy.task,
+            "choice": np.full(len(frames), -1),
+            "expert_logits": None,
+        }
+    )

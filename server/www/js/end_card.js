@@ -34,7 +34,7 @@ export class EndCard {
     for (const [name, value, more] of numbers) {
       const cell = document.createElement("div");
       cell.append(Object.assign(document.createElement("dt"), { textContent: name }), Object.assign(document.createElement("dd"), { textContent: value }));
-      if (more) cell.append(Object.assign(document.createElement("small"), { textContent: more }));
+      if (more) cell.append(Object.assign(document.createElement("dd"), { className: "more", textContent: more }));
       list.append(cell);
     }
     const next = document.createElement("p");

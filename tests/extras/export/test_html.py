@@ -18,7 +18,6 @@ from nacdrive.cli.main import dispatch
 from nacdrive.cli.playground import page_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
-from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import CARRACING
@@ -29,7 +28,7 @@ from nacdrive.models.effects import Effects, frame_part, head_part, region_part,
 from nacdrive.web import LiveServer
 from tests.helpers.episodes import make_episode
 from tests.helpers.nightly import daily
-from tests.helpers.small_policies import DAILY, KINDS, saved, small_policy, smooth_frames
+from tests.helpers.small_policies import DAILY, KINDS, episode_of, saved, small_policy, smooth_frames
 from tests.helpers.ticks import make_tick
 
 SAMPLE = shipped("recordings") / "carracing-sample"
@@ -306,20 +305,6 @@ def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callabl
     assert apart.max() <= 1
     assert any(word in tab.text_content("#bars") for word in ("straight", "left", "right"))
     assert tab.faults == []
-
-
-def episode_of(policy: Policy, frames: list[bytes], t_s: Any) -> Episode:
-    blank = make_episode(7, len(frames))
-    return Episode(
-        **{
-            **vars(blank),
-            "frames": frames,
-            "t_s": t_s,
-            "source": policy.task,
-            "choice": np.full(len(frames), -1),
-            "expert_logits": None,
-        }
-    )
 
 
 @pytest.mark.nightly

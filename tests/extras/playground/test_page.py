@@ -153,7 +153,6 @@ def test_it_fits_a_phone_and_is_driven_by_touch(open_page: Callable[..., Any], p
 
 @pytest.mark.nightly
 def test_axe_finds_nothing_in_any_state(open_page: Callable[..., Any], page: Path) -> None:
-    pytest.importorskip("axe_playwright_python", reason="needs axe: pip install 'nacdrive[dev]'")
     from tests.web.test_accessibility import check
 
     tab = open_page(page.as_uri(), bypass_csp=True)
