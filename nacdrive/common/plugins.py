@@ -12,7 +12,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from nacdrive.common.errors import UserError, unknown_name
@@ -50,11 +51,22 @@ def check_trusted(file: object, *contents: Any) -> None:
     for text in filter(is_reference, strings_in(contents)):
         module = text.removeprefix("gym:").partition(":")[0]
         allowed = any(name in (text, module) or module.startswith(f"{name}.") for name in trusted())
-        if not allowed and all(entry.value != text for group in GROUPS for entry in entry_points(group=group)):
+        if not allowed and all(entry.value != text for group in GROUPS for entry in installed_entries(group)):
             raise UserError(
                 f"{file} names {text}, code that would be run: if you know it, add --trust {module} "
                 f"(in Python trust('{module}'), or {TRUST}={module} in the environment)."
             )
+
+
+def installed_entries(group: str) -> EntryPoints:
+    """What installed packages declare for a group; read anew only after a folder of the path has changed."""
+    folders = (os.path.abspath(folder) for folder in sys.path)
+    return _read_entries(group, tuple((x, os.path.getmtime(x) if os.path.exists(x) else None) for x in folders))
+
+
+@lru_cache(maxsize=16)
+def _read_entries(group: str, _folders: tuple[tuple[str, float | None], ...]) -> EntryPoints:
+    return entry_points(group=group)
 
 
 def is_reference(text: str) -> bool:
@@ -179,7 +191,7 @@ class Registry(Generic[T]):
     def _installed(self) -> dict[str, list[EntryPoint]]:
         """The entry points of the group by name."""
         entries: dict[str, list[EntryPoint]] = {}
-        for entry in entry_points(group=self.group):
+        for entry in installed_entries(self.group):
             entries.setdefault(entry.name, []).append(entry)
         return entries
 

@@ -1,6 +1,7 @@
 """Parts that users and installed packages bring."""
 
 import sys
+import time
 
 import pytest
 
@@ -101,6 +102,16 @@ def test_every_kind_of_name_loads(folder, registry):
     assert registry.load("cherry") is dict
     assert registry.load("plum") is deque
     assert registry.load("collections:Counter") is Counter
+
+
+def test_a_package_that_comes_or_goes_is_noticed_in_the_same_process(folder, registry):
+    install(folder, "fruit-shop", registry.group, quince="collections:Counter")
+    assert "quince" in registry and "fig" not in registry
+    time.sleep(0.02)  # a file system's clock has steps
+    install(folder, "market", registry.group, fig="collections:deque")
+    assert registry.names()[-2:] == ("fig", "quince")
+    sys.path.remove(str(folder))
+    assert registry.names() == ("apple", "pear")
 
 
 def test_an_unknown_name_suggests_the_nearest_one(folder, registry):

@@ -111,3 +111,9 @@ def test_texts_come_as_gzip_and_all_modules_are_named_at_once(server: LiveServer
     names = re.findall(rb'rel="modulepreload" href="/js/([a-z_]+)\.js"', front)
     assert {b"one", b"live", b"why_panel", b"neurons"} <= set(names)
     assert front.count(b"<script ") == 1
+
+
+def test_a_machine_without_a_network_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A socket may not connect to all machines at once unless it asks for that.
+    monkeypatch.setattr(http_server, "ELSEWHERE", ("255.255.255.255", 9))
+    assert http_server.machine_address() == socket.gethostname()
