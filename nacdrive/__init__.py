@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from nacdrive.common.optional import named_extras
 from nacdrive.common.version import __version__
 
 if TYPE_CHECKING:
@@ -29,13 +32,36 @@ HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'nacdrive' has no attribute {name!r}")
-    return getattr(import_module(HOMES.get(name, "nacdrive.api")), name)
+    with named_extras():
+        return getattr(import_module(HOMES.get(name, "nacdrive.api")), name)
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
+class _AfterGymnasium:
+    """A finder that registers our ids whenever Gymnasium, which reads no entry points, is imported after us."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: Any) -> None:
+                execute(module)
+                import_module("nacdrive.envs")
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
 if "gymnasium" in sys.modules:
-    # Registers its ids; gymnasium.make("nacdrive:nacdrive/CarRacing-v0") comes here too.
+    # gymnasium.make("nacdrive:nacdrive/CarRacing-v0") comes here too.
     import_module("nacdrive.envs")
+else:
+    sys.meta_path.insert(0, _AfterGymnasium())

@@ -8,12 +8,13 @@ process; ``workers=N`` takes N processes, and a script that asks for them keeps 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nacdrive.common.optional import named_extras
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
     from nacdrive.rollout.loading import Who, World
 
     Data: TypeAlias = str | Path | Recording
-
-
-@contextmanager
-def _named_extras() -> Iterator[None]:
-    """A package that is not installed is named with the command that adds it."""
-    from nacdrive.common.optional import missing_extra
-
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,22 +56,27 @@ class Evaluation:
         return f"Evaluation(return {self.mean:.1f}{sure} over {len(self.returns)} episodes)"
 
 
-@_named_extras()
+@named_extras()
 def load_policy(
-    name: str | Path, *, device: str = "cpu", layer: str | None = None, **options: Any
+    name: str | Path, *, device: str = "cpu", layer: str | None = None, trust: Sequence[str] = (), **options: Any
 ) -> Policy | ExportedPolicy:
     """A policy: the name of a shipped one, such as ``nac_steady`` or ``udacity/pilotnet``, or a file (also ``.onnx``).
 
     With ``layer`` its convolutions and head stay, around another sequence layer with its ``options``, untrained.
+    ``trust`` names the modules whose code the file may name.
 
     Raises:
         UserError: if there is none, or its file is damaged or no policy.
     """
+    from nacdrive.common import plugins
     from nacdrive.common.errors import UserError
     from nacdrive.drivers.exported import load_any_policy
     from nacdrive.layers import check_name
     from nacdrive.models.policy import Policy
 
+    if options and layer is None:
+        raise UserError(f"{', '.join(options)}: such options are a layer's, and none is given: say layer=NAME too.")
+    plugins.trust(*trust)
     policy = load_any_policy(name, device=device)
     if layer is None:
         return policy
@@ -91,7 +86,7 @@ def load_policy(
     return policy.with_layer(layer, **options)
 
 
-@_named_extras()
+@named_extras()
 def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     """What ``--env`` names, as a Gymnasium environment that takes an ``Action`` too, with colours.
 
@@ -111,7 +106,7 @@ def make_env(name: str = "carracing", **options: Any) -> DrivingEnv:
     return spec.make(usual | options)
 
 
-@_named_extras()
+@named_extras()
 def evaluate(
     policy: Who = "nac_steady",
     env: World = "carracing",
@@ -152,7 +147,7 @@ def evaluate(
     return Evaluation(returns, numbers(rows, expert_rows) | named, rows, expert_rows)
 
 
-@_named_extras()
+@named_extras()
 def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options: Any) -> Recording:
     """Let an expert (``expert``, or a ``driver`` of one's own) drive, and keep its episodes in the folder ``out``.
 
@@ -170,7 +165,7 @@ def record(out: str | Path, env: str = "carracing", episodes: int = 8, **options
     return Recording.open(config.folder)
 
 
-@_named_extras()
+@named_extras()
 def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any) -> Policy:
     """Train a policy around the sequence layer ``layer`` on recordings; with ``dagger=N`` it then drives in N rounds.
 
@@ -193,7 +188,7 @@ def train(data: Data | Sequence[Data], layer: str = "nac-steady", **options: Any
     return load_policy(train_policy(TrainConfig(data=folders, model=layer, **usual | options | paths)))
 
 
-@_named_extras()
+@named_extras()
 def export_onnx(policy: str | Path | Policy, out: str | Path) -> Path:
     """Write a policy to the file ``out`` as ONNX, for machines without torch; what is there is replaced.
 

@@ -13,7 +13,7 @@ frames[:, :, 20:28] = np.arange(6, dtype=np.uint8)[:, None, None, None] * 40
 """
 CELLS = {
     "a policy in a Gymnasium loop": """
-import nacdrive.envs, gymnasium
+import nacdrive, gymnasium
 policy = nacdrive.load_policy("nac_steady")
 env = gymnasium.make("nacdrive/CarRacing-v0", renderer="fast", max_frames=12)
 obs, info = env.reset(seed=4_000_000)
@@ -21,7 +21,7 @@ done = False
 while not done:
     obs, reward, terminated, truncated, info = env.step(policy.act(obs, info))
     done = terminated or truncated
-policy(obs), policy.predict(obs)[0]
+policy(obs), policy.predict(obs)[0], policy.select_action(obs)
 for name in ("nac_steady.pt", "carracing/nac_steady"):
     assert nacdrive.load_policy(name).name == policy.name
 """,

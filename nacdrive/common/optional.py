@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nacdrive.common.errors import UserError
 
 EXTRAS = {
@@ -26,3 +29,12 @@ def missing_extra(error: ModuleNotFoundError) -> UserError | None:
         if module in modules:
             return UserError(f"{module} is not installed: add it with pip install 'nacdrive[{extra}]'.")
     return None
+
+
+@contextmanager
+def named_extras() -> Iterator[None]:
+    """A package that is not installed is named with the command that adds it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error

@@ -45,7 +45,7 @@ class FramePolicy:
         self._next_t_s = t_s + self.config.gap_s
         return self.step(frame, t_s, about.get("speed_mps"))
 
-    __call__ = act
+    __call__ = select_action = act
 
     def predict(
         self,

@@ -4,12 +4,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from nacdrive.common.optional import named_extras
+
 
 class _Room(ModuleType):
     """A module of the name of a public function: ``nacdrive.rollout(...)``."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from nacdrive.rollout.loading import rollout
+        with named_extras():
+            from nacdrive.rollout.loading import rollout
 
         return rollout(*arguments, **options)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import gymnasium
 
+from nacdrive.common.optional import named_extras
 from nacdrive.common.paths import find_model
 from nacdrive.drivers import DRIVERS, SHIPPED
 from nacdrive.drivers.base import Driver, DriverLike, as_driver
@@ -40,9 +41,10 @@ def rollout(
     Raises:
         UserError: as the verb.
     """
-    loaded, opened_env, _ = load_drive(policy, env, options)
-    with loaded.open(seed, env=opened_env) as opened:
-        yield from opened
+    with named_extras():
+        loaded, opened_env, _ = load_drive(policy, env, options)
+        with loaded.open(seed, env=opened_env) as opened:
+            yield from opened
 
 
 def load_drive(policy: Who, env: World, options: dict[str, Any]) -> tuple[LoadedDrive, DrivingEnv | None, EvalConfig]:

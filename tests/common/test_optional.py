@@ -23,10 +23,11 @@ sys.meta_path.insert(0, NotInstalled())
 import torch, nacdrive, nacdrive.layers
 y = nacdrive.NAC(8, 2)(torch.randn(1, 4, 8), t=torch.arange(4.0))
 nacdrive.layers.build("lstm", 8, 2, window=4)
-try:
-    nacdrive.make_env("carracing")
-except Exception as error:
-    print(type(error).__name__, error)
+for name in ("make_env", "Recording", "rollout"):
+    try:
+        getattr(nacdrive, name)()
+    except Exception as error:
+        print(type(error).__name__, error)
 sys.argv = ["nacdrive", "drive"]
 from nacdrive.cli.main import main
 main()
@@ -36,13 +37,19 @@ main()
 def test_the_layer_needs_no_extra_and_a_verb_names_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True)
     sentence = "is not installed: add it with pip install 'nacdrive[drive]'."
-    assert done.stdout.startswith("UserError ") and sentence in done.stdout, done.stdout + done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 3, done.stdout + done.stderr
+    assert all(line.startswith("UserError ") and line.endswith(sentence) for line in said), said
     assert done.returncode == 2 and done.stderr.startswith("nacdrive: ") and done.stderr.strip().endswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("module", "line", "extra"),
-    [("tyro", ["drive", "--headless"], "drive"), ("imageio_ffmpeg", ["eval", "--episodes", "1"], "viz")],
+    [
+        ("tyro", ["drive", "--headless"], "drive"),
+        ("imageio_ffmpeg", ["eval", "--episodes", "1"], "viz"),
+        ("h5py", ["recordings", "export", "recordings/carracing-sample", "--to", "minari", "--out", "never"], "minari"),
+    ],
 )
 def test_a_verb_without_its_extra_says_what_adds_it(
     module: str, line: list[str], extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

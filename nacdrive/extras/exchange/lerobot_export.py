@@ -1,6 +1,6 @@
 """A recording in LeRobot's layout (v3.0): ``meta/``, and frames beside numbers in ``data/chunk-*/file-*.parquet``.
 
-Written with pyarrow alone, after ``lerobot.datasets.lerobot_dataset`` 0.4: images are of its type ``image``, which
+Written with pyarrow alone, after ``lerobot.datasets.lerobot_dataset`` 0.6: images are of its type ``image``, which
 keeps their bytes in Parquet (the type ``video`` is lossy).
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +277,8 @@ class DataWriter:
     def _statistics(self, episode: Episode, table: pa.Table) -> dict[str, Stats]:
         statistics: dict[str, Stats] = {}
         for camera, frames in frames_of(episode).items():
-            statistics[CAMERAS[camera]] = image_stats(partial(decode_frame, frames), len(frames))
+            # Called before the next camera.
+            statistics[CAMERAS[camera]] = image_stats(lambda i: decode_image(frames[i]), len(frames))  # noqa: B023
         for name in table.column_names:
             if name in CAMERAS.values():
                 continue
@@ -307,11 +307,6 @@ def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tu
                 "has frames of one size: export its parts apart."
             ) from error
     return checked
-
-
-def decode_frame(frames: list[bytes], index: int) -> NDArray[np.uint8]:
-    """One decoded frame, uint8 [height, width, 3]."""
-    return decode_image(frames[index])
 
 
 def optional_columns(episode: Episode) -> list[str]:
@@ -349,24 +344,13 @@ def write_tasks(path: Path, tasks: list[str]) -> None:
     """The table of tasks as pandas writes it: the tasks are its index."""
     index = "__index_level_0__"
 
-    def column(name: str | None, field: str, pandas: str, numpy: str) -> dict[str, Any]:
+    def column(name: str | None, field: str | None, pandas: str, numpy: str) -> dict[str, Any]:
         return {"name": name, "field_name": field, "pandas_type": pandas, "numpy_type": numpy, "metadata": None}
 
     pandas = {
         "index_columns": [index],
-        "column_indexes": [
-            {
-                "name": None,
-                "field_name": None,
-                "pandas_type": "unicode",
-                "numpy_type": "object",
-                "metadata": {"encoding": "UTF-8"},
-            }
-        ],
-        "columns": [
-            column("task_index", "task_index", "int64", "int64"),
-            column(None, index, "unicode", "object"),
-        ],
+        "column_indexes": [column(None, None, "unicode", "object") | {"metadata": {"encoding": "UTF-8"}}],
+        "columns": [column("task_index", "task_index", "int64", "int64"), column(None, index, "unicode", "object")],
         "creator": {"library": "pyarrow", "version": pa.__version__},
         "pandas_version": "2.0.0",
     }

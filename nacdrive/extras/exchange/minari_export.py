@@ -143,15 +143,6 @@ def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[
         raise UserError(f"frame {index} ({camera}) of the episode of seed {episode.seed} is {error}.") from error
 
 
-def load_h5py() -> Any:
-    """The library for Minari's files."""
-    try:
-        import h5py
-    except ModuleNotFoundError as error:
-        raise UserError("Minari's files take h5py, which is not installed: pip install 'nacdrive[minari]'.") from error
-    return h5py
-
-
 def export_minari(
     folder: Path,
     out: Path,
@@ -172,10 +163,11 @@ def export_minari(
         progress: Is told the frames so far.
 
     Raises:
-        UserError: if h5py is not installed, there is no recording, an episode is damaged or does not fit the others, or
-            ``out`` already holds something.
+        UserError: if there is no recording, an episode is damaged or does not fit the others, or ``out`` already
+            holds something.
     """
-    h5py = load_h5py()
+    import h5py
+
     recording = Recording.open(folder)
     spaces = Spaces.of(recording, gym.pedals or 2 if gym else 2)
     if gym is not None and (gym.pedals == 0) != (spaces.choices > 0):

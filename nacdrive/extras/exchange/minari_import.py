@@ -34,14 +34,7 @@ from nacdrive.extras.exchange.limits import (
     own_header,
     within,
 )
-from nacdrive.extras.exchange.minari_export import (
-    INFOS,
-    MAIN,
-    METADATA,
-    OURS_VERSION,
-    SMALLEST_IMAGE,
-    load_h5py,
-)
+from nacdrive.extras.exchange.minari_export import INFOS, MAIN, METADATA, OURS_VERSION, SMALLEST_IMAGE
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)
@@ -190,10 +183,10 @@ def import_minari(
         progress: Is told the frames so far.
 
     Raises:
-        UserError: if h5py is not installed, there is no such data set, it is damaged or does not drive, or ``out``
-            already holds something.
+        UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
     """
-    h5py = load_h5py()
+    import h5py
+
     data_set = MinariSet.open(folder)
     if data_set.header is None and not data_set.pedals and action_of is None:
         raise UserError(
@@ -342,7 +335,7 @@ class Reader:
                 np.array([getattr(table[i], name) for i in choice]) for name in ("steering", "throttle", "brake")
             )
         else:
-            rows = actions.reshape(N, 1 + self.data_set.pedals)
+            rows = actions.reshape(N, width)
             steering, throttle = rows[:, 0], rows[:, 1]
             throttle, brake = (
                 (throttle, rows[:, 2]) if self.data_set.pedals == 2 else (throttle.clip(0), (-throttle).clip(0))

@@ -472,11 +472,6 @@ def test_options_that_mean_nothing_to_a_format_are_refused(lerobot, tmp_path):
     refused(tmp_path / "nowhere", r"no driving_log\.csv")
 
 
-def test_without_h5py_one_sentence_says_what_to_install(minari, monkeypatch):
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    refused(minari, r"pip install 'nacdrive\[minari\]'")
-
-
 def test_ctrl_c_leaves_nothing_behind(lerobot, tmp_path, monkeypatch):
     import nacdrive.extras.exchange.lerobot_import as module
 
