@@ -7,23 +7,30 @@ holds for all contestants from the same simulated moment on, however fast their 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
+from nacdrive.envs.registry import EnvSpec
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.rollout import Probes
+from nacdrive.viz.recorded import driven_actions
 
 WHY_EVERY = 5
 """Decisions between two measurements of why, while somebody watches."""
+SAME_MPS = 0.05
+"""Up to this difference two speeds are one."""
 LARGE = ("clean_frame", "jpeg", "cameras")
 """Of ``Info``: pictures that nobody in the main process looks at."""
 
@@ -38,6 +45,10 @@ class Contestant:
     """How it drives; ``keyboard`` where a person does."""
     top_speed_mps: float | None = None
     """Above it there is no gas, so that a person can win."""
+    head_start_s: float = 0.0
+    """So long it stands before it drives: a person's head start."""
+    ghost: Path | None = None
+    """Recording whose drives it drives once more."""
 
     @property
     def person(self) -> bool:
@@ -46,6 +57,9 @@ class Contestant:
 
     def load(self) -> LoadedDrive:
         """How it drives, with its networks in memory once they are asked for."""
+        if self.ghost is not None:
+            driver = Ghost(Recording.open(self.ghost), self.drive.env_spec)
+            return LoadedDrive(self.drive, driver=driver, repeat=driver.needs.repeat)
         return LoadedDrive(self.drive, driver=Person() if self.person else None)
 
 
@@ -103,22 +117,66 @@ class AbandonedEpisode(Exception):  # noqa: N818 - a signal to the loop, no erro
     """Nobody wants the rest of the episode."""
 
 
-class TopSpeed(DriverWrapper):
-    """Takes the gas from another driver above a speed."""
+class Handicap(DriverWrapper):
+    """Keeps another driver standing for some seconds, and takes its gas above a speed."""
 
-    def __init__(self, driver: Driver, top_mps: float) -> None:
+    def __init__(self, driver: Driver, contestant: Contestant) -> None:
         super().__init__(driver)
-        self._top_mps = top_mps
+        self._top_mps, self._start_s = contestant.top_speed_mps or math.inf, contestant.head_start_s
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         self._env = env
 
     def act(self, frame: Frame, info: Info) -> Action:
+        if float(info["t_s"]) < self._start_s - 1e-9:
+            return nearest_action(self._env, Action(0.0, 0.0, 1.0))
         action = super().act(frame, info)
         if float(info.get("speed_mps") or 0.0) < self._top_mps or not action.throttle:
             return action
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
+
+
+class Ghost(Driver):
+    """Does what was done in a recording; its drive ends with that."""
+
+    name = "ghost"
+
+    def __init__(self, recording: Recording, spec: EnvSpec) -> None:
+        self._recording = recording
+        first, rate = recording.load(0), spec.frames_per_second
+        repeat = round(rate / recording.meta["fps"]) if rate is not None else None
+        self._needs = Needs(continuous=bool((first.choice < 0).all()), repeat=repeat, any_pace=True)
+
+    @property
+    def needs(self) -> Needs:
+        return self._needs
+
+    def take(self, seed: int) -> None:
+        """Drive the episode of ``seed`` next."""
+        places = {info.seed: i for i, info in enumerate(self._recording.episodes)}
+        episode = self._recording.load(places[seed])
+        self._actions, self._speeds = driven_actions(episode), episode.speed_mps
+
+    def reset(self, env: DrivingEnv) -> None:
+        self._step = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        """The recorded action.
+
+        Raises:
+            UserError: if the car does not come where it was.
+        """
+        step, self._step = self._step, self._step + 1
+        if abs(float(info.get("speed_mps") or 0.0) - self._speeds[step]) > SAME_MPS:
+            raise UserError(
+                f"--ghost: driven once more, this drive is another one from {info['t_s']:.1f} s on (it was driven with "
+                "other options, or by another version): give another recording."
+            )
+        return self._actions[step]
+
+    def state(self) -> DriverState:
+        return DriverState(finished=self._step == len(self._actions))
 
 
 class Person(Driver):
@@ -211,9 +269,13 @@ def _drive_all(pipe: Connection, contestant: Contestant) -> None:
             order = None  # a permission that was on its way when the episode ended
             continue
         begun, order = order, None
+        if isinstance(loaded.driver, Ghost):
+            loaded.driver.take(begun.seed)
         with loaded.open(begun.seed, episode=begun.episode, track=begun.track, camera=begun.noise) as opened:
-            top_mps, driver = contestant.top_speed_mps, opened.driver
-            opened.driver = gate = Gate(driver if top_mps is None else TopSpeed(driver, top_mps), pipe)
+            driver = opened.driver
+            if contestant.head_start_s or contestant.top_speed_mps is not None:
+                driver = Handicap(driver, contestant)
+            opened.driver = gate = Gate(driver, pipe)
             if loaded.policy is not None:
                 opened.probes = Probes(neurons_every=WHY_EVERY, why=loaded.policy.why, watched=gate.is_watched)
             try:

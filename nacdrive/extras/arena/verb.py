@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from nacdrive.envs.seeds import POLICY_TEST
 from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
+    from nacdrive.datasets.recording import Recording
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Tick
     from nacdrive.envs.camera_noise import CameraNoise
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from nacdrive.rollout.results import Row
     from nacdrive.web import LiveServer
 
-PERSON = "person"
+PERSON, GHOST = "person", "ghost"
 FIRST_VIEWER_S = 10.0
 PERSON_SILENCE_S = 2.0
 """Who is silent for so long has let go of the wheel: the world stands still then, so that there is no hurry."""
@@ -61,7 +63,12 @@ class ArenaConfig(
     """Somebody at the page drives too; needs --allow-control. CarRacing's lap may then take 60 s, if no --max-frames is
     given."""
     top_speed: Annotated[float | None, Interval(ge=1, le=100)] = None
-    """Metres per second above which all but the person get no gas, so that they can be beaten; needs --person."""
+    """Metres per second above which policies and drivers get no gas, so that they can be beaten; needs --person."""
+    head_start: Annotated[float, Interval(ge=0, le=60)] = 0.0
+    """Simulated seconds that policies and drivers stand before they follow the person; needs --person."""
+    ghost: Path | None = None
+    """A recording (of record, of eval, drives/NAME of an arena) that is driven once more beside the others, on its own
+    tracks: from that of --seed, or from its first on."""
 
     def __post_init__(self) -> None:
         spec = env_spec(self.env)
@@ -71,24 +78,28 @@ class ArenaConfig(
                 "each contestant; give --env udacity-track."
             )
         super().__post_init__()
-        if not (self.models or self.drivers or self.person) and spec.expert is not None:
+        if not (self.models or self.drivers or self.person or self.ghost) and spec.expert is not None:
             object.__setattr__(self, "models", ("nac_steady.pt",))
             object.__setattr__(self, "drivers", (spec.expert,))
         for driver in self.drivers:
             check_expert(spec, driver, name="--drivers")
-        count = len(self.models) + len(self.drivers) + self.person
+        rivals = len(self.models) + len(self.drivers)
+        count = rivals + self.person + (self.ghost is not None)
         if not 2 <= count <= 6:
             raise UserError(
                 f"an arena is for 2 to 6 contestants, and there {'is' if count == 1 else 'are'} {count}: name them "
-                "with --models, --drivers and --person."
+                "with --models, --drivers, --ghost and --person."
             )
         if self.headless and (self.person or self.allow_control):
             flag = "--person" if self.person else "--allow-control"
             raise UserError(f"{flag} needs the page: leave out --headless.")
         if self.person and not self.allow_control:
             raise UserError("--person drives at the page: add --allow-control.")
-        if self.top_speed is not None and not self.person:
-            raise UserError("--top-speed lets a person win: add --person, or leave it out.")
+        for flag, given in (("--top-speed", self.top_speed), ("--head-start", self.head_start)):
+            if given and not (self.person and rivals):
+                raise UserError(f"{flag} lets a person win: add --person and --models or --drivers, or leave it out.")
+        if self.ghost is not None and self.track is not None:
+            raise UserError("--ghost has tracks of its own: leave --track out.")
         if self.person and self.fast:
             raise UserError("--fast is too fast for a person: leave it out, or leave out --person.")
 
@@ -97,7 +108,7 @@ class ArenaConfig(
         """Of the contestants, no two alike."""
         given = [Path(name).stem for name in self.models]
         given += [name if ":" not in name and not Path(name).suffix else name_of(name) for name in self.drivers]
-        given += [PERSON] * self.person
+        given += [GHOST] * (self.ghost is not None) + [PERSON] * self.person
         return [
             name if given.count(name) == 1 else f"{name} ({given[: i + 1].count(name)})" for i, name in enumerate(given)
         ]
@@ -125,9 +136,46 @@ class ArenaConfig(
         drive = Drive(spec.name, options=self.options(**usual), speed_mph=speed, device=self.device)
         drives = [replace(drive, model=find_model(name, spec.task)) for name in self.models]
         drives += [replace(drive, driver=name) for name in self.drivers]
-        drives += [replace(drive, driver=KEYBOARD)] * self.person
-        capped = [None if one.driver == KEYBOARD else self.top_speed for one in drives]
-        return [Contestant(*one) for one in zip(self.names, drives, capped, strict=True)]
+        field = [Contestant("", one, self.top_speed, self.head_start) for one in drives]
+        if self.ghost is not None:
+            described = self.recording.meta.get("drive", {})
+            again = replace(drive, driver=GHOST, recover=described.get("recover", bool(described)))
+            field.append(Contestant("", again, ghost=self.recording.folder))
+        field += [Contestant("", replace(drive, driver=KEYBOARD))] * self.person
+        return [replace(one, name=name) for one, name in zip(field, self.names, strict=True)]
+
+    @cached_property
+    def recording(self) -> Recording:
+        """Of the ghost."""
+        from nacdrive.datasets.manifest import DRIVES
+        from nacdrive.datasets.recording import Recording
+
+        assert self.ghost is not None
+        inside = self.ghost / DRIVES
+        recording = Recording.open(inside if inside.is_dir() else self.ghost)
+        if recording.meta["source"] != self.spec.source:
+            raise UserError(f"--ghost was recorded in '{recording.meta['source']}', not in '{self.spec.source}'.")
+        return recording
+
+    @property
+    def courses(self) -> list[tuple[int, str]]:
+        """Seed and track of every episode.
+
+        Raises:
+            UserError: if the ghost has not so many.
+        """
+        seeds = list(range(self.seed, self.seed + self.episodes))
+        if self.ghost is None:
+            named = self.spec.honours("track")
+            return [(seed, self.spec.track_of(self.track, seed) if named else "") for seed in seeds]
+        kept = [info.seed for info in self.recording.episodes]
+        if self.seed not in kept and self.seed != POLICY_TEST.start:
+            raise UserError(f"there is no track {self.seed} in {self.ghost}: give --seed {kept[0]}, or leave it out.")
+        first = kept.index(self.seed) if self.seed in kept else 0
+        if first + self.episodes > len(kept):
+            raise UserError(f"--episodes is {self.episodes}, and --ghost has {len(kept) - first} from there on.")
+        numbers = range(first, first + self.episodes)
+        return [(kept[i], str(self.recording.load(i).meta.get("track") or "")) for i in numbers]
 
 
 CONFIG = ArenaConfig
@@ -213,11 +261,10 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
     """Drive one track after the other, tell what came of each, and in the end what they say together."""
     from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
 
-    count = config.episodes
+    courses = config.courses
+    count = len(courses)
     audience: list[Audience] = [kept, *([card] if card is not None else [])]
-    for episode in range(count):
-        seed = config.seed + episode
-        name = config.spec.track_of(config.track, seed) if config.spec.honours("track") else ""
+    for episode, (seed, name) in enumerate(courses):
         rows = track.drive(
             episode,
             seed,
@@ -231,7 +278,7 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
         print(f"track {seed}{f' ({name})' if name else ''}:\n{track_table(ranked)}", flush=True)
         if card is not None:
             last = episode == count - 1
-            following = "" if last else f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s."
+            following = "" if last else f"Track {courses[episode + 1][0]} begins in {BETWEEN_TRACKS_S:g} s."
             card.show_ranking(seed, ranked, sums if len(kept.tracks) > 1 else [], following)
             if not last:
                 time.sleep(BETWEEN_TRACKS_S)

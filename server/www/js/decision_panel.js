@@ -3,11 +3,9 @@
 import { $, fixed, input, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
-import { verb } from "./words.js";
+import { sideOf, verb } from "./words.js";
 
 const SPEAK_MS = 2000;
-
-const signed = (v) => `${v < 0 ? "−" : "+"}${Math.abs(v).toFixed(2)}`;
 
 function meter(id, centred) {
   const element = $(id);
@@ -65,6 +63,8 @@ export class DecisionPanel {
   setChoices(names) {
     this.names = names;
     this.rows = [];
+    // Where one of a few actions is chosen their bars say it all, until a person drives by degrees.
+    $("meters").hidden = names.length > 0;
     $("choices").replaceChildren();
     $("choices").hidden = !names.length;
   }
@@ -73,6 +73,7 @@ export class DecisionPanel {
     this.wheel.set(row.steering, row.expert_steering, row.policy_steering, row.person === 1);
     for (const name of ["steering", "throttle", "brake"]) this.meters[name](row[name], row[`expert_${name}`], row[`policy_${name}`]);
     this.card.dataset.person = row.person ? "yes" : "no";
+    if (row.person) $("meters").hidden = false;
     put($("does-note"), this.driver ? `what it would decide; ${this.driver} drove` : !row.person ? "what it decides now" : known(row.policy_steering) ? "a person drives, the policy beside" : "a person drives");
     put($("verb"), verb(row));
     this.speak(verb(row));
@@ -81,7 +82,7 @@ export class DecisionPanel {
     put($("speed"), fixed(row.speed_mps, 1));
     const offset = offsetTellsMore(row);
     put($("return-name"), `${offset ? "lane offset m" : "return"}${this.whose}`);
-    put($("return"), offset ? signed(row.lane_offset_m) : fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
+    put($("return"), offset ? sideOf(row.lane_offset_m) : fixed(row.episode_return, row.episode_return >= 1000 ? 0 : 1));
     $("return").parentElement.hidden = !offset && !rewarded(row);
     put($("progress"), percent(row.progress));
     $("progress").parentElement.hidden = !known(row.progress);

@@ -193,7 +193,8 @@ export function startLive(dashboard) {
     }
     connection = "lost";
     dashboard.state("lost", hasFrame ? "Connection lost, trying again" : "No drive here, trying again");
-    if (!hasFrame) dashboard.curtain("No drive is running here. This page connects by itself as soon as one begins.");
+    dashboard.curtain(hasFrame ? "" : "No drive is running here. This page connects by itself as soon as one begins.");
+    if (hasFrame) put($("does-note"), "the last that came before the connection was lost");
   }
 
   put($("history-note"), `${KEPT_S / 60} minutes are kept in this browser`);

@@ -1,4 +1,5 @@
-// A moment in the address: #run=1&ep=2&t=7.6&head=11&if=mute:h11&note=…; what is changed there is shared with the link.
+// A moment in the address: #run=1&ep=2&t=7.6&head=11&if=mute:h11&note=…; what is changed there is shared with the link,
+// and of a race its result.
 
 const WHOLE = /^\d{1,9}$/;
 

@@ -4,7 +4,7 @@ import { Attention } from "./attention.js";
 import { Circuit } from "./circuit.js";
 import { $, put } from "./dom.js";
 import { SYMBOLS } from "./neurons.js";
-import { NEURON_STOPS, Tour } from "./tour.js";
+import { Tour, neuronStops } from "./tour.js";
 import { WhyPanel } from "./why_panel.js";
 
 // A sentence changes no faster than it is read.
@@ -20,7 +20,7 @@ export class NetworkPanel {
     this.edits = [];
     this.onHead = null;
     $("show-neurons").addEventListener("click", () => this.open($("neurons").hidden));
-    const tour = new Tour(NEURON_STOPS, $("neuron-tour"));
+    const tour = new Tour(() => neuronStops(this.circuit.ofPairs), $("neuron-tour"));
     $("neuron-tour").addEventListener("click", () => tour.start());
     this.clear();
   }

@@ -4,20 +4,20 @@ import { Surface, font, rem } from "./canvas.js";
 import { offsetTellsMore, rewarded } from "./decision_panel.js";
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
+import { sideOf } from "./words.js";
 import { drawLine, extent } from "./line.js";
 
 const digits = (n) => (v) => (known(v) ? v.toFixed(n) : "–");
-const side = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${Math.abs(v).toFixed(2)} ${v < 0 ? "L" : "R"}`);
 
 const RETURN = { name: "return", range: (s) => [Math.min(0, s.min("episode_return")), Math.max(10, s.max("episode_return") * 1.1)], text: (r) => digits(0)(r.episode_return),
   series: [{ column: "episode_return", colour: "driven", main: true }] };
 // Where the world says how far from the middle of the road the car is, this tells more than the return.
-const OFFSET = { name: "lane offset", unit: "m", zero: true, text: (r) => (known(r.lane_offset_m) ? `${Math.abs(r.lane_offset_m).toFixed(2)} ${r.lane_offset_m < 0 ? "L" : "R"}` : "–"),
+const OFFSET = { name: "lane offset", unit: "m", zero: true, text: (r) => sideOf(r.lane_offset_m),
   range: (s) => { const side = Math.max(1.5, 1.1 * s.max("lane_offset_m"), -1.1 * s.min("lane_offset_m")); return [-side, side]; },
   series: [{ column: "lane_offset_m", colour: "driven", main: true }] };
 
 const STRIPS = [
-  { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => side(r.steering),
+  { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => sideOf(r.steering),
     series: [{ column: "expert_steering", colour: "expert", dash: true, step: true }, { column: "policy_steering", colour: "policy", step: true }, { column: "steering", colour: "person", step: true, when: 1 }, { column: "steering", colour: "policy", step: true, main: true, when: 0 }] },
   { name: "pedals", range: () => [-1.1, 1.1], zero: true, ends: ["throttle", "brake"],
     text: (r) => (r.brake > 0 ? `brake ${digits(2)(r.brake)}` : known(r.throttle) ? `gas ${digits(2)(r.throttle)}` : "–"),
@@ -81,7 +81,7 @@ export class StripCharts {
 
   draw(c, width, height) {
     const u = rem();
-    this.left = 5.9 * u;
+    this.left = 6.7 * u;
     this.right = width - 6.4 * u;
     const bottom = height - 1.5 * u;
     const view = this.view;

@@ -12,17 +12,18 @@ export const PAGE_STOPS = [
   [".ask", "And the point of it all: at any moment, change something, and see what it would do then."],
 ];
 
-export const NEURON_STOPS = [
-  ["#heads", "One head after the other: each weighs the frames of the last moments by neurons of its own. Choose another, and only what is below changes."],
-  [".circuit", "From left to right: query and key of a pair of frames, inter neurons, command neurons, and two motor neurons. Blue is below zero, orange above."],
-  ["#equation", "The motor neurons give φ, the target, and ω, the rate. The logit of a frame moves towards φ / ω for the time t."],
+// Of a circuit that reads pairs of query and key, as published, or of one that reads one frame at a time.
+export const neuronStops = (ofPairs) => [
+  ["#heads", `One head after the other: ${ofPairs ? "in each the neurons are active in another way" : "all have the same neurons but for the motor neurons, of which each has its own"}, and so each weighs the frames of the last moments in its own way. Choose another, and only what is below changes.`],
+  [".circuit", `From left to right: ${ofPairs ? "query and key of a pair of frames, inter neurons, command neurons, and two motor neurons" : "what is remembered of a frame, inter neurons, command neurons, and three motor neurons for each head"}. Blue is below zero, orange above.`],
+  ["#equation", ofPairs ? "The motor neurons give φ and ω. Left alone, the logit of a frame would settle at φ / ω; the shorter the time t, the less of that it reaches." : "The motor neurons give φ, where the circuit's part of a frame's logit settles; ω, the rate at which its age counts in the logit; and ρ, the rate at which what it brings fades."],
   [".attention", "A softmax over the logits gives the weight of each frame; below, every head has a row. A weight is no effect: what counts stands above, measured."],
 ];
 
 export class Tour {
-  // back: who has the focus again at the end.
+  // stops: [where, text] each, or what gives them; back: who has the focus again at the end.
   constructor(stops, back) {
-    this.all = stops;
+    this.all = typeof stops === "function" ? stops : () => stops;
     this.back = back;
     this.at = -1;
     this.card = document.createElement("div");
@@ -48,7 +49,7 @@ export class Tour {
 
   // Those that are on this page now.
   get stops() {
-    return this.all.filter(([where]) => document.querySelector(where)?.getClientRects().length);
+    return this.all().filter(([where]) => document.querySelector(where)?.getClientRects().length);
   }
 
   start() {

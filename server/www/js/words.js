@@ -23,3 +23,6 @@ export function infinitive(row) {
 export function side(steering) {
   return Math.abs(steering) < 0.005 ? "straight on" : `${steering < 0 ? "left" : "right"} ${Math.abs(steering).toFixed(2)}`;
 }
+
+// A number with its side as a letter.
+export const sideOf = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${Math.abs(v).toFixed(2)} ${v < 0 ? "L" : "R"}`);

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import Pipe
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -116,10 +118,30 @@ def test_a_person_holds_gas_in_a_bend_and_above_the_top_speed_nobody_else_has_an
     assert 0.05 < action.throttle < 0.2 and -FULL_LOCK <= action.steering < -0.2 and speed > 5
     capped = []
     with straight.load().open(3) as opened:
-        opened.driver = contestants.TopSpeed(opened.driver, 5.0)
+        opened.driver = contestants.Handicap(opened.driver, replace(straight, top_speed_mps=5.0))
         capped = [(tick.speed_mps, tick.action.choice) for tick in opened]
     assert max(speed for speed, _ in capped) < 7
     assert {choice for _, choice in capped} == {0, 3} and all(choice == 0 for speed, choice in capped if speed >= 5)
+
+
+def test_a_head_start_keeps_the_others_standing() -> None:
+    late = replace(contestant("late"), head_start_s=0.4)
+    with late.load().open(3) as opened:
+        opened.driver = contestants.Handicap(opened.driver, late)
+        speeds = {round(tick.t_s, 2): float(tick.speed_mps or 0) for tick in opened}
+    assert all(speed < 0.01 for t_s, speed in speeds.items() if t_s <= 0.4) and max(speeds.values()) > 1
+
+
+def test_a_ghost_whose_drive_comes_out_otherwise_is_refused() -> None:
+    ghost = Contestant("ghost", Drive(driver="ghost", options=OPTIONS), ghost=Path("recordings/carracing-sample"))
+    loaded = ghost.load()
+    driver: Any = loaded.driver
+    driver.take(3000000)
+    with loaded.open(3000000) as opened:
+        assert [tick.action.choice for tick in opened] == [action.choice for action in driver._actions[:15]]
+    driver._speeds = driver._speeds + 1
+    with pytest.raises(UserError, match="this drive is another one"), loaded.open(3000000) as opened:
+        list(opened)
 
 
 def test_what_a_person_did_is_an_event_of_their_own_drive_alone() -> None:

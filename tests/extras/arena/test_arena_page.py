@@ -142,6 +142,9 @@ def test_the_end_says_who_was_best_and_nothing_sticks_out(open_page: Callable[..
     for part in ("exact", "17.50 s", "912.5", "left the field", "+210.0 (−40.0 to +460.0): none shown", "Track 702"):
         assert part in text(page, "#ranking-body")
     assert text(page, "#state") == "Track over"
+    page.click("#ranking-body button")
+    link = page.evaluate("location.hash")
+    assert link == "#ep=1&t=17.50&seed=701&result=exact,17.50,100;steady,9.00,40"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     # Wide tables scroll within their card.
     assert page.evaluate(STICKING_OUT.replace(".card *", ".card :not(.scroll *)")) == []
@@ -161,6 +164,10 @@ def test_the_end_says_who_was_best_and_nothing_sticks_out(open_page: Callable[..
             page, "document.querySelectorAll('.lane').length === 3 && !document.querySelector('#ranking:not([hidden])')"
         )
         assert text(page, "#title") == "again"
+        page.goto("about:blank")
+        page.goto(second.url + link.replace("exact", "%3Cimg%3E"))
+        until(page, "document.getElementById('ranking-note')?.textContent === 'of a link: track 701'")
+        assert text(page, "#ranking-body tbody tr") == "<img>17.50 s100 %"
 
 
 def test_a_person_who_contests_takes_the_wheel_and_all_wait_for_them(open_page: Callable[..., Any]) -> None:

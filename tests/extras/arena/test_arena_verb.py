@@ -11,8 +11,10 @@ import pytest
 from nacdrive.cli.replay import ReplayConfig, open_run, parts_of
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import release_folders
+from nacdrive.datasets.recording import Recording
 from nacdrive.extras.arena.verb import ArenaConfig, run
 
+SAMPLE = Path("recordings/carracing-sample")
 TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
 
 
@@ -29,6 +31,9 @@ TWO = ("tests.helpers.arena_drivers:Straight", "geometric")
         ({"drivers": TWO, "person": True, "allow_control": True, "fast": True}, "too fast for a person"),
         ({"drivers": ("ppo", "geometric"), "env": "udacity-track"}, "ppo does not know udacity-track"),
         ({"drivers": TWO, "top_speed": 20.0}, "--top-speed lets a person win"),
+        ({"drivers": TWO, "head_start": 3.0}, "--head-start lets a person win"),
+        ({"ghost": SAMPLE, "person": True, "allow_control": True, "top_speed": 9.0}, "--top-speed lets a person win"),
+        ({"drivers": TWO, "ghost": SAMPLE, "env": "udacity-track", "track": "lake"}, "--ghost has tracks of its own"),
         ({"drivers": TWO, "episodes": 0}, "--episodes is 0"),
         ({"drivers": TWO, "page_port": 70_000}, "--page-port is 70000"),
         ({"drivers": TWO, "env": "udacity-track", "speed": 99.0}, "--speed is 99"),
@@ -54,6 +59,27 @@ def test_a_person_has_a_minute_and_all_others_the_top_speed() -> None:
     assert {one.drive.options["max_frames"] for one in lake} == {None}, "a lap of the lake takes longer"
     alone = ArenaConfig(drivers=TWO).contestants()
     assert "max_frames" not in alone[0].drive.options and alone[0].top_speed_mps is None
+    started = ArenaConfig(drivers=TWO[:1], person=True, allow_control=True, head_start=4.0, ghost=SAMPLE).contestants()
+    assert [(one.name, one.head_start_s) for one in started] == [("Straight", 4.0), ("ghost", 0.0), ("person", 0.0)]
+
+
+def test_a_ghost_drives_its_recording_once_more_on_the_tracks_of_it(tmp_path: Path) -> None:
+    more: dict[str, Any] = {"drivers": TWO[:1], "ghost": SAMPLE}
+    config = ArenaConfig(**more, renderer="fast", max_frames=60, headless=True, out=tmp_path / "arena")
+    assert run(config) == 0
+    release_folders()
+    (track,) = json.loads((tmp_path / "arena" / "arena.json").read_text())["tracks"]
+    (ghost,) = (one for one in track["ranking"] if one["name"] == "ghost")
+    assert track["seed"] == 3000000
+    assert ghost["episode_return"] == pytest.approx(Recording.open(SAMPLE).load(0).reward[:15].sum(), abs=1e-3)
+    for options, said in (
+        ({"seed": 701}, "there is no track 701"),
+        ({"episodes": 9}, "--ghost has 3 from there on"),
+        ({"env": "udacity-track"}, "--ghost was recorded in 'carracing'"),
+    ):
+        with pytest.raises(UserError, match=said):
+            _ = ArenaConfig(**{**more, **options}).courses
+    assert ArenaConfig(**more, seed=3000001, episodes=2).courses == [(3000001, ""), (3000002, "")]
 
 
 def test_a_result_holds_every_drive_and_opens_as_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

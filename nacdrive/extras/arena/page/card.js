@@ -36,7 +36,7 @@ export function card(page) {
     },
     about(about) {
       if (about.camera) sliders?.show(about.camera, about.since_s);
-      ranking.show(about.ranking ?? null, names);
+      ranking.show(about.ranking ?? null, names, about.place?.episode ?? 0);
     },
   };
 }

@@ -296,7 +296,7 @@ export function consequence(e, edits) {
   else parts.push(e.unedited_off_road_s === null ? "it stays on the road, as without the edits" : `it stays on the road, which it leaves unedited after ${e.unedited_off_road_s.toFixed(1)} s`);
   if (e.decides_otherwise_s === null) return `${phrase(edits)}, ${e.seconds.toFixed(0)} s driven on: the very same decisions and the very same line.`;
   if (e.decides_otherwise_s > 0.005) parts.push(`it first decides otherwise after ${e.decides_otherwise_s.toFixed(2)} s`);
-  if (e.apart_m !== null) parts.push(`at most ${e.apart_m < 10 ? e.apart_m.toFixed(1) : e.apart_m.toFixed(0)} m apart`);
+  if (e.apart_m !== null) parts.push(`at most ${e.apart_m < 10 ? e.apart_m.toFixed(1) : e.apart_m.toFixed(0)} m apart at the same time`);
   if (e.ahead !== null && Math.abs(e.ahead) >= 0.005) parts.push(`${Math.round(Math.abs(e.ahead) * 100)} % of the road ${e.ahead > 0 ? "ahead" : "behind"}`);
   if (e.over_s !== null) parts.push(`over after ${e.over_s.toFixed(1)} s`);
   return `${phrase(edits)}, ${e.seconds.toFixed(0)} s driven on: ${parts.join(", ")}.`;

@@ -133,7 +133,7 @@ export class WhatIfPanel {
     this.dim.set(edits.findLast((edit) => edit.kind === "dim")?.factor ?? 1);
     this.blur.set(edits.findLast((edit) => edit.kind === "blur")?.sigma ?? 0);
     this.late.set(edits.findLast((edit) => edit.kind === "shift")?.seconds ?? 0);
-    this.undo.disabled = this.clear.disabled = !edits.length;
+    this.undo.disabled = this.clear.disabled = this.driveButton.disabled = !edits.length;
     this.list.replaceChildren(...edits.map((edit, i) => {
       const item = document.createElement("li");
       const text = document.createElement("span");
