@@ -53,8 +53,8 @@ class LessonOptions(Options):
     lessons: tuple[Path, ...] = ()
     """Recordings that are learnt one after the other, a round each, such as the corrections of drive --teach."""
     lesson_frames: Annotated[int, Interval(ge=0, le=LARGEST)] = 0
-    """Frames of a round of --lessons: half of them from --data, a quarter from the newest lesson, the others from those
-    before; 0: all there are."""
+    """Frames of a round of --lessons: half of them from the lessons so far, fewer where there are few, the others from
+    --data; 0: all there are."""
 
 
 class TrainConfig(

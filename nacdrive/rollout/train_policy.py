@@ -84,12 +84,12 @@ def train_policy(
     began = time.perf_counter()
     if first is not None and config.rounds and not round_path(folder, 0).exists():
         save_policy(first, round_path(folder, 0), first.meta)
-    old, lessons = train, []
+    old, lessons = train, list[Sample]()
     for round_ in range(config.rounds + 1):
         done = round_path(folder, round_)
         if round_ > 0 and config.lessons:
             # Of the little that a person shows nothing is kept aside.
-            lessons.append(load(config.lessons[round_ - 1 : round_]))
+            lessons += load(config.lessons[round_ - 1 : round_])
             train, valid = mix(old, lessons, config.lesson_frames, config.seed, round_), []
         elif round_ > 0:
             # Each round keeps some of its own episodes aside: none is ever moved from one side to the other.

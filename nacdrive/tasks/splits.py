@@ -22,7 +22,9 @@ BLOCK_S = 8.0
 GAP_S = 1.0
 """What is left out of the training beside a block that is held out, in seconds."""
 STRETCH = 64
-"""Steps of a stretch that is drawn at random."""
+"""Most steps of a stretch that is drawn at random."""
+DRAWN = 2
+"""Times that a step of few is drawn: what is shown again and again is learnt by heart."""
 T = TypeVar("T")
 
 
@@ -133,27 +135,27 @@ def slice_sample(sample: Sample, start: int, stop: int) -> Sample:
     return Sample(f"{sample.name} from frame {start}", fields)
 
 
-def mix(old: Sequence[Sample], lessons: Sequence[Sequence[Sample]], frames: int, *seed: int) -> list[Sample]:
-    """About ``frames`` steps in stretches at random: half of ``old``, a quarter of the last of ``lessons`` (half of the
-    only one) and a quarter of those before; all there are if ``frames`` is 0.
+def mix(old: Sequence[Sample], lessons: Sequence[Sample], frames: int, *seed: int) -> list[Sample]:
+    """About ``frames`` steps in stretches at random: half of ``lessons``, but each step about twice at most, the others
+    of ``old``; all there are if ``frames`` is 0.
     """
-    newest, earlier = lessons[-1], [sample for lesson in lessons[:-1] for sample in lesson]
     if not frames:
-        return [*old, *earlier, *newest]
-    shares = [(old, frames // 2), (newest, frames // (4 if earlier else 2)), (earlier, frames // 4)]
+        return [*old, *lessons]
+    shown = min(frames // 2, DRAWN * sum(map(len, lessons)))
     generator = seeded(*seed)
-    return [stretch for samples, count in shares if samples for stretch in stretches(samples, count, generator)]
+    return stretches(old, frames - shown, generator) + stretches(lessons, shown, generator)
 
 
 def stretches(samples: Sequence[Sample], steps: int, generator: torch.Generator) -> list[Sample]:
     """Stretches of ``samples``, drawn until they have ``steps`` together; each step is as likely as any other."""
-    ends = torch.tensor([len(sample) for sample in samples]).cumsum(0)
+    # A stretch may begin before its sample and end behind it: the ends are in as many as the middle.
+    ends = torch.tensor([len(sample) + STRETCH - 1 for sample in samples]).cumsum(0)
     drawn: list[Sample] = []
     while sum(map(len, drawn)) < steps:
         place = int(torch.randint(int(ends[-1]), (), generator=generator))
         sample = samples[k := int(torch.searchsorted(ends, place, right=True))]
-        start = min(place - int(ends[k]) + len(sample), max(0, len(sample) - STRETCH))
-        drawn.append(slice_sample(sample, start, min(start + STRETCH, len(sample))))
+        stop = place - int(ends[k]) + len(sample) + STRETCH
+        drawn.append(slice_sample(sample, max(0, stop - STRETCH), min(stop, len(sample))))
     return drawn
 
 

@@ -41,8 +41,9 @@ class FitConfig(EpochsOption, BatchOption, PrecisionOption, SeedOption):
     """The paper takes Adam at 1e-4 for CarRacing; AdamW at 1e-3 gets there in fewer epochs."""
     weight_decay: NotNegative = 1e-2
     """Of AdamW."""
-    schedule: Literal["cosine", "plateau", "steep-plateau", "constant"] = "cosine"
-    """cosine falls to nearly 0 over all epochs; plateau multiplies by 0.9 after 2 epochs without gain (paper),
+    schedule: Literal["cosine", "hat", "plateau", "steep-plateau", "constant"] = "cosine"
+    """cosine falls to nearly 0 over all epochs; hat, for a network that has learnt before, rises from there first, and
+    the running mean begins with its weights; plateau multiplies by 0.9 after 2 epochs without gain (paper),
     steep-plateau by 0.3 after 3 (the paper's E-MNIST)."""
     patience: int = 8
     """Epochs without a lower validation loss after which the training stops; 0 = never."""

@@ -181,8 +181,9 @@ class Fitting:
     @torch.no_grad()
     def update_ema(self) -> None:
         """Move the running mean towards the weights; faster at first, when there is little to average."""
-        steps = self.progress.total_steps
-        decay = min(self.config.average, (1 + steps) / (10 + steps))
+        steps, decay = self.progress.total_steps, self.config.average
+        if self.config.schedule != "hat":
+            decay = min(decay, (1 + steps) / (10 + steps))
         for name, parameter in self.network.named_parameters():
             self.weights.mean[name].lerp_(parameter, 1 - decay if self.config.average else 1.0)
 
@@ -230,9 +231,11 @@ class Fitting:
     def learning_rate(self, share: float) -> float:
         """The rate after ``share`` of all epochs (0 .. 1)."""
         config = self.config
-        if config.schedule == "cosine":
+        if config.schedule in ("cosine", "hat"):
+            # Of a new optimizer the first steps are as long as any: those of hat are short, to spoil nothing.
+            half_turns = share if config.schedule == "cosine" else 1 - 2 * share
             # Never quite 0, so that the last steps still count.
-            return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+            return config.learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * half_turns)))
         return config.learning_rate * (self.progress.factor if config.schedule in PLATEAUS else 1.0)
 
     def to_device(self, batch: Batch) -> Batch:

@@ -23,8 +23,8 @@ DRIFTED_M, BACK_M, CALM_S = 0.6, 0.25, 1.5
 """Takes the wheel so far from the middle, and hands back after so long within that of it."""
 LEARN_S = 12.0
 """A round takes at most so much of the simulated time, however slow the machine is."""
-LONGEST_S = 60.0
-"""Of a road."""
+LONGEST_S = 20.0
+"""Of a road: ten minutes show thirty."""
 SEEN = ("t_s", "x_m", "y_m", "heading_rad", "speed_mps", "steering")
 
 
@@ -83,8 +83,8 @@ def teach(
                         listener(tick)
                     pressed.wait()
                     driven += step_s
-                    begun = None if not card.learning else driven if begun is None else begun
-                    while begun is not None and card.learning and driven - begun > LEARN_S:
+                    begun = None if card._job is None else driven if begun is None else begun
+                    while begun is not None and card._job is not None and driven - begun > LEARN_S:
                         pressed.wait(0.05)
                     if driven >= seconds or tick.t_s > LONGEST_S:
                         break

@@ -17,11 +17,13 @@ from nacdrive.tasks.splits import (
     field_of,
     held_out,
     hold_out,
+    mix,
     rotate,
     seeded,
     segments,
     split_samples,
     stratified,
+    stretches,
     true_intervals,
 )
 
@@ -55,6 +57,22 @@ def test_a_block_that_is_held_out_takes_its_neighbours_in_its_own_drive_alone():
     # Steps within a second of it belong to neither side.
     left = [part.fields["x"].tolist() for part in kept]
     assert left == [list(range(33)), list(range(7)), list(range(17, 33)), list(range(33))]
+
+
+def test_the_ends_of_a_drive_are_drawn_as_often_as_its_middle():
+    drives = [Sample("a", {"x": torch.arange(40)}), Sample("b", {"x": torch.arange(40, 200)})]
+    drawn = torch.cat([part.fields["x"] for part in stretches(drives, 60_000, seeded(0))])
+    counts = torch.bincount(drawn, minlength=200).float() / 300
+    assert float(counts.min()) > 0.7 and float(counts.max()) < 1.3
+
+
+def test_few_frames_that_a_person_has_shown_are_not_learnt_by_heart():
+    old, few = [Sample("old", {"x": torch.zeros(5_000)})], [Sample("new", {"x": torch.ones(20)})]
+    assert 40 <= sum(int(part.fields["x"].sum()) for part in mix(old, few, 2_000, 0)) <= 60
+    many = [Sample("new", {"x": torch.ones(3_000)})]
+    drawn = torch.cat([part.fields["x"] for part in mix(old, many, 2_000, 0)])
+    assert float(drawn.mean()) == pytest.approx(0.5, abs=0.05)
+    assert mix(old, few, 0) == [*old, *few]
 
 
 def numbered(name, steps, step_s=1.0):

@@ -109,6 +109,11 @@ def test_the_running_mean_moves_faster_at_first(network, task, samples, config, 
         fitting.weights.mean[name] = torch.zeros_like(parameter)
         fitting.update_ema()
         torch.testing.assert_close(fitting.weights.mean[name], (1 - decay) * parameter.detach())
+    # What a network has learnt before counts from its first step on.
+    fitting.config, fitting.progress.total_steps = dataclasses.replace(config, schedule="hat"), 1
+    fitting.weights.mean[name] = torch.zeros_like(parameter)
+    fitting.update_ema()
+    torch.testing.assert_close(fitting.weights.mean[name], (1 - config.average) * parameter.detach())
     fitting.log.close()
 
 
@@ -160,6 +165,9 @@ def test_plateau_lowers_the_rate_and_cosine_ends_near_nothing(network, task, sam
     fitting = Fitting(network, task, samples[1:], samples[:1], config, tmp_path, 0, torch.device("cpu"))
     assert fitting.learning_rate(0.0) == pytest.approx(config.learning_rate)
     assert fitting.learning_rate(1.0) == pytest.approx(0.02 * config.learning_rate)
+    fitting.config = dataclasses.replace(config, schedule="hat")
+    rates = [fitting.learning_rate(share) / config.learning_rate for share in (0.0, 0.5, 1.0)]
+    assert rates == pytest.approx([0.02, 1.0, 0.02])
     fitting.config = dataclasses.replace(config, schedule="plateau")
     fitting.progress.factor = 0.81
     assert fitting.learning_rate(0.5) == pytest.approx(0.81 * config.learning_rate)

@@ -26,6 +26,7 @@ from nacdrive.rollout.results import Row
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import TrainCallbacks, train_policy
 from nacdrive.training.fit import FitUpdate
+from nacdrive.viz.report import between
 
 LEARNING_RATE = 3e-4
 """A third of the usual: it learns on."""
@@ -164,15 +165,14 @@ def show_training(config: HuntConfig) -> Iterator[TrainCallbacks]:
 def in_words(result: dict[str, Any], plain: int) -> str:
     """What the training changed."""
 
-    def interval(numbers: dict[str, Any] | None, factor: float, digits: int) -> str:
+    def sure(numbers: dict[str, Any] | None, form: str) -> str:
         if numbers is None or numbers["interval95"] is None:
             return "not known of so few"
-        low, high = (factor * one for one in numbers["interval95"])
-        return f"{factor * numbers['value']:+.{digits}f}, 95 %: {low:+.{digits}f} to {high:+.{digits}f}"
+        return f"{numbers['value']:{form}}, {between(numbers['interval95'], form)}"
 
     return (
         f"fresh episodes of that kind: {result['failed_before']} of {result['episodes']} failed before, "
-        f"{result['failed_after']} after ({interval(result['fewer'], 100, 0)} points fewer)\n"
-        f"undisturbed, {plain} other tracks: return {interval(result['undisturbed_gain'], 1, 1)}\n"
+        f"{result['failed_after']} after ({sure(result['fewer'], '+.0%')} fewer)\n"
+        f"undisturbed, {plain} other tracks: return {sure(result['undisturbed_gain'], '+.1f')}\n"
         f"policy: {result['model']}"
     )

@@ -114,15 +114,16 @@ def knobs_of(spec: EnvSpec, drive: Drive, areas: Sequence[Area]) -> tuple[Knob, 
         pinned |= {*CAMERA}
     if not is_random(drive.track):
         pinned |= {"road_difficulty", "scene_variety"}
-    known = [
-        replace(knob, usual=usual.get(knob.option) or knob.usual)
-        for knob in KNOBS
-        if knob.area in areas and knob.option not in pinned and (knob.option in CAMERA or spec.honours(knob.option))
-    ]
     scale = {"start_offset": far, "start_speed": fast}
     return tuple(
-        replace(knob, low=knob.low * scale.get(knob.option, 1), high=knob.high * scale.get(knob.option, 1))
-        for knob in known
+        replace(
+            knob,
+            low=knob.low * scale.get(knob.option, 1),
+            high=knob.high * scale.get(knob.option, 1),
+            usual=usual.get(knob.option) or knob.usual,
+        )
+        for knob in KNOBS
+        if knob.area in areas and knob.option not in pinned and (knob.option in CAMERA or spec.honours(knob.option))
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import os_error_sentence
+from nacdrive.common.statistics import paired_difference
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import from_parquet
 from nacdrive.datasets.recording import Recording
@@ -31,10 +32,14 @@ from nacdrive.training.predict import outputs
 NICENESS = 5
 JUDGED = 600
 """Frames of the old laps, and of the corrections, on which the policies before and after are compared."""
+PIECES = 24
+"""Of those, for the interval of the difference."""
 ALIKE = 0.1
 """A steering that differs by at most so much, of 1 to full lock, is the same decision."""
-TAP_S = 0.3
+TAP_S = 0.4
 """Keys are held or not: what a person means is the mean of so many seconds before and after."""
+BEGINS_S = 0.3
+"""So long the wheel is still on its way when a person has taken it: what is meant is what comes then."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Outcome:
     """With the person, in all corrections so far: of the first policy, and after the round."""
     old: tuple[float, float]
     """With what is recorded in old laps that nothing is learnt from: of the first policy, and after the round."""
+    gains: tuple[float, float]
+    """Of the change of each, the upper end of the 95 % interval: below 0 it has fallen."""
 
 
 class Pupil:
@@ -63,6 +70,8 @@ class Pupil:
         recorded = self.task.policy_config(training.form.layer, training.window, learnt)
         check_alike(self.first, recorded, training.data)
         self.kept = truncate(kept, JUDGED)
+        self.untaught = self.alike(self.first, self.kept)
+        """Whether the first policy decides in the old laps as was recorded."""
 
     def learn(self, job: Job, on_share: Callable[[float], None]) -> Outcome | None:
         """Learn a round; its policy is there when this returns. None where nothing was to be learnt yet.
@@ -84,16 +93,23 @@ class Pupil:
         train_policy(config, TrainCallbacks(on_step), load=self.load)
         policy = load_policy(round_path(config.folder, job.round))
         shown = truncate([sample for lesson in lessons for sample in self.load((lesson,))], JUDGED)
-        return Outcome(
-            (self.agreement(self.first, shown), self.agreement(policy, shown)),
-            (self.agreement(self.first, self.kept), self.agreement(policy, self.kept)),
-        )
+        agreement, learnt = compare(self.alike(self.first, shown), self.alike(policy, shown))
+        old, kept = compare(self.untaught, self.alike(policy, self.kept))
+        return Outcome(agreement, old, (learnt, kept))
 
-    def agreement(self, policy: Policy, samples: Sequence[Sample]) -> float:
-        """Share of the decisions that are the recorded ones, 0 .. 1."""
+    def alike(self, policy: Policy, samples: Sequence[Sample]) -> NDArray[np.bool_]:
+        """[decisions] whether they are the recorded ones."""
         answers = outputs(policy.network, self.task, samples, batch=1)
         alike = [same(answer, sample.fields["target"]) for answer, sample in zip(answers, samples, strict=True)]
-        return float(np.mean(np.concatenate(alike)))
+        return np.concatenate(alike)
+
+
+def compare(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> tuple[tuple[float, float], float]:
+    """The shares of two policies on the same decisions, and the upper end of the 95 % interval of the difference."""
+    # Neighbouring decisions are alike: pieces of the drives are compared.
+    shares = [[piece.mean() for piece in np.array_split(one, min(PIECES, len(one)))] for one in (after, before)]
+    interval = paired_difference(*shares)["interval95"] or (-1.0, 1.0)
+    return (float(before.mean()), float(after.mean())), interval[1]
 
 
 def learn_rounds(pipe: Connection, training: TrainConfig) -> None:
@@ -134,6 +150,8 @@ def meant(episode: Episode) -> NDArray[np.float32] | None:
     """[N] the steering that a person means who taps keys, or turns a stick; None of one who chooses."""
     if (episode.choice >= 0).all():
         return None
-    near = np.abs(episode.t_s[:, None] - episode.t_s) <= TAP_S
+    begun = min(episode.t_s[0] + BEGINS_S, episode.t_s[-1])
+    near = np.abs(np.maximum(episode.t_s, begun)[:, None] - episode.t_s) <= TAP_S
+    near &= episode.t_s >= begun
     mean: NDArray[np.float32] = (near @ episode.steering / near.sum(axis=1)).astype(np.float32)
     return mean

@@ -106,6 +106,7 @@ class Teaching:
             lists = ("corrections", "agreement", "old")
             self.rounds = [Round(**{**one, **{name: tuple(one[name]) for name in lists}}) for one in stored["rounds"]]
             self.undone, self.begun = [*stored["undone"], *self.undone], stored["begun"]
+            self.save()
         self.clear_unfinished()
 
     def begin_round(self, corrections: tuple[Path, ...]) -> Job:
@@ -157,5 +158,6 @@ class Teaching:
         return (
             f"nacdrive train --task {config.task} --model {config.model} --first {config.first} --data {data} "
             f"--lessons {lessons} --lesson-frames {config.lesson_frames} --epochs {config.epochs} "
-            f"--learning-rate {config.learning_rate:g} --seed {config.seed} --window {config.window}"
+            f"--batch-size {config.batch_size} --learning-rate {config.learning_rate:g} --schedule {config.schedule} "
+            f"--average {config.average:g} --seed {config.seed} --window {config.window}"
         )
