@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # The kernels need triton, which is there on Linux alone; the last one starts the command line.
 IMPORT_ALL = """
 import importlib, pkgutil, nacdrive
@@ -16,6 +18,7 @@ print(len(names))
 """
 
 
+@pytest.mark.nightly
 def test_every_module_can_be_imported_where_warnings_are_errors() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", IMPORT_ALL], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ import tomllib
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
@@ -188,9 +189,13 @@ def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> N
     assert all(body == (ROOT / "server/www" / path).read_bytes() for path, body in served.items())
 
 
+installed_packages = cache(packages_distributions)
+
+
+@cache
 def third_party() -> dict[str, str]:
     """Names of packages that ``nacdrive/`` imports from elsewhere, and a file that does."""
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for path in sorted((ROOT / "nacdrive").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
@@ -200,8 +205,8 @@ def third_party() -> dict[str, str]:
             else:
                 continue
             for module in modules:
-                found.setdefault(module.split(".")[0], str(path.relative_to(ROOT)))
-    return {name: file for name, file in found.items() if name not in sys.stdlib_module_names and name != "nacdrive"}
+                users.setdefault(module.split(".")[0], str(path.relative_to(ROOT)))
+    return {name: file for name, file in users.items() if name not in sys.stdlib_module_names and name != "nacdrive"}
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
@@ -209,7 +214,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     users = [line for name in extras if name not in ("dev", "docs", "bench") for line in extras[name]]
     assert {name_of(line) for line in PROJECT["dependencies"]} == {"torch", "numpy"}
     declared = {name_of(line) for line in (*PROJECT["dependencies"], *users)}
-    provided = packages_distributions()
+    provided = installed_packages()
     for module, file in third_party().items():
         if module in OPTIONAL:
             continue
@@ -227,14 +232,14 @@ def test_every_package_that_is_imported_is_declared() -> None:
 @pytest.mark.parametrize("module", BROUGHT)
 def test_what_others_bring_along_they_still_bring(module: str) -> None:
     needed = {name_of(line) for line in requires(BROUGHT[module]) or ()}
-    provided = {name_of(name) for name in packages_distributions()[module]}
+    provided = {name_of(name) for name in installed_packages()[module]}
     assert needed & provided
 
 
 def test_every_module_of_an_extra_is_named_with_it() -> None:
     extras = PROJECT["optional-dependencies"]
     declared = {extra: {name_of(line) for line in extras[extra]} for extra in EXTRAS}
-    provided = packages_distributions()
+    provided = installed_packages()
     known = {module for modules in EXTRAS.values() for module in modules}
     for extra, modules in EXTRAS.items():
         for module in modules:
@@ -245,7 +250,7 @@ def test_every_module_of_an_extra_is_named_with_it() -> None:
 
 
 def test_nothing_is_declared_that_is_not_used() -> None:
-    provided = packages_distributions()
+    provided = installed_packages()
     used = {name_of(name) for module in third_party() for name in provided.get(module, [module])}
     # Read by torch's SummaryWriter; the extras name one another.
     used |= {"tensorboard", "nacdrive"}

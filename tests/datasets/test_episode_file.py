@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -25,7 +25,6 @@ def same(a: Episode, b: Episode) -> bool:
     return all(np.array_equal(getattr(a, field.name), getattr(b, field.name)) for field in fields(Episode))
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), steps=st.integers(1, 40), logits=st.booleans(), episode_return=st.floats(-1e4, 1e4))
 def test_an_episode_comes_back_exactly_as_it_was_written(
     seed: int, steps: int, logits: bool, episode_return: float
@@ -34,7 +33,6 @@ def test_an_episode_comes_back_exactly_as_it_was_written(
     assert same(from_parquet(to_parquet(episode)), episode)
 
 
-@settings(max_examples=30, deadline=None)
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(1, 40), st.just(3))))
 def test_png_is_lossless(frame: np.ndarray) -> None:
     assert np.array_equal(decode_image(encode_png(frame)), frame)
@@ -104,7 +102,6 @@ def test_the_same_episode_gives_the_same_bytes() -> None:
     assert to_parquet(make_episode(5)) == to_parquet(make_episode(5))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.floats(0, 0.999))
 def test_a_truncated_file_is_never_taken_for_an_episode(share: float) -> None:
     data = to_parquet(make_episode())

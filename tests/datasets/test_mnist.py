@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacdrive.common.errors import UserError
@@ -26,7 +26,6 @@ def naive_events(image: np.ndarray, threshold: int) -> list[tuple[int, int]]:
     return runs
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), threshold=st.integers(1, 255), length=st.integers(1, 70))
 def test_events_equal_the_naive_scan(seed: int, threshold: int, length: int) -> None:
     generator = np.random.default_rng(seed)

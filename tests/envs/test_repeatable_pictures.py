@@ -94,6 +94,7 @@ def test_the_hood_does_not_depend_on_the_first_picture_of_the_process() -> None:
         assert list(alone([drive])) == pool.map(digest, [earlier, drive], chunksize=2)[1:]
 
 
+@pytest.mark.nightly
 def test_the_land_is_the_same_with_any_number_of_threads() -> None:
     # The libraries of linear algebra share large products out, and sum in another order then.
     lands = [

@@ -32,22 +32,18 @@ def tree_cpu_s() -> float:
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        # Reading all of /proc after each of some thousand tests would cost more than most of them.
         return sum(os.times()[:4])
-    ticks, children = {}, defaultdict(list)
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            # A process may have any name, with brackets too.
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks[int(folder.name)] = sum(int(x) for x in fields[11:15])
-        children[int(fields[1])].append(int(folder.name))
-    total, waiting = 0, [os.getpid()]
+    total, waiting = 0, [Path("/proc/self")]
     while waiting:
         process = waiting.pop()
-        total += ticks.get(process, 0)
-        waiting += children[process]
+        try:
+            # A process may have any name, with brackets too.
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            children = [pid for file in process.glob("task/*/children") for pid in file.read_text().split()]
+        except OSError:
+            continue
+        total += sum(int(x) for x in fields[11:15])
+        waiting += [Path("/proc") / pid for pid in children]
     return total / TICKS_PER_S
 
 

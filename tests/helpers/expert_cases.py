@@ -8,9 +8,9 @@ ABOUT = {"env": "CarRacing-v3", "actions": "discrete", "repeat": 4, "decisions":
 def tiny(**changes: object) -> PpoConfig:
     """A training of seconds."""
     small = {
-        "timesteps": 768,
+        "timesteps": 384,
         "n_envs": 4,
-        "n_steps": 64,
+        "n_steps": 32,
         "batch_size": 64,
         "eval_every": 10**9,
         "eval_episodes": 1,

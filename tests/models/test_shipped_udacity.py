@@ -23,8 +23,8 @@ def drives():
     [
         ("nac_steady", "nac-steady"),
         ("pilotnet", "dense"),
-        ("nac_exact", "nac-exact"),
-        ("nac_euler", "nac-euler"),
+        pytest.param("nac_exact", "nac-exact", marks=pytest.mark.nightly),
+        pytest.param("nac_euler", "nac-euler", marks=pytest.mark.nightly),
     ],
 )
 def test_a_shipped_policy_steers_as_the_geometric_driver(name, model, drives):

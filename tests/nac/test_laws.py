@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacdrive.nac import NAC, Euler, Exact, Steady
@@ -66,7 +66,6 @@ def test_decay_mean_has_its_limits_at_zero() -> None:
         assert decay_mean(x).item() == 1
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(0, 1000))
 def test_top_k_is_exact(n: int, k: int, seed: int) -> None:
     k = min(n, k)

@@ -276,6 +276,7 @@ def test_an_exported_layer_takes_sequences_shorter_than_topk(tmp_path) -> None:
         torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_the_core_needs_nothing_but_torch_and_numpy() -> None:
     """With what torch and numpy import themselves as the measure."""
     code = "import sys, torch, numpy; before = set(sys.modules); from nacdrive.nac import NAC; "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from theory import bounds, decay, sensitivity
 from theory.ode import closed, from_start, varying
@@ -34,7 +34,6 @@ def circuit(connections: list[tuple[float, float]]) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize("solution", SOLUTIONS, ids=str)
 @given(CONNECTIONS, SHARES, TIMES)
-@settings(max_examples=60, deadline=None)
 def test_the_logit_never_leaves_the_interval_of_its_connections(solution, connections, share, t) -> None:
     phi, omega, low, high = circuit(connections)
     a = from_start(solution, phi, omega, scalar(t), low + (high - low) * share)
@@ -42,7 +41,6 @@ def test_the_logit_never_leaves_the_interval_of_its_connections(solution, connec
 
 
 @given(st.lists(st.tuples(RATES, TARGETS, st.floats(0, 0.95), st.floats(0, 20)), min_size=1, max_size=4), SHARES)
-@settings(max_examples=30, deadline=None)
 def test_the_interval_holds_while_the_rates_vary(connections, share) -> None:
     def rate(f: float, depth: float, turns: float, s: float) -> float:
         return f * (1 + depth * math.sin(turns * s))
@@ -68,7 +66,6 @@ def test_euler_as_printed_leaves_the_interval_once_its_step_exceeds_the_time_con
 
 
 @given(st.floats(-2, 2), RATES, st.floats(-5, 5), st.lists(TIMES, min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None)
 def test_the_error_to_equilibrium_decays_exactly_exponentially(phi, omega, start, times) -> None:
     t = np.array(times)
     error = np.abs(closed(phi, omega, t, start) - phi / omega)
@@ -76,14 +73,12 @@ def test_the_error_to_equilibrium_decays_exactly_exponentially(phi, omega, start
 
 
 @given(st.floats(-2, 2), RATES, st.floats(0.1, 5), st.floats(-1, 1), TIMES)
-@settings(max_examples=100, deadline=None)
 def test_one_bound_holds_for_every_start_in_a_ball(phi, omega, radius, share, t) -> None:
     error = abs(closed(phi, omega, np.array([t]), radius * share)[0] - phi / omega)
     assert error <= (radius + abs(phi / omega)) * math.exp(-omega * t) * (1 + 1e-9) + 1e-12 * (1 + 1 / omega)
 
 
 @given(st.floats(0.05, 1), st.floats(0.05, 30), st.floats(-5, 5), st.floats(-5, -0.5))
-@settings(max_examples=60, deadline=None)
 def test_the_tolerance_is_reached_at_the_predicted_time(phi, omega, start, exponent) -> None:
     epsilon, distance = 10**exponent, abs(start - phi / omega)
     predicted = decay.threshold(omega, distance, epsilon) if distance > 0 else 0.0
@@ -91,7 +86,6 @@ def test_the_tolerance_is_reached_at_the_predicted_time(phi, omega, start, expon
 
 
 @given(SHARES, RATES, SHARES, st.floats(-2, 2))
-@settings(max_examples=100, deadline=None)
 def test_trajectory_sensitivities_equal_autograd(phi, omega, t, start) -> None:
     args = [scalar(x) for x in (phi, omega, t, start)]
     law = sensitivity.trajectory_sensitivities(*args)
@@ -102,7 +96,6 @@ def test_trajectory_sensitivities_equal_autograd(phi, omega, t, start) -> None:
 
 
 @given(SHARES, RATES)
-@settings(max_examples=100, deadline=None)
 def test_steady_sensitivities_equal_autograd(phi, omega) -> None:
     phi, omega = scalar(phi), scalar(omega)
     law = sensitivity.steady_sensitivities(phi, omega)
@@ -111,7 +104,6 @@ def test_steady_sensitivities_equal_autograd(phi, omega) -> None:
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 20))
-@settings(max_examples=60, deadline=None)
 def test_from_rest_the_sensitivity_to_omega_grows_in_size_without_a_peak(phi, omega) -> None:
     t = torch.linspace(0, 8 / omega, 200, dtype=torch.float64)
     full = [torch.full_like(t, x) for x in (phi, omega)]

@@ -24,7 +24,6 @@ NAMES = list(frozen.SHAPES)
     st.floats(0.1, 15),
     st.floats(-1, 1),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_error_stays_below_both_bounds(phi, omega, d_phi, d_omega, f, g, start) -> None:
     path = varying(
         lambda s: phi * (1 + d_phi * math.sin(f * s)), lambda s: omega * (1 - d_omega * math.sin(g * s)), T, start

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ncps.wirings import NCP, AutoNCP, FullyConnected, Random
 
@@ -30,7 +30,6 @@ def test_auto_ncp_equals_ncps(inputs: int, units: int, outputs: int, sparsity: f
     assert_same(auto_ncp(inputs, units, outputs, sparsity), theirs)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(6, 60), st.integers(0, 3), st.floats(0.1, 0.9), st.integers(0, 2**32 - 1))
 def test_auto_ncp_equals_ncps_for_any_size_and_seed(inputs, units, outputs, sparsity, seed) -> None:
     theirs = AutoNCP(units, outputs, sparsity_level=sparsity, seed=seed)

@@ -49,7 +49,7 @@ def test_run_leaves_policy_model_log_and_record(whole: Path) -> None:
     names = {path.name for path in whole.iterdir()}
     assert {BEST, SB3, CURVE, CHECKPOINT, LOG, "last.pt", "run.json", "policies", "tensorboard"} <= names
     lines = log_without_clock(whole)
-    assert [line["decisions"] for line in lines] == [256, 512, 768]
+    assert [line["decisions"] for line in lines] == [128, 256, 384]
     assert "eval" in lines[-1] and lines[-1]["approx_kl"] >= 0
     assert json.loads((whole / "run.json").read_text())["config"]["seed"] == 3
 
@@ -58,7 +58,7 @@ def test_resumed_run_gives_the_same_numbers_as_an_uninterrupted_one(whole: Path,
     folder = tmp_path / "other"
     config = tiny()
     with pytest.raises(StopError):
-        train(config, folder, show=stop_at(512))
+        train(config, folder, show=stop_at(256))
     train(config, folder, resume=True)
     ours, theirs = read_checkpoint(folder / CHECKPOINT), read_checkpoint(whole / CHECKPOINT)
     for part in ("policy", "average"):
@@ -102,7 +102,7 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "write_bytes", write)
     with pytest.raises(UserError, match="no space left"):
         train(tiny(), tmp_path / "run")
-    assert read_checkpoint(tmp_path / "run" / CHECKPOINT)["decisions"] == 256
+    assert read_checkpoint(tmp_path / "run" / CHECKPOINT)["decisions"] == 128
     assert not list((tmp_path / "run").glob("*.partial"))
 
 
@@ -158,7 +158,7 @@ def test_module_names_the_files_it_writes() -> None:
 def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_path: Path, whole: Path) -> None:
     folder = tmp_path / "run"
     with pytest.raises(StopError):
-        train(tiny(), folder, show=stop_at(256))
+        train(tiny(), folder, show=stop_at(128))
     (folder / CHECKPOINT).unlink(missing_ok=True)
     assert (folder / "run.json").exists()
     with pytest.raises(UserError, match="resume with the same settings"):

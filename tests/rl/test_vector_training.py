@@ -160,6 +160,7 @@ def cleanrl_ppo(envs: Any, updates: int, steps: int = 32, gamma: float = 0.99, l
     return told
 
 
+@pytest.mark.nightly
 def test_a_loop_as_cleanrl_writes_it_learns_in_it() -> None:
     envs = four(max_frames=60)
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP

@@ -148,6 +148,7 @@ def test_a_pupil_of_a_continuous_expert_steers_at_its_pace_and_is_supervised_by_
     assert (episode.choice == -1).all()
 
 
+@pytest.mark.nightly
 def test_a_continuous_pupil_is_evaluated_beside_its_teacher(pupil: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"episodes": 1, "max_frames": 40, "videos": False, "workers": 1, "out": tmp_path / "e"}
     metrics = evaluate(EvalConfig(model=str(pupil), **given))

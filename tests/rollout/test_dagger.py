@@ -85,6 +85,7 @@ def test_a_policy_that_gets_nowhere_is_stopped() -> None:
     assert len(episode) <= LOST_AFTER + 2
 
 
+@pytest.mark.nightly
 def test_every_second_drive_is_seen_through_the_worse_camera_and_labelled_by_the_true_one() -> None:
     black = CameraNoise(blackout=1.0)
     for seed, dark in ((3_500_000, False), (3_500_001, True)):

@@ -141,7 +141,8 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     assert more["episodes"][:3] == metrics["episodes"]
 
 
-@pytest.mark.parametrize("spec", ["carracing", pytest.param("udacity-track", marks=pytest.mark.nightly)], indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("spec", ["carracing", "udacity-track"], indirect=True)
 def test_every_environment_gets_a_report_videos_and_drives_for_replay(spec: Drive, tmp_path: Path) -> None:
     tracks = spec.env_spec.tracks
     out = tmp_path / "out"

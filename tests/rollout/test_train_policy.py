@@ -78,7 +78,7 @@ def test_a_run_is_not_overwritten_by_accident(recording: Path, whole: Path) -> N
         train_policy(dataclasses.replace(config, window=3, resume=True))
 
 
-@pytest.mark.parametrize("stop_at", [(0, 3), (1, 1)])
+@pytest.mark.parametrize("stop_at", [pytest.param((0, 3), marks=pytest.mark.nightly), (1, 1)])
 def test_a_resumed_training_gives_the_numbers_of_an_uninterrupted_one(
     recording: Path, whole: Path, tmp_path: Path, stop_at: tuple[int, int]
 ) -> None:

@@ -269,6 +269,7 @@ def test_a_frozen_or_hidden_page_lets_go(
         assert "nothing heard" in page.evaluate(events)
 
 
+@pytest.mark.nightly
 def test_a_drive_without_a_driver_says_that_it_waits(open_page: Callable[..., Any]) -> None:
     control = HumanControl(needs_person=True, silence_s=4 * SILENCE_S)
     with LiveServer(port=0, control=control, choices=CHOICES) as server, Loop(server, control) as loop:
@@ -282,6 +283,7 @@ def test_a_drive_without_a_driver_says_that_it_waits(open_page: Callable[..., An
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_a_regression_policy_shows_steering_and_lane_offset_instead_of_probabilities(
     open_page: Callable[..., Any],
 ) -> None:
@@ -386,6 +388,7 @@ def test_a_gamepad_takes_the_wheel_and_steers_by_degrees_and_hands_back(
     assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_a_gamepad_that_is_pulled_out_lets_go_and_one_of_an_odd_layout_is_not_read(
     steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
 ) -> None:
@@ -404,6 +407,7 @@ def test_a_gamepad_that_is_pulled_out_lets_go_and_one_of_an_odd_layout_is_not_re
     assert control.state["person"] is not None, "the keys are still there"
 
 
+@pytest.mark.nightly
 def test_without_the_flag_a_gamepad_reaches_nobody(server: LiveServer, open_page: Callable[..., Any]) -> None:
     page = open_page(server.url)
     server.publish(make_tick(1))

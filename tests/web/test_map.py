@@ -120,7 +120,8 @@ def test_the_end_card_of_a_replay_says_what_the_expert_scored_there_and_goes_wit
         assert not page.is_visible("#end-card"), "a person who looks for the last frame sees it"
 
 
-@pytest.mark.parametrize("expert_drives", [pytest.param(True, marks=pytest.mark.nightly), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("expert_drives", [True, False])
 def test_an_expert_whose_score_is_not_known_or_that_drove_itself_has_none_on_the_end_card(
     open_page: Callable[..., Any], expert_drives: bool
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_policy_that_looks_on_gets_no_return_on_the_end_card(open_page: Callab
         assert "nac_steady as the expert100 %" in text(page, "#end-card")
 
 
+@pytest.mark.nightly
 def test_a_recording_without_places_has_no_map(open_page: Callable[..., Any]) -> None:
     with replayed(make_episode(40)) as server:
         page = open_page(server.url)
@@ -147,29 +149,22 @@ def test_a_recording_without_places_has_no_map(open_page: Callable[..., Any]) ->
         assert not page.is_visible("#map")
 
 
-@pytest.mark.parametrize(
-    ("progress", "until_s", "passed"),
-    [
-        ([0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995], 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
-        ([0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995], 3, [[0, 0, 2]]),
-        ([0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
-        ([None, None], 99, []),
-        ([0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
-    ],
-    ids=["a lap", "up to a moment", "gaps", "unknown", "a second lap"],
-)
-def test_thirds_and_laps_are_timed_by_the_share_of_the_road(
-    open_page: Callable[..., Any], progress: list[float | None], until_s: float, passed: list[list[float]]
-) -> None:
+LAP = [0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995]
+PASSED = """async ([progress, until]) => {
+  const { passedSectors } = await import('/js/lap_times.js');
+  const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
+  return passedSectors(ring, {first: 0, end: progress.length}, until).map((p) => [p.lap, p.sector, p.seconds]);
+}"""
+
+
+def test_thirds_and_laps_are_timed_by_the_share_of_the_road(open_page: Callable[..., Any]) -> None:
     with replayed(make_episode(4)) as server:
         page = open_page(server.url)
-        found = page.evaluate(
-            """async ([progress, until]) => {
-              const { passedSectors } = await import('/js/lap_times.js');
-              const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
-              const passed = passedSectors(ring, {first: 0, end: progress.length}, until);
-              return passed.map((p) => [p.lap, p.sector, p.seconds]);
-            }""",
-            [progress, until_s],
-        )
-        assert found == passed
+        for case, progress, until_s, passed in (
+            ("a lap", LAP, 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
+            ("up to a moment", LAP, 3, [[0, 0, 2]]),
+            ("gaps", [0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
+            ("unknown", [None, None], 99, []),
+            ("a second lap", [0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
+        ):
+            assert page.evaluate(PASSED, [progress, until_s]) == passed, case

@@ -131,6 +131,7 @@ def test_values_on_the_page_are_those_of_the_tick(open_page: Callable[..., Any])
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_a_circuit_that_all_heads_share_shows_the_motor_neurons_of_each(open_page: Callable[..., Any]) -> None:
     layer = build("nac-key", 8, 2, 6, in_features=6)
     given = torch.randn(1, 6, 6), torch.arange(6.0)[None]
@@ -149,6 +150,7 @@ def test_a_circuit_that_all_heads_share_shows_the_motor_neurons_of_each(open_pag
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_frames_move_and_the_saliency_can_be_laid_over_them(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -241,6 +243,7 @@ def test_nothing_sticks_out_sideways(open_page: Callable[..., Any]) -> None:
             assert page.evaluate(STICKING_OUT) == [], width
 
 
+@pytest.mark.nightly
 def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -405,6 +408,7 @@ def colour(page: Any, x: float, y: float, canvas: str = "frame") -> list[int]:
     return list(page.evaluate(SAMPLE, [canvas, x, y]))
 
 
+@pytest.mark.nightly
 def test_a_saliency_map_stays_on_the_frame_that_it_belongs_to(open_page: Callable[..., Any]) -> None:
     red, blue = (np.full((96, 96, 3), colour, np.uint8) for colour in ((200, 30, 30), (30, 30, 200)))
     with serve() as server:
@@ -480,6 +484,7 @@ def test_a_normal_end_is_said_so_and_stays(open_page: Callable[..., Any]) -> Non
     assert page.get_attribute("#state", "data-state") == "ended"
 
 
+@pytest.mark.nightly
 def test_the_end_card_goes_when_the_next_episode_begins(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -515,6 +520,7 @@ def test_a_moment_is_held_and_stepped_through_while_the_car_drives_on(open_page:
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_map_shows_the_driven_line_where_the_place_is_known(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -528,6 +534,7 @@ def test_the_map_shows_the_driven_line_where_the_place_is_known(open_page: Calla
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_what_the_network_does_not_get_is_dimmed_and_named(open_page: Callable[..., Any]) -> None:
     seen = {"frame": (160, 320), "rows": (60, 135), "masked": None, "size": (66, 200), "colours": "YUV"}
     frame = np.full((160, 320, 3), 200, np.uint8)
@@ -587,6 +594,7 @@ def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) ->
         assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_where_actions_are_chosen_the_return_stands_though_the_place_in_the_lane_is_known_too(
     open_page: Callable[..., Any],
 ) -> None:
@@ -597,6 +605,7 @@ def test_where_actions_are_chosen_the_return_stands_though_the_place_in_the_lane
         assert (text(page, "#return-name"), text(page, "#return")) == ("return", "5.0")
 
 
+@pytest.mark.nightly
 def test_a_head_that_was_chosen_stays_though_another_changes_more(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -609,6 +618,7 @@ def test_a_head_that_was_chosen_stays_though_another_changes_more(open_page: Cal
         assert text(page, "#heads [aria-pressed=true]") == "1"
 
 
+@pytest.mark.nightly
 def test_the_reason_is_soon_that_of_the_moment_that_is_shown(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -619,6 +629,7 @@ def test_the_reason_is_soon_that_of_the_moment_that_is_shown(open_page: Callable
         assert "measured at 0.10 s" in text(page, "#why-note")
 
 
+@pytest.mark.nightly
 def test_a_drive_without_rewards_has_no_return_to_show(open_page: Callable[..., Any]) -> None:
     with serve(choices=()) as server:
         page = open_page(server.url)

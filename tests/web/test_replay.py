@@ -181,6 +181,7 @@ def test_two_runs_stand_on_one_axis(replay: ReplayServer, open_page: Callable[..
     assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_the_view_is_saved_as_png_and_the_episode_as_mp4(
     replay: ReplayServer, open_page: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def commented_run() -> ReplaySource:
     return ReplaySource("sample", labels, load, CHOICES, CIRCUIT, policy="nac_steady", expert="ppo")
 
 
+@pytest.mark.nightly
 def test_a_policy_that_only_looks_on_is_not_credited_with_the_drive(open_page: Callable[..., Any]) -> None:
     with ReplayServer(EpisodeCache([commented_run()]), port=0) as server:
         page = open_page(server.url)
@@ -233,6 +235,7 @@ def test_a_film_says_who_drove(tmp_path: Path) -> None:
     assert plain != said
 
 
+@pytest.mark.nightly
 def test_an_expert_is_not_said_to_agree_with_itself(open_page: Callable[..., Any]) -> None:
     with ReplayServer(EpisodeCache([replace(run_of("sample", circuit=False), expert="ppo")]), port=0) as server:
         page = open_page(server.url)

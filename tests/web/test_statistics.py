@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
@@ -16,66 +17,71 @@ from tests.web.test_page import PAINTED, STICKING_OUT, serve, text, until
 
 COUNTS = """async ([rows, options]) => {
   const { RunStatistics } = await import('/js/run_statistics.js');
-  const found = new RunStatistics();
-  found.clear(options);
+  const counts = new RunStatistics();
+  counts.clear(options);
   const ring = {at: (i, name) => rows[i][name] ?? NaN};
-  rows.forEach((row, i) => found.observe(ring, i, row.driven));
-  const {decisions, compared, asked, agreed, own, other} = found;
+  rows.forEach((row, i) => counts.observe(ring, i, row.driven));
+  const {decisions, compared, asked, agreed, own, other} = counts;
   return {decisions, compared, asked, agreed, own: [...own.choices], other: [...other.choices],
-    steering: [...own.steering], sure: found.sure.map((bin) => [bin.count, bin.hits]), error: found.calibrationError};
+    steering: [...own.steering], sure: counts.sure.map((bin) => [bin.count, bin.hits]), error: counts.calibrationError};
 }"""
 
 
 def row(choice: int, expert: int | None, sure: float | None = None, **more: Any) -> dict[str, Any]:
     steering = {1: 1.0, 2: -1.0}.get(choice, 0.0)
-    found = {"steering": steering, "choice": choice, "sure": sure, **more}
-    return found if expert is None else {**found, "expert_steering": 0.0, "expert_choice": expert}
+    fields = {"steering": steering, "choice": choice, "sure": sure, **more}
+    return fields if expert is None else {**fields, "expert_steering": 0.0, "expert_choice": expert}
 
 
 def counted(page: Any, rows: list[dict[str, Any]], **options: Any) -> Any:
     return page.evaluate(COUNTS, [rows, options])
 
 
-def test_counts_are_those_of_the_rows_and_the_calibration_error_is_the_formula(open_page: Callable[..., Any]) -> None:
+@pytest.fixture(scope="module")
+def counting(browser: Any) -> Iterator[Any]:
+    """A page whose modules are called; what it shows does not matter."""
     with serve() as server:
-        page = open_page(server.url)
-        draw = np.random.default_rng(3)
-        choices, experts, sure = draw.integers(0, 5, 200), draw.integers(0, 5, 200), draw.uniform(0.2, 1, 200)
-        found = counted(page, [row(int(c), int(e), float(s)) for c, e, s in zip(choices, experts, sure, strict=True)])
-        assert (found["decisions"], found["compared"], found["asked"]) == (200, 200, 200)
-        assert dict(found["own"]) == {c: int((choices == c).sum()) for c in set(choices.tolist())}
-        assert dict(found["other"]) == {e: int((experts == e).sum()) for e in set(experts.tolist())}
-        bins = np.minimum(9, (sure * 10).astype(int))
-        same = choices == experts
-        assert found["sure"] == [[int((bins == b).sum()), int(same[bins == b].sum())] for b in range(10)]
-        error = sum(abs(same[bins == b].mean() - sure[bins == b].mean()) * (bins == b).mean() for b in set(bins))
-        assert abs(found["error"] - error) < 1e-9
-        assert [found["steering"][i] for i in (0, 10, 20)] == [
-            int((choices == 2).sum()),
-            int(((choices != 1) & (choices != 2)).sum()),
-            int((choices == 1).sum()),
-        ]
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(server.url)
+        yield page
+        context.close()
 
 
-def test_held_frames_people_and_an_expert_that_drives_itself_are_no_evidence(open_page: Callable[..., Any]) -> None:
-    with serve() as server:
-        page = open_page(server.url)
-        rows = [
-            row(3, 3, 0.9, held=1),
-            {**row(1, 3, 0.9, person=1), "policy_steering": -1.0, "policy_choice": 2},
-            row(1, 3, 0.9, person=1),
-            row(3, None, 0.7, driven={"steering": 0.0, "choice": 3}),
-            row(2, 3, 0.7, driven={"steering": -1.0, "choice": 2}),
-        ]
-        found = counted(page, rows)
-        assert dict(found["own"]) == {2: 2, 3: 1}, "of the policy beside a person; nothing where it had failed"
-        assert (found["compared"], found["asked"], found["agreed"]) == (3, 3, 1), "the driver stands in for no expert"
-        recorded = counted(page, [row(3, 3, 0.9), row(2, 3, None)], scores=False)
-        assert recorded["agreed"] == 1 and sum(count for count, _ in recorded["sure"]) == 0, (
-            "the scores are the expert's"
-        )
-        alone = counted(page, rows, itself=True)
-        assert (alone["decisions"], alone["compared"]) == (3, 0)
+def test_counts_are_those_of_the_rows_and_the_calibration_error_is_the_formula(counting: Any) -> None:
+    draw = np.random.default_rng(3)
+    choices, experts, sure = draw.integers(0, 5, 200), draw.integers(0, 5, 200), draw.uniform(0.2, 1, 200)
+    result = counted(counting, [row(int(c), int(e), float(s)) for c, e, s in zip(choices, experts, sure, strict=True)])
+    assert (result["decisions"], result["compared"], result["asked"]) == (200, 200, 200)
+    assert dict(result["own"]) == {c: int((choices == c).sum()) for c in set(choices.tolist())}
+    assert dict(result["other"]) == {e: int((experts == e).sum()) for e in set(experts.tolist())}
+    bins = np.minimum(9, (sure * 10).astype(int))
+    same = choices == experts
+    assert result["sure"] == [[int((bins == b).sum()), int(same[bins == b].sum())] for b in range(10)]
+    error = sum(abs(same[bins == b].mean() - sure[bins == b].mean()) * (bins == b).mean() for b in set(bins))
+    assert abs(result["error"] - error) < 1e-9
+    assert [result["steering"][i] for i in (0, 10, 20)] == [
+        int((choices == 2).sum()),
+        int(((choices != 1) & (choices != 2)).sum()),
+        int((choices == 1).sum()),
+    ]
+
+
+def test_held_frames_people_and_an_expert_that_drives_itself_are_no_evidence(counting: Any) -> None:
+    rows = [
+        row(3, 3, 0.9, held=1),
+        {**row(1, 3, 0.9, person=1), "policy_steering": -1.0, "policy_choice": 2},
+        row(1, 3, 0.9, person=1),
+        row(3, None, 0.7, driven={"steering": 0.0, "choice": 3}),
+        row(2, 3, 0.7, driven={"steering": -1.0, "choice": 2}),
+    ]
+    result = counted(counting, rows)
+    assert dict(result["own"]) == {2: 2, 3: 1}, "of the policy beside a person; nothing where it had failed"
+    assert (result["compared"], result["asked"], result["agreed"]) == (3, 3, 1), "the driver stands in for no expert"
+    recorded = counted(counting, [row(3, 3, 0.9), row(2, 3, None)], scores=False)
+    assert recorded["agreed"] == 1 and sum(count for count, _ in recorded["sure"]) == 0, "the scores are the expert's"
+    alone = counted(counting, rows, itself=True)
+    assert (alone["decisions"], alone["compared"]) == (3, 0)
 
 
 def test_the_card_shows_a_live_run_and_goes_on_with_it(open_page: Callable[..., Any]) -> None:

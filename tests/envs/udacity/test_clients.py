@@ -106,7 +106,11 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("version", "transports"),
-    [("4", ["polling", "websocket"]), ("4", ["websocket"]), ("2", ["websocket"])],
+    [
+        pytest.param("4", ["polling", "websocket"], marks=pytest.mark.nightly),
+        ("4", ["websocket"]),
+        ("2", ["websocket"]),
+    ],
     ids=["4-polling-websocket", "4-websocket", "2-websocket"],
 )
 def test_node_clients_are_served_beside_a_simulator(

@@ -127,7 +127,7 @@ def rough(port: int, packets: list[str]) -> None:
         link.abort()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.lists(packets, max_size=6))
 def test_a_rough_client_harms_nobody(healthy: Healthy, said: list[str]) -> None:
     # It opens as a modern client, so that the simulator stays the one that is driven.
@@ -135,7 +135,7 @@ def test_a_rough_client_harms_nobody(healthy: Healthy, said: list[str]) -> None:
     assert healthy.car.drives(2) and not any("Fault" in line for line in healthy.lines)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(reported=st.lists(events, max_size=4))
 def test_the_simulators_own_nonsense_is_got_over(healthy: Healthy, reported: list[str]) -> None:
     car = healthy.car

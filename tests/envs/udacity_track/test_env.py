@@ -14,6 +14,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.udacity_track import make_udacity_track
 from nacdrive.envs.udacity_track.env import UdacityTrackEnv
 from nacdrive.envs.udacity_track.track import TRACKS
+from tests.helpers.nightly import daily
 
 GAS = np.array([0.0, 1.0], dtype=np.float32)
 
@@ -23,7 +24,7 @@ def env() -> UdacityTrackEnv:
     return make_udacity_track(cameras=("center", "left", "right"), repeat=2)
 
 
-@pytest.mark.parametrize("track", (*TRACKS, "random"))
+@pytest.mark.parametrize("track", daily((*TRACKS, "random"), ["random"]))
 def test_gymnasiums_own_check(track: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)

@@ -85,6 +85,7 @@ def test_references_are_scored_as_models_are(data_dirs):
 
 
 @pytest.mark.skipif(not XJTU.is_file(), reason="the published XJTU-SY features are not on this machine")
+@pytest.mark.nightly
 def test_scaled_time_alone_nearly_is_the_label_of_the_papers_protocol(data_dirs):
     task = load_task("pronostia", "paper")
     tests = task.folds({**data_dirs, "xjtu-sy": XJTU}, 1, 0)[0].tests["xjtu-sy"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacdrive.common.errors import UserError
@@ -18,7 +18,6 @@ def ramp(begin: float, end: float = 990.0, until: float = 990.0) -> WearCurve:
     return WearCurve(t, truth, truth)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     lives=st.lists(st.floats(100, 1e6), min_size=1, max_size=6),
     age=st.floats(0, 1e6),

@@ -42,6 +42,7 @@ print(known and (memory("cpu") - before) / 2**20, known and (memory("cpu", reset
 """
 
 
+@pytest.mark.nightly
 def test_memory_that_a_pass_gave_back_is_counted():
     said = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=True).stdout.split()
     if said[0] == "False":

@@ -35,6 +35,7 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_the_sample_comes_back_file_for_file(exported, tmp_path):
     made = import_minari(exported, tmp_path / "back")
     assert (made.episodes, made.frames) == (3, 647)

@@ -53,6 +53,7 @@ def imported(folder: Path) -> list:
     return [recording.load(i) for i in range(len(recording))]
 
 
+@pytest.mark.nightly
 def test_the_sample_comes_back_file_for_file(tmp_path, monkeypatch):
     monkeypatch.setattr(tub, "PER_CATALOG", 100)
     made = export_tub(SAMPLE, tmp_path / "tub")

@@ -23,9 +23,9 @@ from tests.helpers.small_policies import CHOICES, DAILY, KINDS, saved, small_pol
 from tools.compiled_policy import CompiledPolicy, build, compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler: apt-get install gcc")
-STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror")
-QUICK = ("-std=c99", "-O1")  # to compile; how fast it decides is none of a test's business
-SANITIZED = (*STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+STRICT = ("-std=c99", "-O0", "-Wall", "-Wextra", "-Werror")
+QUICK = ("-std=c99", "-O0")  # to compile; how fast it decides is none of a test's business
+SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 CLOSE = 1e-5
 
 

@@ -500,6 +500,7 @@ def test_the_shared_page_and_the_live_page_say_the_same_of_the_same_decision(
             until(tab, f"{reason} === {json.dumps(why['sentence'])}")
 
 
+@pytest.mark.nightly
 def test_a_link_of_the_live_page_and_of_a_shared_one_say_the_same_in_the_same_way(opened: Callable[..., Any]) -> None:
     tab = opened()
     moment(tab, 40)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.models.effects import NO_HEADS_EXPORTED
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+if not all(map(find_spec, ("onnxruntime", "onnxscript"))):  # importing them takes seconds, of every worker
+    pytest.skip("needs onnxruntime and onnxscript", allow_module_level=True)
 
 from nacdrive.drivers import onnx_runtime  # noqa: E402
 from nacdrive.extras.export.onnx import export_onnx  # noqa: E402
@@ -61,8 +62,8 @@ def difference(policy: Policy, other: ExportedPolicy, count: int) -> float:
     return worst
 
 
-def test_the_shipped_policy_decides_alike_over_hundreds_of_frames(exported: Path) -> None:
-    assert difference(load_policy(STEADY), ExportedPolicy(exported), 300) < 1e-5
+def test_the_shipped_policy_decides_alike_over_a_hundred_frames(exported: Path) -> None:
+    assert difference(load_policy(STEADY), ExportedPolicy(exported), 100) < 1e-5
 
 
 @pytest.mark.nightly

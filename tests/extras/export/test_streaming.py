@@ -21,7 +21,7 @@ from nacdrive.nac import Euler
 from tests.helpers.nightly import daily
 
 IN, OUT, HEADS, GAP_S = 6, 8, 2, 0.08
-EPISODE, EPISODES = 40, 2  # a state that outlives a reset shows in the second
+EPISODE, EPISODES = 24, 2  # a state that outlives a reset shows in the second
 
 # Beyond the registered names: modes and levers of NAC, stacks of several kinds, a window of one.
 OPTIONS: dict[str, tuple[str, int, dict]] = {

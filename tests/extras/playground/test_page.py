@@ -133,6 +133,7 @@ def test_a_broken_link_is_told_and_the_page_runs(open_page: Callable[..., Any], 
     assert tab.faults == []
 
 
+@pytest.mark.nightly
 def test_it_fits_a_phone_and_is_driven_by_touch(open_page: Callable[..., Any], page: Path) -> None:
     tab = open_page(page.as_uri(), **PHONE)
     until(tab, f"{FRAME} > 3")

@@ -15,6 +15,7 @@ from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
+from tests.helpers.nightly import daily
 
 torch.set_num_threads(1)
 
@@ -32,7 +33,7 @@ def shelf(tmp_path_factory, made_up):
     return folder
 
 
-@pytest.mark.parametrize("verb", ["bench table", "bench runtime", "predict"])
+@pytest.mark.parametrize("verb", daily(["bench table", "bench runtime", "predict"], ["predict"]))
 def test_help_answers_without_torch(verb):
     script = f"import sys; sys.argv = ['nacdrive', *{verb.split()!r}, '--help']\nfrom nacdrive.cli.main import main\n"
     script += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules, file=sys.stderr)"

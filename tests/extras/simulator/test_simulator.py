@@ -131,7 +131,10 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
         dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
 
 
-@pytest.mark.parametrize("settings", [{}, {"DISPLAY": ":7771"}, {"SDL_VIDEODRIVER": "dummy"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"DISPLAY": ":7771"}, marks=pytest.mark.nightly), {"SDL_VIDEODRIVER": "dummy"}],
+)
 def test_a_window_without_a_display_is_refused_in_one_sentence(settings: dict[str, str]) -> None:
     gone = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     environment = {name: value for name, value in os.environ.items() if name not in gone} | settings

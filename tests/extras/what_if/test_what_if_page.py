@@ -180,6 +180,7 @@ def test_a_hostile_link_is_only_text(open_page: Callable[..., Any], replay: Repl
     assert page.faults == []
 
 
+@pytest.mark.nightly
 def test_on_a_phone_a_finger_paints_and_nothing_sticks_out(open_page: Callable[..., Any], replay: ReplayServer) -> None:
     page = open_page(replay.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     until(page, "document.querySelector('.ask')?.hidden === false")
