@@ -13,6 +13,11 @@ class UserError(Exception):
     """
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, without what follows its first line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """A ``UserError`` for an unknown name that suggests the nearest known one."""
     names = sorted(known)

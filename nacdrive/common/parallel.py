@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol, TypeVar
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.plugins import trust, trusted
 from nacdrive.common.runs import start_method
 
@@ -504,8 +504,7 @@ def _probe(address: str) -> None:
 
 
 def _no_cluster(address: str, error: Exception) -> UserError:
-    why = (str(error).splitlines() or [type(error).__name__])[0]
-    return UserError(f"there is no Ray cluster at {address} ({why}): start one, or give --ray local.")
+    return UserError(f"there is no Ray cluster at {address} ({first_line(error)}): start one, or give --ray local.")
 
 
 def _cores(ray: _RayModule) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nacdrive.common import plugins
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.paths import find_model
 from nacdrive.common.tensor_file import SAFETENSORS, TENSORS, json_object, read_tensor_file, write_tensor_file
@@ -89,8 +89,7 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
 
 def wrong_content(path: Path, error: Exception) -> UserError:
     """What to say of a sound file that holds no sound network."""
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return UserError(f"{path} is damaged or was made by another nacdrive ({first}): train or copy it anew.")
+    return UserError(f"{path} is damaged or was made by another nacdrive ({first_line(error)}): train or copy it anew.")
 
 
 def check_device(name: str) -> torch.device:

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.foreign_json import parse_object
 from nacdrive.common.plugins import check_trusted
 from nacdrive.models.agents import nature
@@ -167,8 +167,9 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
         net = PolicyNet(len(tensors["head.bias"]), memory)
         net.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{model.path} is no agent that this version of nacdrive trained ({first}).") from error
+        raise UserError(
+            f"{model.path} is no agent that this version of nacdrive trained ({first_line(error)})."
+        ) from error
     return net.eval(), about
 
 

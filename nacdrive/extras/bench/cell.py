@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.files import is_disk_full
 from nacdrive.common.parallel import report
 from nacdrive.common.runs import plain, run_record, seed_everything
@@ -125,7 +125,7 @@ def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
         if is_disk_full(error):
             # That says nothing of the cell, and ends the run.
             raise
-        result = failure(cell, kind_of(error), first_line(error))
+        result = failure(cell, kind_of(error), reason_of(error))
     record = {**run_record(cell), **machine_state(cell.device)}
     spent = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu_began}
     return {**result, **{name: round(value, 2) for name, value in spent.items()}, "record": record}
@@ -164,11 +164,9 @@ def kind_of(error: Exception) -> str:
     return "not finite" if endless else "error"
 
 
-def first_line(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """A failure in one line."""
-    lines = str(error).splitlines()
-    first = lines[0] if lines else ""
-    return first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+    return first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def train_and_test(cell: Cell, on_step: OnStep) -> Result:

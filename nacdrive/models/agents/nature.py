@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.common.errors import first_line
 from nacdrive.models.agents.view import View
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "GELU": nn.GELU}
@@ -88,8 +89,7 @@ def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet
         net = NatureNet(view, outputs, features, tuple(hidden), activation)
         net.load_state_dict(renamed)
     except (KeyError, RuntimeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"its tensors are not those of {KIND} ({first})") from error
+        raise ValueError(f"its tensors are not those of {KIND} ({first_line(error)})") from error
     return net.eval()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.envs.registry import ENVIRONMENTS
@@ -119,6 +119,5 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
                 net = nature.from_about(network, view, outputs)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} does not fit the expert's network ({first}): {advice}.") from error
+        raise UserError(f"{path} does not fit the expert's network ({first_line(error)}): {advice}.") from error
     return net.to(device).to(memory_format=torch.channels_last).eval(), about  # type: ignore[call-overload]
