@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,25 +9,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def ppo_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a PPO checkpoint: names that were others, and what was fixed before it could be chosen."""
-    names = {"n_epochs": "epochs", "lr": "learning_rate", "memory": "model", "clip": "clip_range",
-             "value_weight": "vf_coef", "entropy": "ent_coef", "gradient_norm": "max_grad_norm",
-             "average": "ema_decay"}  # fmt: skip
-    fixed = {"model": "none", "memory_window": 16, "memory_width": 64, "memory_heads": 4, "memory_options": "{}",
-             "sequence_length": 32, "reward_scale": 1.0}  # fmt: skip
-    return {**fixed, **{names.get(name, name): value for name, value in settings.items()}}
-
-
 def run_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``run.json``: options of a training or an imitation that had other names."""
-    names = {"batch": "batch_size", "lr": "learning_rate", "teacher": "expert", "memory": "model"}
+    """Of ``run.json``: options that had other names."""
+    names = {"batch": "batch_size", "lr": "learning_rate", "teacher": "expert", "memory": "model", "n_epochs": "epochs",
+             "clip": "clip_range", "value_weight": "vf_coef", "entropy": "ent_coef", "gradient_norm": "max_grad_norm",
+             "average": "ema_decay"}  # fmt: skip
     return {name if names.get(name, name) in options else names.get(name, name): options[name] for name in options}
-
-
-def training_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a training's checkpoint: the best measure was called accuracy."""
-    return {"best_measure" if name == "best_accuracy" else name: value for name, value in progress.items()}
 
 
 def series_tensors(tensors: dict[str, Tensor], gap_s: float | None, unit: str | None) -> dict[str, Tensor]:
@@ -37,20 +23,6 @@ def series_tensors(tensors: dict[str, Tensor], gap_s: float | None, unit: str | 
     if unit == "seconds" or gap_s is None or name not in tensors:
         return tensors
     return {**tensors, name: tensors[name] * gap_s}
-
-
-def phased_lstm_tensors(tensors: dict[str, Tensor], prefix: str) -> None:
-    """Of a PhasedLSTM without peepholes and with an open ratio of 0.05, which was no weight: adds both."""
-    tau = tensors.get(f"{prefix}log_tau")
-    if tau is not None:
-        tensors.setdefault(f"{prefix}peephole", tau.new_zeros(3, len(tau)))
-        tensors.setdefault(f"{prefix}open_logit", tau.new_full((len(tau),), math.log(0.05 / 0.95)))
-
-
-def is_s4_without_gates(tensors: Mapping[str, Tensor], prefix: str, d_model: int) -> bool:
-    """Of an S4 whose mixing layer had no gates, and so half as many outputs."""
-    mixing = tensors.get(f"{prefix}out.weight")
-    return mixing is not None and len(mixing) == d_model
 
 
 def camera_mount(meta: Mapping[str, Any], straight: str, scene: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.compat import phased_lstm_tensors
 from nacdrive.layers.windowed import InputLayer
 
 
@@ -49,10 +48,6 @@ class PhasedLSTMLayer(InputLayer):
         self.open_logit = nn.Parameter(torch.full((d_model,), math.log(begin / (1 - begin))))
         self.log_tau = nn.Parameter(torch.empty(d_model).uniform_(*(math.log(p) for p in periods)))
         self.shift = nn.Parameter(torch.rand(d_model) * self.log_tau.detach().exp())
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        phased_lstm_tensors(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def openness(self, t: Tensor) -> Tensor:
         """k [..., d_model] at times t [...] in typical gaps."""

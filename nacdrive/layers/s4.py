@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.compat import is_s4_without_gates
 from nacdrive.layers.windowed import InputLayer
 from nacdrive.nac.validation import tracing
 
@@ -41,11 +40,6 @@ class S4Layer(InputLayer):
         self.D = nn.Parameter(torch.randn(d_model))
         self.out = nn.Linear(d_model, 2 * d_model)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        if is_s4_without_gates(state_dict, prefix, self.d_model):
-            self.out = nn.Linear(self.d_model, self.d_model).to(self.out.weight)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def optimizer_options(self) -> dict[str, dict[str, float]]:
         """See ``SequenceLayer.optimizer_options``; as the authors of S4 advise."""
         return {name: {"lr": 1e-3, "weight_decay": 0.0} for name in ("log_decay", "frequency", "log_delta")}
@@ -56,8 +50,8 @@ class S4Layer(InputLayer):
         else:
             even = bool(((dt - 1).abs() < EVEN).all())
             y = self.convolve(u) if even else self.recur(u, dt)
-        mixed: Tensor = self.out(nn.functional.gelu(y + self.D * u))
-        return mixed if mixed.shape[-1] == self.d_model else nn.functional.glu(mixed)
+        mixed: Tensor = nn.functional.glu(self.out(nn.functional.gelu(y + self.D * u)))
+        return mixed
 
     def _system(self) -> tuple[Tensor, Tensor]:
         """A delta and C / A, [d_model, modes] complex."""

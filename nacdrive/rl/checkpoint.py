@@ -20,17 +20,11 @@ VERSION = 1
 
 
 def write_checkpoint(
-    path: Path,
-    model: PPO,
-    laps: ParallelVecEnv,
-    average: dict[str, torch.Tensor],
-    config: dict[str, Any],
-    seconds: float,
+    path: Path, model: PPO, laps: ParallelVecEnv, average: dict[str, torch.Tensor], seconds: float
 ) -> None:
     """Write the run's whole state between two updates, atomically: a full disk leaves the previous one in place."""
     numpy_state: Any = np.random.get_state(legacy=True)
     state = {
-        "config": config,
         "decisions": model.num_timesteps,
         "updates": model._n_updates,
         "seconds": seconds,

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, open_log, result_folder
+from nacdrive.common.files import open_log, result_folder, write_text
 from nacdrive.common.runs import RUN, check_resumable, plain, seed_everything
 from nacdrive.common.statistics import summary
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
@@ -43,6 +43,7 @@ from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import LOST_AFTER, RECOVERY_S, supervised
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.tasks.carracing import HUBER, MOST_STEERING, SHARPNESS
+from nacdrive.training.log import read_rows
 
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
 KIND, VERSION = "nacdrive imitation checkpoint", 1
@@ -446,14 +447,9 @@ class Imitation:
             for drive in self.read_drives():
                 self.drives.add(drive)
         self.round = state["round"]
-        lines = []
-        for line in (self.out / LOG).read_text(encoding="utf-8").splitlines():
-            # A crash may tear the last line, or come between it and the checkpoint.
-            with suppress(json.JSONDecodeError):
-                if json.loads(line)["steps"] <= self.step:
-                    lines.append(line + "\n")
-        with atomic_path(self.out / LOG) as partial:
-            partial.write_text("".join(lines), encoding="utf-8")
+        # A crash may come between the last line and the checkpoint.
+        kept = [line for line in read_rows(self.out / LOG) if line["steps"] <= self.step]
+        write_text(self.out / LOG, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def load_teacher(name: str) -> Driver:

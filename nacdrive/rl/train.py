@@ -19,10 +19,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import TensorBoardOutputFormat, configure
 
-from nacdrive.common.compat import ppo_settings
-from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, open_log, read_json, result_folder, write_json
-from nacdrive.common.runs import RUN, plain, run_record, seed_everything
+from nacdrive.common.files import atomic_path, open_log, result_folder, write_text
+from nacdrive.common.runs import RUN, check_resumable, seed_everything
 from nacdrive.drivers.ppo import PpoExpert
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.carracing.env import make_carracing
@@ -36,11 +34,13 @@ from nacdrive.rl.sb3 import ABOUT, VisionExtractor
 from nacdrive.rl.training_env import action_space, make_driving_env
 from nacdrive.rl.vec_env import CONTINUOUS, DISCRETE, ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
-from nacdrive.training.log import BOARD, note_board
+from nacdrive.training.log import BOARD, note_board, read_rows
 from nacdrive.viz.figures import draw_curve
 
 CHECKPOINT, LOG, BEST, LAST, SB3 = "last.ckpt", "log.jsonl", "best.pt", "last.pt", "best.zip"
 CURVE = "curve.png"
+FREE_TO_CHANGE = ("device", "workers", "ray", "checkpoint_every_s", "minutes")
+"""Options that a resumed run may have changed: where it runs, and how often it reports."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,13 @@ def train(
     agent = Agent.of(config)
     # What cannot be built is refused before a folder is made or deleted.
     _ = agent.net()
-    settings = json.loads(json.dumps(plain(config)))
     # A run that was stopped before its first checkpoint begins anew.
     started = resume and (out / RUN).is_file() and not (out / CHECKPOINT).exists()
     state = read_checkpoint(out / CHECKPOINT) if resume and not started else None
-    if state is not None:
-        refuse_other_settings(settings, state["config"], out)
-    elif started:
-        refuse_other_settings(settings, read_json(out / RUN)["config"], out)
     out = result_folder(out, resume=resume, overwrite=overwrite)
+    check_resumable(out, config, FREE_TO_CHANGE)
     if state is None:
         (out / LOG).unlink(missing_ok=True)
-        write_json(out / RUN, run_record(config))
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     seed_everything(config.seed)
@@ -108,7 +103,7 @@ def train(
         model.set_logger(configure(str(out / BOARD), []))
         model.logger.output_formats.append(TensorBoardOutputFormat(str(out / BOARD)))
         note_board(out)
-        keeper = TrainingCallback(config, agent, settings, laps, out, show)
+        keeper = TrainingCallback(config, agent, laps, out, show)
         if state is not None:
             restore(model, laps, state)
             keeper.resume(state)
@@ -117,7 +112,7 @@ def train(
             with suppress(TimeIsUpError):
                 model.learn(left, callback=keeper, reset_num_timesteps=state is None)
         save_sb3(out / SB3, model, out / BEST, agent)
-        if any(line["return"] is not None for line in keeper.lines()):
+        if any(line["return"] is not None for line in read_rows(out / LOG)):
             draw_curve(out / LOG, out / CURVE, agent.env)
     finally:
         laps.close()
@@ -246,30 +241,14 @@ def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[in
     return drive
 
 
-def refuse_other_settings(now: dict[str, Any], then: dict[str, Any], out: Path) -> None:
-    """A resumed run must be the same run; only where it runs and how often it reports may differ."""
-    free, then = {"device", "workers", "ray", "checkpoint_every_s", "minutes"}, ppo_settings(then)
-    other = sorted(name for name in now if name not in free and now[name] != then.get(name))
-    if other:
-        changes = ", ".join(f"{name} {then.get(name)} (now {now[name]})" for name in other)
-        raise UserError(f"the run in {out} was started with {changes}: resume with the same settings.")
-
-
 class TrainingCallback(BaseCallback):
     """Between two updates: schedules, averaged weights, log, evaluation, checkpoint."""
 
     def __init__(
-        self,
-        config: PpoConfig,
-        agent: Agent,
-        settings: dict[str, Any],
-        laps: ParallelVecEnv,
-        out: Path,
-        show: Callable[[Progress], None],
+        self, config: PpoConfig, agent: Agent, laps: ParallelVecEnv, out: Path, show: Callable[[Progress], None]
     ) -> None:
         super().__init__()
-        self.config, self.agent, self.settings = config, agent, settings
-        self.laps, self.out, self.show = laps, out, show
+        self.config, self.agent, self.laps, self.out, self.show = config, agent, laps, out, show
         self.average: dict[str, torch.Tensor] = {}
         self.best = -math.inf
         self.earlier_s = 0.0
@@ -281,19 +260,9 @@ class TrainingCallback(BaseCallback):
         self.earlier_s = state["seconds"]
         self.fresh = False
         self.episodes = state["episodes"]
-        kept = [line for line in self.lines() if line["decisions"] <= state["decisions"]]
-        with atomic_path(self.out / LOG) as partial:
-            partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        kept = [line for line in read_rows(self.out / LOG) if line["decisions"] <= state["decisions"]]
+        write_text(self.out / LOG, "".join(json.dumps(line) + "\n" for line in kept))
         self.best = max((line["eval"]["mean"] for line in kept if "eval" in line), default=-math.inf)
-
-    def lines(self) -> list[dict[str, Any]]:
-        path = self.out / LOG
-        rows = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-            # A crash may tear the last line.
-            with suppress(json.JSONDecodeError):
-                rows.append(json.loads(line))
-        return rows
 
     def _on_training_start(self) -> None:
         self.started = self.saved = self.reported = time.monotonic()
@@ -360,14 +329,7 @@ class TrainingCallback(BaseCallback):
         self._log(evaluation)
         first = not (self.out / CHECKPOINT).exists()
         if first or last or time.monotonic() - self.saved > self.config.checkpoint_every_s:
-            write_checkpoint(
-                self.out / CHECKPOINT,
-                self.ppo,
-                self.laps,
-                self.average,
-                self.settings,
-                self.seconds,
-            )
+            write_checkpoint(self.out / CHECKPOINT, self.ppo, self.laps, self.average, self.seconds)
             save_policy(self.out / LAST, self.policy(), self._about(evaluation))
             self.saved = time.monotonic()
 

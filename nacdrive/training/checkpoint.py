@@ -8,14 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nacdrive.common.compat import training_progress
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 
 KIND = "nacdrive training checkpoint"
 VERSION = 1
 ADVICE = "train anew with --overwrite"
-"""Numbers of ``Progress`` that older checkpoints know by another name."""
 
 
 @dataclass
@@ -81,7 +79,6 @@ def load_checkpoint(
     try:
         network.load_state_dict(content["network"])
         optimizer.load_state_dict(content["optimizer"])
-        return Progress(**training_progress(content["progress"])), Weights(content["mean"], content["best"])
+        return Progress(**content["progress"]), Weights(content["mean"], content["best"])
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} belongs to another network ({first}): {ADVICE}.") from error
+        raise UserError(f"{path} belongs to another network ({first_line(error)}): {ADVICE}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,7 @@ from nacdrive.common.files import write_json
 from nacdrive.common.runs import RUN, check_resumable, plain
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.lap_rules import LAP_RULES
-from nacdrive.layers import build
-from nacdrive.rl.config import PpoConfig
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
-from nacdrive.rl.memory_config import NO_MEMORY
-
-
-def test_ppo_settings_have_their_names_and_all_that_was_fixed() -> None:
-    then = compat.ppo_settings({"clip": 0.1, "n_epochs": 3, "gamma": 0.9})
-    assert then["clip_range"] == 0.1 and then["epochs"] == 3 and then["gamma"] == 0.9 and "clip" not in then
-    assert then["model"] == NO_MEMORY and then["reward_scale"] == 1.0
-    assert set(then) <= set(PpoConfig.__dataclass_fields__)
-    assert compat.ppo_settings({"memory": "lstm"})["model"] == "lstm"
 
 
 def test_a_run_begun_under_other_names_of_options_is_resumed_with_the_same_values_alone(
@@ -43,44 +31,11 @@ def test_a_run_begun_under_other_names_of_options_is_resumed_with_the_same_value
     assert compat.run_options(today) == today
 
 
-def test_the_best_accuracy_of_a_training_is_its_best_measure() -> None:
-    assert compat.training_progress({"best_accuracy": 0.5, "step": 1}) == {"best_measure": 0.5, "step": 1}
-
-
 def test_time_in_gaps_becomes_time_in_seconds() -> None:
     tensors = {"sequence.nac.time_scale": torch.tensor(2.0), "w": torch.tensor(1.0)}
     assert compat.series_tensors(tensors, 0.5, None)["sequence.nac.time_scale"] == 1.0
     assert compat.series_tensors(tensors, 0.5, "seconds") is tensors
     assert compat.series_tensors(tensors, None, None) is tensors
-
-
-def test_a_phased_lstm_without_peepholes_and_open_ratio_is_loaded() -> None:
-    layer = build("phased-lstm", 3, 2, 4).eval()
-    now = layer.state_dict()
-    prefix = next(name for name in now if name.endswith("log_tau")).removesuffix("log_tau")
-    then = {name: value for name, value in now.items() if not name.endswith(("peephole", "open_logit"))}
-    other = build("phased-lstm", 3, 2, 4)
-    other.load_state_dict(then)
-    loaded = other.state_dict()
-    assert (loaded[f"{prefix}peephole"] == 0).all()
-    assert torch.allclose(loaded[f"{prefix}open_logit"], torch.tensor(math.log(0.05 / 0.95)))
-    same = dict(now)
-    compat.phased_lstm_tensors(same, prefix)
-    assert all(same[name] is value for name, value in now.items())
-
-
-def test_an_s4_without_gates_is_loaded_and_gives_as_many_features() -> None:
-    layer = build("s4", 3, 2, 4).eval()
-    now = layer.state_dict()
-    weight = next(name for name in now if name.endswith("out.weight"))
-    prefix, width = weight.removesuffix("out.weight"), len(now[weight]) // 2
-    assert not compat.is_s4_without_gates(now, prefix, width)
-    then = {name: value[:width] if name.startswith(f"{prefix}out.") else value for name, value in now.items()}
-    assert compat.is_s4_without_gates(then, prefix, width)
-    x, t = torch.randn(1, 4, 3), torch.arange(4.0)[None]
-    expected = layer(x, t).shape
-    layer.load_state_dict(then)
-    assert layer(x, t).shape == expected
 
 
 def test_cameras_of_which_nothing_is_said_are_straight_on_built_in_tracks_alone() -> None:

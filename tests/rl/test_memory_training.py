@@ -124,33 +124,13 @@ def test_the_zip_acts_as_the_agents_file_and_is_exported_to_it(whole: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model": "lstm"}, r"model nac-steady \(now lstm\)"),
-        ({"memory_window": 7}, r"memory_window 6 \(now 7\)"),
+        ({"model": "lstm"}, "--model nac-steady instead of lstm"),
+        ({"memory_window": 7}, "--memory-window 6 instead of 7"),
     ],
 )
 def test_another_memory_is_refused_on_resume(whole: Path, change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         train(small(**change), whole, resume=True)
-
-
-def test_a_checkpoint_from_before_there_were_memories_is_one_without() -> None:
-    from nacdrive.rl.train import refuse_other_settings
-
-    old = {
-        name: value for name, value in json.loads(json.dumps(plain_settings(tiny()))).items() if "memory" not in name
-    }
-    for name in ("sequence_length", "reward_scale", "minutes"):
-        del old[name]
-    refuse_other_settings(plain_settings(tiny()), old, Path("run"))
-    with pytest.raises(UserError, match=r"model none \(now gru\)"):
-        refuse_other_settings(plain_settings(tiny(model="gru")), old, Path("run"))
-
-
-def plain_settings(config: PpoConfig) -> dict[str, Any]:
-    from nacdrive.common.runs import plain
-
-    settings: dict[str, Any] = json.loads(json.dumps(plain(config)))
-    return settings
 
 
 @pytest.mark.parametrize("env", daily([RECALL, STEERED], [RECALL]))

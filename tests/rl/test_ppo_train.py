@@ -74,7 +74,7 @@ def test_finished_run_can_be_resumed_and_stays_as_it_is(whole: Path) -> None:
 
 
 def test_other_settings_are_refused_on_resume(whole: Path) -> None:
-    with pytest.raises(UserError, match=r"gamma 0\.99 \(now 0\.5\)"):
+    with pytest.raises(UserError, match=r"--gamma 0\.99 instead of 0\.5"):
         train(tiny(gamma=0.5), whole, resume=True)
 
 
@@ -161,7 +161,7 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_anew_on_resume(tmp_pat
         train(tiny(), folder, show=stop_at(128))
     (folder / CHECKPOINT).unlink(missing_ok=True)
     assert (folder / "run.json").exists()
-    with pytest.raises(UserError, match="resume with the same settings"):
+    with pytest.raises(UserError, match="resume with the same options"):
         train(tiny(gamma=0.5), folder, resume=True)
     train(tiny(), folder, resume=True)
     assert read_checkpoint(folder / CHECKPOINT)["decisions"] == read_checkpoint(whole / CHECKPOINT)["decisions"]

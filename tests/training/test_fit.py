@@ -255,18 +255,6 @@ def test_a_task_without_frames_with_one_target_per_sequence_is_fitted_and_measur
     assert result.progress.best_measure == pytest.approx(min(row["valid_mae"] for row in rows), abs=1e-2)
 
 
-def test_checkpoints_from_before_the_measure_had_its_name_are_resumed(network, task, samples, config, tmp_path):
-    fit(network, task, samples[1:], samples[:1], config, tmp_path)
-    path = checkpoint_path(tmp_path, 0)
-    kept = torch.load(path, weights_only=True)
-    best = kept["progress"].pop("best_measure")
-    # Nor had they a checksum.
-    del kept["sha256"]
-    torch.save({**kept, "progress": {**kept["progress"], "best_accuracy": best}}, path)
-    result = fit(network, task, samples[1:], samples[:1], config, tmp_path)
-    assert result.progress.best_measure == best
-
-
 def test_a_layer_may_ask_for_optimizer_options_of_its_own() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), build("s4", 4, 1, 8))
     optimizer = make_optimizer(network, FitConfig(learning_rate=1e-2, weight_decay=0.1))
