@@ -156,7 +156,7 @@ KNOW_ONE_ENVIRONMENT = {
     # Experts of one world.
     *("drivers/ppo.py", "drivers/pure_pursuit.py", "drivers/racing_line.py"),
     # The page that has CarRacing in it.
-    "extras/playground/sprites.py",
+    "extras/playground/html.py",
     # PPO's shaped lap.
     *("rl/train.py", "rl/training_env.py"),
 }

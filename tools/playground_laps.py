@@ -22,7 +22,7 @@ from nacdrive.common.paths import find_model
 from nacdrive.common.statistics import fraction, paired_difference, summary
 from nacdrive.extras.export.html import network_json
 from nacdrive.extras.export.network_description import describe
-from nacdrive.extras.playground.sprites import sprites
+from nacdrive.extras.playground.html import sprites
 from nacdrive.models import load_policy
 from nacdrive.rollout.drive import Drive
 

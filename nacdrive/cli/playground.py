@@ -46,8 +46,7 @@ def page_of(model: Path, *, weights: bool = True) -> str:
     from nacdrive.envs.registry import CARRACING
     from nacdrive.extras.export.html import bundle, in_script, network_json, page_style
     from nacdrive.extras.export.network_description import describe
-    from nacdrive.extras.playground.html import PARTS, playground_page
-    from nacdrive.extras.playground.sprites import sprites
+    from nacdrive.extras.playground.html import PARTS, playground_page, sprites
     from nacdrive.models import load_policy
 
     policy = load_policy(model)

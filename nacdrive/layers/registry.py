@@ -44,7 +44,7 @@ FILES = {
     "cta": "cta:CTALayer",
     "odeformer": "odeformer:ODEFormerLayer",
     "contiformer": "contiformer:ContiFormerLayer",
-    "contiformer-linear": "contiformer_linear:ContiFormerLinearLayer",
+    "contiformer-linear": "contiformer:ContiFormerLinearLayer",
     "stack": "block:StackLayer",
 }
 BENCH_ONLY = (*ABLATIONS, "nac-key-plain")

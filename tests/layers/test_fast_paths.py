@@ -7,10 +7,10 @@ import torch
 from torch.autograd import gradcheck
 
 from nacdrive import layers
-from nacdrive.layers import attention, contiformer, contiformer_linear, ltc
+from nacdrive.layers import attention, contiformer, ltc
 from nacdrive.layers.contiformer import INSTANT
 from nacdrive.layers.cta import _AttendingState
-from nacdrive.layers.linear_scan import linear_scan, parallel, sequential
+from nacdrive.layers.deepstate import linear_scan, parallel, sequential
 from nacdrive.layers.s4 import _Recurrence
 from nacdrive.layers.windowed import WindowedLayer
 
@@ -67,15 +67,6 @@ def test_decays_that_underflow_stay_finite():
 def test_s4_convolution_equals_its_recurrence():
     layer, u = layer_of("s4", state=8), random(B, T, D)
     torch.testing.assert_close(layer.convolve(u), layer.recur(u, torch.ones(B, T, dtype=torch.float64)))
-
-
-def test_an_s4_of_version_0_1_0_which_had_no_gates_is_read_as_it_was_trained():
-    layer, x = layer_of("s4", state=8), random(B, T, F)
-    old = layer.state_dict() | {"out.weight": layer.out.weight[:D], "out.bias": layer.out.bias[:D]}
-    layer.load_state_dict(old)
-    y = layer.recur(layer.input(x), torch.ones(B, T, dtype=x.dtype)) + layer.D * layer.input(x)
-    torch.testing.assert_close(layer(x), layer.out(torch.nn.functional.gelu(y)))
-    assert layer.out.out_features == D
 
 
 def test_gradients_of_the_recurrence_of_s4():
@@ -138,15 +129,6 @@ def test_nearly_every_unit_of_a_phased_lstm_opens_within_its_window(window):
     layer = layers.build("phased-lstm", 512, 1, window, in_features=2).eval()
     answer = layer(torch.randn(1, window, 2), torch.arange(100.0, 100 + window)[None])[0, -1]
     assert (answer == 0).float().mean() < 0.05
-
-
-def test_a_phased_lstm_of_version_0_1_0_is_read_as_it_was_trained():
-    layer = layer_of("phased-lstm")
-    old = {name: value for name, value in layer.state_dict().items() if name not in ("peephole", "open_logit")}
-    read = layer_of("phased-lstm")
-    read.load_state_dict(old)
-    assert not read.peephole.any()
-    torch.testing.assert_close(read.open_logit.sigmoid(), torch.full((D,), 0.05, dtype=read.open_logit.dtype))
 
 
 def test_phased_lstm_leaks_in_training_alone():
@@ -294,7 +276,7 @@ def test_gradients_of_contiformer(monkeypatch):
 
 
 def test_contiformer_linear_equals_its_trajectories_pair_by_pair(monkeypatch):
-    monkeypatch.setattr(contiformer_linear, "BLOCK", 4)
+    monkeypatch.setattr(contiformer, "QUERIES", 4)
     layer, x, t = layer_of("contiformer-linear"), random(B, T, F), times()
     q, k, v = heads_of(layer, x)
 

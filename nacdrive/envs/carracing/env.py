@@ -96,7 +96,7 @@ class CarRacingEnv(DrivingEnv):
         repeat: Frames of 0.02 s for which an action is held; only the last one is drawn.
         max_frames: Frames after which the episode is truncated; 1000 is the official limit.
         continuous: The official continuous actions (steering, gas, brake) instead of the five choices.
-        rule: When a lap is finished: ``gymnasium-1.4``, or ``all-tiles-95``; see ``nacdrive.envs.carracing.rules``.
+        rule: When a lap is finished: ``gymnasium-1.4``, or ``all-tiles-95``; see ``nacdrive.envs.carracing.lazy``.
         observation: ``rgb``; ``grey`` [96, 96, 1]; or other spellings of them; if not given, colours with the official
             renderer, and grey in three equal channels with the fast one.
         instruments: Whether rows 84 to 95 show them; if not given, with the official renderer alone.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
@@ -28,14 +28,13 @@ from nacdrive.envs.carracing.sprites import (
     draw_car,
     draw_instruments,
 )
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 
 MAP_SCALE = 3
 """Pixels of the world map per unit of length: bilinear sampling of it averages over about a pixel of the frame."""
 VIEW_W, VIEW_H = 96, PANEL_TOP
 SHIFT = 4
 """Fractional bits of OpenCV's fixed-point coordinates."""
-FIELD_COLOUR, GRASS_COLOUR, ROAD_COLOUR = (102, 204, 102), (102, 230, 102), (102, 102, 102)
+FIELD_COLOUR, GRASS_COLOUR = (102, 204, 102), (102, 230, 102)
 
 # OpenCV's fills include the boundary, which widens a polygon by half a canvas pixel on each side: about this, in units.
 FILL_MARGIN = 0.14
@@ -85,23 +84,14 @@ class FastCarRacing(LazyCarRacing):
     (tests/envs/carracing/test_fast_renderer.py).
 
     Args:
-        continuous: Steering, gas and brake instead of five actions.
-        rule: When a lap is finished; see ``nacdrive.envs.carracing.rules``.
-        observation: ``rgb`` [96, 96, 3]; ``grey`` [96, 96, 1]; None: the grey picture in three equal channels.
         instruments: Whether speed, wheels, steering, turning and score are drawn below; else rows 84 to 95 are black.
+        options: Further ones of ``LazyCarRacing``; without an ``observation`` the grey picture is in three equal
+            channels.
     """
 
-    def __init__(
-        self,
-        *,
-        continuous: bool = False,
-        rule: LapRule = LAP_RULES[0],
-        observation: Literal["rgb", "grey"] | None = None,
-        instruments: bool | None = None,
-    ) -> None:
-        super().__init__(continuous=continuous, rule=rule, observation=observation)
-        self.instruments = bool(instruments)
-        self._rgb = observation == "rgb"
+    def __init__(self, *, instruments: bool | None = None, **options: Any) -> None:
+        super().__init__(**options, instruments=bool(instruments))
+        self._rgb = self.observation == "rgb"
         self._world_map: NDArray[np.uint8] = empty_world(self._rgb).copy()
         self._dirty: tuple[slice, slice] | None = None
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from nacdrive.extras.playground.sprites import sprites
+from nacdrive.extras.playground.html import sprites
 from nacdrive.models import Policy, PolicyConfig
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.carracing.env import CarRacingEnv
 from nacdrive.envs.carracing.sprites import score_picture
-from nacdrive.extras.playground.sprites import sprites
+from nacdrive.extras.playground.html import sprites
 
 CLOSE_M = 1e-6
 """Of two roads of one seed."""

@@ -13,7 +13,7 @@ import torch
 from nacdrive.envs.carracing.env import BRAKE, STEERING, THROTTLE
 from nacdrive.extras.export.html import network_json
 from nacdrive.extras.export.network_description import describe
-from nacdrive.extras.playground.sprites import sprites
+from nacdrive.extras.playground.html import sprites
 from nacdrive.models import Policy, save_policy
 from nacdrive.rollout.drive import Drive
 

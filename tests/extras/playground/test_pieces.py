@@ -9,7 +9,7 @@ import pytest
 
 from nacdrive.extras.export.html import network_json
 from nacdrive.extras.export.network_description import describe
-from nacdrive.extras.playground.sprites import sprites
+from nacdrive.extras.playground.html import sprites
 from nacdrive.models import Policy
 
 CALM = {"black": False, "flicker": 0, "noise": 0, "delay": 0, "drop": 0, "wind": 0}
