@@ -187,15 +187,11 @@ def load(config: DriveConfig) -> LoadedDrive:
     from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 
     spec = config.spec
-    options = {name: getattr(config, name) for name in ("renderer", "max_frames", "rule", "repeat")}
-    options |= config.road.given | config.start.given
-    if spec.honours("laps"):
-        options["laps"] = 1.0 if config.laps is None else config.laps
     drive = Drive(
         config.env,
         find_model(config.model, spec.task) if config.driver is None else None,
         config.driver,
-        options=options,
+        options=config.options(laps=1.0),
         camera=config.disturbance,
         speed_mph=spec.speed_mph if config.speed is None else config.speed,
         device=config.device,

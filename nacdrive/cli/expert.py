@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from nacdrive.common.errors import UserError
@@ -61,25 +62,13 @@ class ExportConfig(RepeatOption, Target, defaults={"out": Path("ppo.pt")}):
     """Another's agent sees grey frames although their number divides by three."""
 
 
-def checked_device(name: str) -> str:
-    """``name`` if torch can compute there."""
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device '{name}': give cpu or cuda.") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no CUDA device here that torch can use: give --device cpu.")
-    return name
-
-
 def run_train(config: ExpertTrainConfig) -> int:
     """Train, with a line of progress."""
     from nacdrive.common.progress import progress_bar, resumable
+    from nacdrive.models.files import check_device
     from nacdrive.rl.train import train
 
-    checked_device(config.device)
+    check_device(config.device)
     settings, out = config.settings, config.folder
     with resumable(lambda: f"what was learnt until the last checkpoint is kept in {out}"), progress_bar() as bar:
         task = bar.add_task("training", total=settings.timesteps, state="starting the worker processes")
@@ -149,45 +138,43 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.files import result_folder
     from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import usable_cores
-    from nacdrive.common.statistics import summary
+    from nacdrive.models.files import check_device
     from nacdrive.rollout.drive import Drive
-    from nacdrive.rollout.evaluate import EvalJob, drive_jobs, evaluate
+    from nacdrive.rollout.evaluate import evaluate
 
-    device = checked_device(config.device)
+    check_device(config.device)
     env = config.spec
     renderer = {"renderer": config.renderer or "official"} if env.honours("renderer") else {}
     options: dict[str, Any] = {"laps": 1.0} if env.honours("laps") else {}
     options |= {"rule": config.rule or LAP_RULES[0]} if env.honours("rule") else {}
     options |= {"repeat": config.repeat} if config.repeat is not None else {}
-    drive = Drive(config.env, driver=config.expert, options=renderer | options, device=device)
+    drive = Drive(config.env, driver=config.expert, options=renderer | options, device=config.device)
     # What can be refused is refused before a folder is made or deleted.
     _ = drive.load().driver
     seeds = range(config.seed, config.seed + config.episodes)
-    jobs = [EvalJob("policy", k, seed, name) for k, seed in enumerate(seeds) for name in env.tracks]
-    out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite) if config.out else None
     about = "".join(f", {value} renderer" for value in renderer.values())
     about += f", rule {drive.rule}" if drive.rule is not None else ""
     print(f"{env.title}, gymnasium {version('gymnasium')}, expert {config.expert}{about}")
     workers = 0 if config.workers == 1 else config.workers or usable_cores()
-    with progress_bar() as bar:
-        task = bar.add_task("driving", total=len(jobs), state="")
-
-        def show(job: EvalJob, row: Row) -> None:
-            bar.advance(task)
-
-        if out is None:
-            rows = []
-            for job, row in drive_jobs(drive, jobs, workers, ray=config.ray):
-                rows.append(row)
-                show(job, row)
-        else:
-            metrics = evaluate(drive, seeds, out, workers=workers, progress=show, config=config, ray=config.ray)
-            rows = metrics["episodes"]
-    returns = summary([row["episode_return"] for row in sorted(rows, key=lambda row: row["seed"])])
-    print(lines_of(rows, returns))
-    if out is not None:
+    with TemporaryDirectory() as nowhere, progress_bar() as bar:
+        out = Path(nowhere)
+        if config.out is not None:
+            out = result_folder(config.out, resume=config.resume, overwrite=config.overwrite)
+        task = bar.add_task("driving", total=len(seeds) * len(env.tracks), state="")
+        metrics = evaluate(
+            drive,
+            seeds,
+            out,
+            workers=workers,
+            films=config.out is not None,
+            progress=lambda job, row: bar.advance(task),
+            config=config,
+            ray=config.ray,
+        )
+    print(lines_of(metrics["episodes"], metrics["return"]))
+    if config.out is not None:
         print(f"report: {out / 'report.html'}")
-    return {"return": returns, "episodes": rows}
+    return {name: metrics[name] for name in ("return", "episodes")}
 
 
 def lines_of(rows: list[Row], returns: dict[str, Any]) -> str:

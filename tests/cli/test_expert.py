@@ -48,7 +48,7 @@ def test_eval_asks_who_drives_where_nobody_is_named() -> None:
 
 
 def test_unknown_device_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown device"):
+    with pytest.raises(UserError, match="there is no device 'gpuu'"):
         dispatch(["expert", "train", "--device", "gpuu", "--out", str(tmp_path / "run")])
 
 
