@@ -18,8 +18,8 @@ from nacdrive.nac.validation import (
     check_inputs,
     check_padding,
     check_sizes,
+    check_step,
     check_times,
-    check_tokens,
     require,
     tracing,
 )
@@ -181,11 +181,7 @@ class NACKey(nn.Module):
             ``[B, d_model]`` and the next state.
         """
         batch, window = state.clock.shape
-        if x.ndim != 2 or x.shape[0] != batch:
-            raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {self.in_features}], as in the state")
-        check_tokens("x", x.unsqueeze(1), self.in_features, self.out_proj.weight)
-        if t is not None and t.shape != (batch,):
-            raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+        check_step(x, t, batch, self.in_features, self.out_proj.weight)
         now = self.time_scale * state.seen if t is None else t
         clock = torch.cat([state.clock[:, 1:], now.to(state.clock).expand(batch).unsqueeze(1)], 1)
         q, moment, _ = self.read(x.unsqueeze(1), clock[:, -1:])

@@ -37,8 +37,8 @@ from nacdrive.nac.validation import (
     check_order,
     check_padding,
     check_sizes,
+    check_step,
     check_times,
-    check_tokens,
     one_of,
     require,
     tracing,
@@ -312,11 +312,7 @@ class NAC(nn.Module):
             ``[B, out_features]`` and the next state.
         """
         heads, batch, _, _ = state.memory.shape
-        if x.ndim != 2 or x.shape[0] != batch:
-            raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {self.in_features}], as in the state")
-        check_tokens("x", x.unsqueeze(1), self.in_features, self.out_proj.weight)
-        if t is not None and t.shape != (batch,):
-            raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+        check_step(x, t, batch, self.in_features, self.out_proj.weight)
         now = None if t is None else t.unsqueeze(1)
         clock = self._clock("t", now, x.unsqueeze(1), None, state.seen) if self.keys_have_times else None
         tau = self._tau(now, x.unsqueeze(1), None, state.t) if self.time_input != "elapsed" else None

@@ -76,6 +76,15 @@ def check_inputs(query: Tensor, key: Tensor, value: Tensor, features: int, weigh
         raise ValueError(f"value has {value.shape[1]} steps; allowed is as many as key, {key.shape[1]}")
 
 
+def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: Tensor) -> None:
+    """Check one live step of ``batch`` sequences: ``x [B, features]`` and times ``t [B]``, or None."""
+    if x.ndim != 2 or x.shape[0] != batch:
+        raise ValueError(f"x has shape {tuple(x.shape)}; allowed is [{batch}, {features}], as in the state")
+    check_tokens("x", x.unsqueeze(1), features, weight)
+    if t is not None and t.shape != (batch,):
+        raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
+
+
 def check_padding(padding: Tensor | None, batch: int, keys: int) -> None:
     """Check ``key_padding_mask``: bool ``[B, Tk]``."""
     if padding is None:
