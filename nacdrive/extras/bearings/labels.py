@@ -21,17 +21,6 @@ MOMENT_S = 1e-9
 """Shortest span that is divided by."""
 
 
-def life_share(t_s: ArrayLike) -> NDArray[np.float32]:
-    """Ramp label [N]: elapsed share of life, 0 at the first snapshot and 1 at the last, where the bearing failed.
-
-    Args:
-        t_s: [N] time of each snapshot in seconds since the first.
-    """
-    t = np.asarray(t_s, np.float64)
-    share: NDArray[np.float32] = (t / max(t[-1], MOMENT_S)).astype(np.float32)
-    return share
-
-
 def first_prediction_time(
     table: FeatureTable,
     *,
@@ -46,15 +35,21 @@ def first_prediction_time(
     """
     indicators = np.concatenate([table.rms, table.kurtosis], axis=1)
     healthy = min(max(2, round(healthy_share * len(indicators))), len(indicators))
-    begin = indicators[:healthy]
-    beyond = indicators > begin.mean(axis=0) + sigmas * begin.std(axis=0)
+    usual = indicators[:healthy]
+    beyond = indicators > usual.mean(axis=0) + sigmas * usual.std(axis=0)
     beyond[:healthy] = False
-    run = np.zeros(beyond.shape[1], int)
-    for i, now in enumerate(beyond):
-        run = (run + 1) * now
-        if (run >= consecutive).any():
-            return float(table.t_s[i - consecutive + 1])
-    return float(table.t_s[-1])
+    begins = [begin for column in beyond.T if (begin := first_run(column, consecutive)) is not None]
+    return float(table.t_s[min(begins, default=-1)])
+
+
+def first_run(shown: NDArray[np.bool_], length: int) -> int | None:
+    """Where ``length`` in a row of ``shown`` [N] begin for the first time; None if they never do."""
+    run = 0
+    for i, now in enumerate(shown):
+        run = run + 1 if now else 0
+        if run == length:
+            return i - length + 1
+    return None
 
 
 def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
@@ -74,8 +69,7 @@ def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> NDArray[np.float64]:
 
     Args:
         label: [N] in 0 .. 1.
-        elapsed_s: [N] seconds since the ramp began: since installation for ``life_share``, since the first prediction
-            time for ``fpt_label``.
+        elapsed_s: [N] seconds since the ramp began: for ``fpt_label`` since the first prediction time.
     """
     share = np.clip(np.asarray(label, np.float64), 0, 1)
     elapsed = np.asarray(elapsed_s, np.float64)

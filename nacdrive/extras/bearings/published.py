@@ -35,8 +35,6 @@ class PublishedBearing:
     """[N, 14] seven features of the horizontal axis, then of the vertical one; energies as log10."""
     t_s: NDArray[np.float64]
     """[N] the file's own time column. XJTU-SY: 39 ms a row, though recordings were a minute apart."""
-    life_share: NDArray[np.float32]
-    """[N] 0 new .. 1 failed: HUST's column ``Degradation``; for XJTU-SY the share of minutes gone."""
     remaining_min: NDArray[np.float32] | None
     """[N] minutes left (XJTU-SY's column ``RUL``, whole minutes); None for HUST."""
     temperature_c: NDArray[np.float32] | None
@@ -81,7 +79,6 @@ def read_feature_file(path: Path) -> PublishedBearing:
         dataset="hust" if hust else "xjtu-sy",
         features=features.astype(np.float32),
         t_s=scalars["Time"],
-        life_share=(scalars["Degradation"] if left is None else 1 - left / left[0]).astype(np.float32),
         remaining_min=None if left is None else left.astype(np.float32),
         temperature_c=scalars["Temperature"].astype(np.float32) if hust else None,
     )

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.labels import remaining_s
+from nacdrive.extras.bearings.labels import first_run, remaining_s
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, joined
 
@@ -141,12 +141,12 @@ class WearCurve:
     @property
     def onset_error_s(self) -> float:
         """Seconds between the onsets of predicted and true wear, both told alike; no onset counts as at the end."""
-        predicted, true = (onset(wear > WORN) for wear in (self.predicted, self.truth))
+        predicted, true = (first_run(wear > WORN, IN_A_ROW) for wear in (self.predicted, self.truth))
         return abs(float(self.t_s[-1 if predicted is None else predicted] - self.t_s[-1 if true is None else true]))
 
     def since_onset_s(self) -> NDArray[np.float64]:
         """[N] seconds since wear began to show; infinite until five snapshots in a row have shown it."""
-        began = onset(self.predicted > WORN)
+        began = first_run(self.predicted > WORN, IN_A_ROW)
         since = np.full(len(self.t_s), np.inf)
         if began is not None:
             shown = began + IN_A_ROW - 1
@@ -242,16 +242,6 @@ def quantiles_of(edges: NDArray[np.float64], weights: NDArray[np.float64], share
     part = np.clip((share - below[row, cell]) / np.maximum(weights[row, cell], 1e-300), 0.0, 1.0)
     quantiles: NDArray[np.float64] = edges[cell] + part * (edges[cell + 1] - edges[cell])
     return quantiles
-
-
-def onset(shown: NDArray[np.bool_]) -> int | None:
-    """The first of ``IN_A_ROW`` snapshots in a row; None if there is none."""
-    run = 0
-    for i, now in enumerate(shown):
-        run = run + 1 if now else 0
-        if run == IN_A_ROW:
-            return i - IN_A_ROW + 1
-    return None
 
 
 def wear_curves(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:

@@ -22,7 +22,7 @@ from nacdrive.extras.bearings.features import (
     WindowFeatures,
     features,
 )
-from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
+from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, remaining_s
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")
@@ -212,10 +212,9 @@ def test_wear_shows_where_the_signal_stays_beyond_three_sigma() -> None:
 
 def test_labels_and_the_time_that_follows_from_them() -> None:
     t = np.array([0.0, 10, 20, 30, 40])
-    np.testing.assert_allclose(life_share(t), [0, 0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(fpt_label(t, 20), [0, 0, 0, 0.5, 1])
     np.testing.assert_allclose(fpt_label(t, 40), [0, 0, 0, 0, 1])
-    np.testing.assert_allclose(remaining_s(life_share(t), t), [np.inf, 30, 20, 10, 0])
+    np.testing.assert_allclose(remaining_s(t / 40, t), [np.inf, 30, 20, 10, 0])
     np.testing.assert_allclose(remaining_s(fpt_label(t, 20)[3:], t[3:] - 20), [10, 0])
 
 

@@ -250,7 +250,7 @@ def test_real_pronostia_archive_has_semicolons_and_temperatures() -> None:
 def test_real_published_features() -> None:
     (first, sixth) = read_published_features(REAL / "hust_features.tar.xz")
     assert (first.name, first.features.shape, sixth.features.shape) == ("Bearing1", (12387, 14), (10444, 14))
-    assert first.life_share[[0, -1]].tolist() == [0, 1] and first.remaining_min is None
+    assert first.remaining_min is None
     np.testing.assert_allclose(first.features[0, [0, 6]], [np.log10(5529830.1767), 4.4144180], rtol=1e-6)
 
 
@@ -263,7 +263,6 @@ def test_published_features_of_xjtu(tmp_path: Path) -> None:
     (bearing,) = read_published_features(tmp_path)
     assert (bearing.name, bearing.dataset) == ("Bearing1_5", "xjtu-sy")
     np.testing.assert_allclose(bearing.features[0], [1, 1, 2, 3, 4, 5, 6, 3, 1, 2, 3, 4, 5, 6])
-    np.testing.assert_allclose(bearing.life_share, [0, 0.75])
     assert bearing.remaining_min is not None and bearing.remaining_min.tolist() == [4, 1]
 
 

@@ -23,7 +23,7 @@ from nacdrive.extras.bearings.features import (
     histogram_entropy,
 )
 from nacdrive.extras.bearings.hust import RATE_HZ, read_mat, recordings_of
-from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, life_share, remaining_s
+from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, remaining_s
 from nacdrive.extras.bearings.layouts import (
     PRONOSTIA,
     XJTU_SY,
@@ -309,10 +309,9 @@ def test_at_least_two_snapshots_are_healthy_and_never_more_than_there_are():
 
 
 def test_labels_end_at_one_even_where_life_is_a_moment():
-    assert life_share([0.0]).tolist() == [0.0] and life_share([0.0, 1e-10]).tolist() == [0.0, pytest.approx(0.1)]
     assert fpt_label([0.0, 10.0], 10.0).tolist() == [0.0, 1.0] and fpt_label([0.0], 5.0).tolist() == [1.0]
     assert fpt_label([0.0, 5.0, 10.0, 20.0], 5.0).tolist() == [0.0, 0.0, pytest.approx(1 / 3), 1.0]
-    assert life_share([0, 1, 4]).dtype == fpt_label([0, 1], 0).dtype == np.float32
+    assert fpt_label([0, 1], 0).dtype == np.float32
 
 
 def test_what_remains_follows_from_the_share_that_is_gone():
@@ -439,11 +438,10 @@ def test_published_features_are_read_with_energies_as_logarithms(tmp_path):
     assert (found.name, found.dataset, found.temperature_c) == ("Bearing1_1", "xjtu-sy", None)
     assert found.features[1].tolist() == [2, 2, 3, 4, 5, 6, 7, 3, 9, 10, 11, 12, 13, 14]
     assert found.t_s.tolist() == [0.5, 0.75] and found.remaining_min.tolist() == [8, 2]
-    assert found.life_share.tolist() == [0.0, 0.75]
     columns = ["Horizontal", "Vertical", "Time", "Degradation", "Temperature"]
     (found,) = read_published_features(csv_of(tmp_path, columns, [[*axes, "1", "0.25", "25"]]))
     assert (found.dataset, found.remaining_min, found.temperature_c.tolist()) == ("hust", None, [25.0])
-    assert found.life_share.tolist() == [0.25] and found.t_s.tolist() == [1.0]
+    assert found.t_s.tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, learning_lives_s
-from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, onset, phm2012_accuracy
+from nacdrive.extras.bearings.labels import first_run
+from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, phm2012_accuracy
 
 LIVES = tuple(learning_lives_s().values())
 
@@ -65,7 +66,7 @@ def test_there_is_a_remaining_life_at_every_snapshot_and_before_wear_it_is_the_p
         assert (values > 0).all()
     assert ((life.low_s < life.median_s) & (life.median_s < life.high_s)).all()
     np.testing.assert_allclose(life.median_s[~life.worn], prior.remaining_s(curve.t_s[~life.worn], 0.5))
-    assert life.worn.argmax() == onset(curve.predicted > 0.1) + 4
+    assert life.worn.argmax() == first_run(curve.predicted > 0.1, 5) + 4
     assert life.basis(0) == "no wear shows, so by age alone"
     assert life.basis(-1) == "by wear and age"
 
