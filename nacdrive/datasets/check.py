@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,9 @@ import numpy as np
 
 from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import Episode
-from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
-from nacdrive.datasets.manifest import (
-    MANIFEST,
-    EpisodeInfo,
-    read_manifest,
-    size_problem,
-    unlisted_episodes,
-    write_manifest,
-)
+from nacdrive.datasets.episode_file import NotAnEpisodeError
+from nacdrive.datasets.manifest import MANIFEST, EpisodeInfo, read_manifest, unlisted_episodes, write_manifest
+from nacdrive.datasets.recording import read_listed
 from nacdrive.datasets.writer import set_aside
 
 
@@ -75,17 +68,10 @@ def keep_sound(folder: Path, result: CheckResult) -> list[Path]:
 
 def episode_problem(info: EpisodeInfo, source: str) -> str | None:
     """What is wrong with a listed episode, or None."""
-    why = size_problem(info)
-    if why is not None:
-        return why
-    data = info.path.read_bytes()
-    intact = hashlib.sha256(data).hexdigest() == info.sha256
     try:
-        episode = from_parquet(data)
+        episode = read_listed(info)
     except NotAnEpisodeError as error:
-        return str(error) if intact else f"has been altered since it was recorded, and {error}"
-    if not intact:
-        return "has been altered since it was recorded (its checksum differs)"
+        return str(error)
     if episode.source != source:
         return f"was recorded in '{episode.source}', not in '{source}'"
     if (episode.seed, len(episode)) != (info.seed, info.steps):

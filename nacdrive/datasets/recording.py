@@ -137,25 +137,33 @@ def duplicates_sentence(count: int) -> str:
     return f"{what} used once."
 
 
-def load_episode(info: EpisodeInfo) -> Episode:
+def read_listed(info: EpisodeInfo) -> Episode:
     """The episode of a listed file.
 
     Raises:
-        UserError: if the file is missing, truncated, altered or no episode.
+        NotAnEpisodeError: if the file is missing, truncated, altered or no episode; half a sentence says which.
     """
     why = size_problem(info)
-    if why is None:
-        data = info.path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != info.sha256:
-            why = "has been altered since it was recorded (its checksum differs)"
-    if why is None:
-        try:
-            return from_parquet(data)
-        except NotAnEpisodeError as error:
-            why = str(error)
-    raise UserError(
-        f"{info.path} {why}: 'nacdrive recordings check {info.path.parent} --set-aside' keeps the rest usable."
-    )
+    if why is not None:
+        raise NotAnEpisodeError(why)
+    data = info.path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != info.sha256:
+        raise NotAnEpisodeError("has been altered since it was recorded (its checksum differs)")
+    return from_parquet(data)
+
+
+def load_episode(info: EpisodeInfo) -> Episode:
+    """``read_listed``, for people.
+
+    Raises:
+        UserError: as there, and what to do.
+    """
+    try:
+        return read_listed(info)
+    except NotAnEpisodeError as error:
+        raise UserError(
+            f"{info.path} {error}: 'nacdrive recordings check {info.path.parent} --set-aside' keeps the rest usable."
+        ) from error
 
 
 def kept_in(folder: Path) -> Path:
