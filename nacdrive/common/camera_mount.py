@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-SCENE, STRAIGHT = MOUNTS = ("scene", "straight")
+SCENE, STRAIGHT = "scene", "straight"
 """``scene``: as in the simulator's scenes; ``straight``: without yaw and roll."""
 WIDTH, HEIGHT = 320, 160
 FIELD_OF_VIEW = 60.0

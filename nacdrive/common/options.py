@@ -47,12 +47,9 @@ class Options:
 
     positional: ClassVar[tuple[str, ...]] = ()
     """Options that may also be given without their name; of several, the one whose kind of file it is."""
-    other_defaults: ClassVar[frozenset[str]] = frozenset()
-    """Options of its groups that a class gives another default."""
 
     def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
-        cls.other_defaults = frozenset(defaults or ())
         for name, value in (defaults or {}).items():
             owner = next(base for base in cls.__mro__ if name in inspect.get_annotations(base))
             cls.__annotations__ = {**inspect.get_annotations(cls), name: type_hints(owner)[name]}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 LEVEL = 0.95
 FEW = 10
+"""Pairs below which a bootstrap is not trusted."""
 NORMAL = 1.959963984540054
 """Quantile of the normal distribution at the upper end of a 95 % interval, ..."""
 STUDENT = (
@@ -20,7 +21,6 @@ STUDENT = (
     2.4469118511449786, 2.364624251592784, 2.306004135204166,
 )  # fmt: skip
 """... and of Student's with 1, 2, ... degrees of freedom, for fewer than ``FEW`` values."""
-"""Pairs below which a bootstrap is not trusted."""
 SEED = 20_260_101
 """Of the resampling, so that the same returns always give the same interval."""
 

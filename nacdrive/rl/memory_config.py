@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_MEMORY = "none"
 
 
-class MemoryConfig(FormOption):
+class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size": 256}):
     """How it is learnt."""
 
     model: str = NO_MEMORY
@@ -34,6 +34,16 @@ class MemoryConfig(FormOption):
     """Options of the layer itself as JSON, such as '{"topk": 8}'."""
     sequence_length: Count = 32
     """With a memory: most decisions of a training sequence."""
+    learning_rate: tuple[NotNegative, NotNegative] = (3e-4, 6e-6)
+    """Learning rate at the start and at the end; falls linearly, of imitate along half a cosine."""
+    ema_decay: Share = 0.95
+    """Per update (of imitate per minibatch), how much of the averaged weights is kept; the averaged weights are what is
+    evaluated and shipped, and of imitate what drives."""
+    eval_every: Count = 204_800
+    """Decisions (of imitate rounds) between two evaluations on unseen tracks, of train on carracing in the official
+    environment, of imitate on the fast renderer."""
+    eval_episodes: Count = 10
+    """Tracks of each of them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,18 +73,3 @@ class MemoryConfig(FormOption):
         sizes = (self.memory_window, self.memory_width, self.memory_heads)
         form = driving_form(self.model, paper=self.paper_form)
         return MemorySpec(form.layer, *sizes, gap_s, {**form.options, **self.layer_options})
-
-
-class AgentTraining(MemoryConfig, BatchOption, SeedOption, defaults={"batch_size": 256}):
-    """How it is learnt."""
-
-    learning_rate: tuple[NotNegative, NotNegative] = (3e-4, 6e-6)
-    """Learning rate at the start and at the end; falls linearly, of imitate along half a cosine."""
-    ema_decay: Share = 0.95
-    """Per update (of imitate per minibatch), how much of the averaged weights is kept; the averaged weights are what is
-    evaluated and shipped, and of imitate what drives."""
-    eval_every: Count = 204_800
-    """Decisions (of imitate rounds) between two evaluations on unseen tracks, of train on carracing in the official
-    environment, of imitate on the fast renderer."""
-    eval_episodes: Count = 10
-    """Tracks of each of them."""

@@ -45,23 +45,10 @@ class DaggerOptions(Options):
     """Episodes driven in each round."""
 
 
-class LessonOptions(Options):
-    """How it is learnt."""
-
-    first: Path | None = None
-    """Policy that learns on; with rounds (--dagger, --lessons) from the first of them."""
-    lessons: tuple[Path, ...] = ()
-    """Recordings that are learnt one after the other, a round each, such as the corrections of drive --teach."""
-    lesson_frames: Annotated[int, Interval(ge=0, le=LARGEST)] = 0
-    """Frames of a round of --lessons: half of them from the lessons so far, fewer where there are few, the others from
-    --data; 0: all there are."""
-
-
 class TrainConfig(
     TaskOption,
     LayerOption,
     DaggerOptions,
-    LessonOptions,
     FitConfig,
     RecordingsOption,
     LearningRoads,
@@ -77,6 +64,13 @@ class TrainConfig(
 ):
     """Train a policy on recordings, and let it drive while the expert labels (DAgger)."""
 
+    first: Path | None = None
+    """Policy that learns on; with rounds (--dagger, --lessons) from the first of them."""
+    lessons: tuple[Path, ...] = ()
+    """Recordings that are learnt one after the other, a round each, such as the corrections of drive --teach."""
+    lesson_frames: Annotated[int, Interval(ge=0, le=LARGEST)] = 0
+    """Frames of a round of --lessons: half of them from the lessons so far, fewer where there are few, the others from
+    --data; 0: all there are."""
     env: str | None = None
     """What is driven in DAgger; the environment of the task if not given."""
     window: Count | None = None

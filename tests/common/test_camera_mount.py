@@ -56,7 +56,7 @@ def test_torch_turns_bytes_into_the_same_bytes() -> None:
 
 def test_the_built_in_camera_hangs_as_the_scenes_do_and_its_picture_turned_is_the_straight_ones() -> None:
     pictures = {}
-    for mount in camera_mount.MOUNTS:
+    for mount in (camera_mount.SCENE, camera_mount.STRAIGHT):
         env = make_udacity_track("lake", randomize=False, camera_mount=mount)
         env.reset(seed=3)
         pictures[mount] = cv2.GaussianBlur(env.look(), (0, 0), 2).astype(float)
