@@ -71,7 +71,7 @@ class Compiled:
     def __init__(self, policy: Any) -> None:
         import torch
 
-        from nacdrive.extras.export.policy_step import PolicyStep
+        from nacdrive.extras.export.onnx import PolicyStep
 
         self.torch, step = torch, PolicyStep(policy).eval()
         self.config, self.initial, self.outputs = policy.config, step.step.initial, len(step.outputs)

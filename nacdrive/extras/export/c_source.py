@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from textwrap import wrap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
     header = fill(
         "policy.h",
         title=comment(f"{net.name}: drives '{net.task}', sequence layer {net.model}"),
-        about=wrapped(comment(meaning(net))),
+        about="\n   ".join(wrap(comment(meaning(net)), 112, break_long_words=False, break_on_hyphens=False)),
         version=__version__,
         source=comment(source),
         sha256=sha256,
@@ -168,17 +169,6 @@ def meaning(net: NetworkDescription) -> str:
         return given + f"It chooses among {len(net.actions)} actions: {', '.join(net.labels)}."
     more = " and the pedal" if len(net.labels) > 1 else "; throttle and brake are held by others"
     return given + f"It gives the steering, -1 full left .. 1 full right{more}."
-
-
-def wrapped(text: str, width: int = 112) -> str:
-    """``text`` in lines of a comment."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + len(word) >= width:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return "\n   ".join([*lines, line])
 
 
 def part(file: str) -> str:

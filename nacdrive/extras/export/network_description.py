@@ -486,7 +486,6 @@ def _refuse_options(policy: Policy, nac: NAC, topk: int, window: int) -> None:
 
 
 def _circuit(nac: NAC | NACKey, dynamics: Dynamics, window: int) -> dict[str, Any]:
-    """The fields of ``CircuitStep``."""
     euler = dynamics if isinstance(dynamics, Euler) else None
     return {
         "window": window,
