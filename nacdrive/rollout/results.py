@@ -72,7 +72,6 @@ class EpisodeMetrics:
             self._agreed.append(tick.expert.choice == tick.action.choice)
 
     def result(self) -> EpisodeResult:
-        """The sum."""
         if self._last is None:
             raise ValueError("an episode without a decision has no result")
         tick, info = self._last, self._last.next_info

@@ -103,7 +103,12 @@ def train_policy(
             policy = first or Policy.new(task.policy_config(config.form.layer, window, train, **more), config.model)
         else:
             policy = load_policy(round_path(folder, round_ - 1))
-        result = fit_round(config, policy, train, valid, folder, round_, str(device), callbacks)
+        # All samples so far.
+        epochs = config.dagger_epochs if 0 < round_ < config.dagger else config.epochs
+        result = fit(
+            policy.network, task, train, valid, dataclasses.replace(config, epochs=epochs), folder,
+            round_=round_, device=device, on_step=callbacks.on_step,
+        )  # fmt: skip
         policy.network.to("cpu")
         save_policy(policy, done, describe(config, result, len(train) + len(valid), round_))
         checkpoint_path(folder, round_).unlink(missing_ok=True)
@@ -167,25 +172,6 @@ def collect_round(
     dagger = DaggerRound(drive, round_, config.dagger_episodes, config.seed, config.vary_camera, mine)
     collect(dagger, recording, config.parallel, lambda episode: callbacks.on_episode(round_, episode), ray=config.ray)
     return load_driving_task(config.task).load([recording])
-
-
-def fit_round(
-    config: TrainConfig,
-    policy: Policy,
-    train: list[Sample],
-    valid: list[Sample],
-    folder: Path,
-    round_: int,
-    device: str,
-    callbacks: TrainCallbacks,
-) -> FitResult:
-    """Fit the policy's network to all samples so far: ``epochs`` first and last, ``dagger_epochs`` in between."""
-    between = 0 < round_ < config.dagger
-    options = dataclasses.replace(config, epochs=config.dagger_epochs if between else config.epochs)
-    return fit(
-        policy.network, load_driving_task(config.task), train, valid, options, folder,
-        round_=round_, device=device, on_step=callbacks.on_step,
-    )  # fmt: skip
 
 
 def describe(config: TrainConfig, result: FitResult, episodes: int, round_: int) -> dict[str, Any]:
