@@ -253,7 +253,6 @@ def _death(exit_code: int | None) -> UserError:
 
 
 def _start(packed: bytes, preload: Sequence[str]) -> Worker:
-    """A process that waits for jobs."""
     worker = start_worker(_work, preload=preload)
     # If it has died already, the first wait for it finds out.
     with suppress(BrokenPipeError, ConnectionResetError):

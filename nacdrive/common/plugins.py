@@ -204,6 +204,5 @@ def _origin(part: object) -> object:
 
 
 def _reason(error: BaseException) -> str:
-    """An exception in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

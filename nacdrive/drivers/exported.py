@@ -67,7 +67,6 @@ class ExportedPolicy(FramePolicy):
         return action
 
     def last_decision(self) -> SteppedDecision:
-        """What the last decision was made of."""
         frames, times = zip(*self._recent, strict=True)
         return SteppedDecision(frames, times, *self._last)
 

@@ -103,7 +103,6 @@ class Policy(FramePolicy):
             self.step(frame, t_s)
 
     def last_decision(self) -> LastDecision:
-        """What the last decision was made of."""
         frames, times, features = zip(*self._recent, strict=True)
         # Clones: what comes out of inference mode may not go into a gradient.
         past = [x.clone() for x in features[:-1]]

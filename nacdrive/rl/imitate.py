@@ -384,7 +384,6 @@ class Imitation:
         )
 
     def about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
-        """What the agent's files say of it."""
         return {
             "env": CARRACING, "actions": "continuous", "outputs": 2, "repeat": self.config.repeat,
             "view": self.view.to_json(), "network": self.net.about, "teacher": self.config.expert,

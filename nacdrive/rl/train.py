@@ -293,7 +293,6 @@ class TrainingCallback(BaseCallback):
 
     @property
     def time_is_up(self) -> bool:
-        """Whether the minutes of the config have passed."""
         return self.config.minutes is not None and self.seconds >= 60 * self.config.minutes
 
     def _on_rollout_start(self) -> None:

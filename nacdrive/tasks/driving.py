@@ -105,7 +105,6 @@ class Imitation(DrivingTask):
     settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16}
 
     def knows(self, folder: Path) -> bool:
-        """Whether it is a recording of its environment."""
         return (folder / MANIFEST).is_file() and self.source in (None, read_manifest(folder)[0]["source"])
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:

@@ -137,7 +137,6 @@ class Connections:
             return self._connections[sid]
 
     def sound(self) -> list[SimulatorConnection]:
-        """All that have reported soundly."""
         with self._lock:
             return [each for each in self._connections.values() if each.separator is not None]
 

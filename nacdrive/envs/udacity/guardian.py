@@ -168,7 +168,6 @@ class Car:
             self.connection.send(bytes([0x81, len(text)]) + text.encode(), socket.MSG_DONTWAIT)
 
     def _read(self) -> bool:
-        """Whether it has reported meanwhile."""
         with suppress(BlockingIOError):
             data = self.connection.recv(1 << 20, socket.MSG_DONTWAIT)
             if not data:

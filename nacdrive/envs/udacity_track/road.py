@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,13 +117,12 @@ def on_side(
     colour: Colour | NDArray[np.float64],
     *,
     heights: tuple[float, float] = (0.0, 0.0),
-    step: int = BLOCK,
-    texture_m: float = 4.0,
+    **options: Any,
 ) -> Quads:
-    """A ribbon at the right (``sign`` 1) or the left (-1) side of the road, seen from above."""
+    """A ``ribbon`` with its ``options`` at the right (``sign`` 1) or the left (-1) of the road, seen from above."""
     if sign > 0:
-        return ribbon(track, rows, inner, outer, colour, heights=heights, step=step, texture_m=texture_m)
-    return ribbon(track, rows, -outer, -inner, colour, heights=heights[::-1], step=step, texture_m=texture_m)
+        return ribbon(track, rows, inner, outer, colour, heights=heights, **options)
+    return ribbon(track, rows, -outer, -inner, colour, heights=heights[::-1], **options)
 
 
 def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None = None) -> dict[str, Quads]:

@@ -40,12 +40,10 @@ class LearningCard(Card):
         self._player.start()
 
     def stage(self, text: str) -> None:
-        """Say what is done now."""
         self._stage = text
         self._show()
 
     def step(self, update: FitUpdate) -> None:
-        """Take in a step of the optimizer."""
         if math.isfinite(update.train_loss):
             self._losses[update.progress.round, update.progress.epoch] = round(update.train_loss, 4)
         if time.monotonic() - self._shown_s > SHOW_EVERY_S:
