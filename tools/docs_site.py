@@ -37,6 +37,8 @@ LANGUAGES |= {".sh": "bash", ".c": "c", ".h": "c", ".css": "css", ".html": "html
 """Endings of source files that are shown as pages; other files are copied."""
 CODE = re.compile(r"(^ *(`{3,}|~{3,}).*?^ *\2 *$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
+LATER = ("agents/", "api/", "results/", "CHANGELOG.md")
+"""Pages that a search lists after those to read."""
 LOST = re.compile(r"<p>(?:(?!</p>).)*?\n(?:[-*] |\d+\. |\|).*?</p>", re.DOTALL)
 """A paragraph with lines of a list or table that Python-Markdown has not taken for one, for want of an empty line."""
 
@@ -175,7 +177,8 @@ def reference(package: Path, deep: bool = True) -> str:
     # What the package itself exports comes first, in the order in which it does.
     exports = (package / "__init__.py").read_text("utf-8")
     places = {path: exports.find(f"{package.name}.{path.stem} ") for path in modules}
-    modules.sort(key=lambda path: (path.stem != "__init__", places[path] if places[path] >= 0 else len(exports)))
+    first = package / "__init__.py"
+    modules.sort(key=lambda path: (path != first, places[path] if places[path] >= 0 else len(exports)))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules]
     parts = [f"::: {name.removesuffix('.__init__')}" for name in names]
     # Of a package itself the description alone: what it exports is shown where it is defined.
@@ -184,24 +187,30 @@ def reference(package: Path, deep: bool = True) -> str:
 
 
 def functions() -> str:
-    """The page of the public functions; the classes among the public names are on the pages of their rooms."""
-    classes = {"NAC": "nac.md#nacdrive.nac.layer.NAC", "Recording": "datasets.md#nacdrive.datasets.recording.Recording"}
-    classes |= {
-        "FramePolicy": "models.md#nacdrive.models.frame_policy.FramePolicy",
-        "Tick": "drivers.md#nacdrive.drivers.tick.Tick",
+    """The page of the public names; what else their classes have is on the pages of their rooms."""
+    members = {
+        "nac.layer.NAC": "[forward, init_state, step]",
+        "datasets.recording.Recording": "[open, load, from_arrays, append_to]",
+        "models.frame_policy.FramePolicy": "[reset, act, predict, step]",
+        "drivers.tick.Tick": "true",
     }
-    links = ", ".join(f"[`{name}`](api/{place_})" for name, place_ in classes.items())
-    pages = "::: nacdrive.api\n\n::: nacdrive.rollout.loading.rollout\n"
-    return f"# The public functions\n\nWhat they give and take: {links}.\n\n{pages}"
+    options = "\n    options:\n      skip_local_inventory: true\n      members: "
+    classes = [f"::: nacdrive.{name}{options}{those}" for name, those in members.items()]
+    links = ", ".join(f"[`{name.split('.')[-1]}`](#nacdrive.{name})" for name in members)
+    about = f"What [Python](api.md) names, with every argument. The functions give and take these classes: {links}."
+    parts = ["# The public names", about, "::: nacdrive.api", "::: nacdrive.rollout.loading.rollout", *classes]
+    return "\n\n".join(parts) + "\n"
 
 
 def commands() -> str:
     """The page of the command line: what ``--help`` says of every verb."""
     from nacdrive.cli.main import VERBS, load_verb
 
+    rows = "\n".join(f"| [`{verb}`](#nacdrive-{verb}) | {text} |" for verb, text in VERBS.items())
+    ways = help_of([]).split("\n\n")[-1]
     parts = [
         "# Every option of every command\n\nWhat `--help` prints, of every verb.\n",
-        f"```text\n{help_of([])}\n```\n",
+        f"| `nacdrive` | |\n| --- | --- |\n{rows}\n\n```text\n{ways}\n```\n",
     ]
     for verb in VERBS:
         parts.append(f"## nacdrive {verb}\n")
@@ -229,7 +238,7 @@ def menu(files: Files, api: list[str]) -> list[Any]:
     def under(folder: str) -> list[str]:
         return [uri for uri in uris if uri.startswith(folder)]
 
-    made = {"index.md", *FIRST, "reference.md", "functions.md", "architecture.md", "licences.md", *PROJECT}
+    made = {"index.md", *FIRST, "api.md", "reference.md", "functions.md", "architecture.md", "licences.md", *PROJECT}
     guides = [uri for uri in uris if "/" not in uri and uri not in made]
     sections = {
         "Home": ["index.md", *FIRST],
@@ -250,6 +259,10 @@ def menu(files: Files, api: list[str]) -> list[Any]:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links of the repository into links of the site."""
+    if page.file.src_uri.startswith(LATER):
+        page.meta["search"] = {"boost": 0.4}
+        # A card's tags, which are the Hub's, would count a million times as much as a word of a page.
+        page.meta.pop("tags", None)
     path = repository_path(page.file.src_uri)
     if not (ROOT / path).is_file():
         return markdown

@@ -40,7 +40,7 @@ class DemoConfig(
     Output,
     defaults={
         "episodes": 8,
-        "epochs": 24,
+        "epochs": 18,
         "dagger": 2,
         "dagger_episodes": 6,
         "seed": POLICY_TEST.start,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,8 @@ EXTRAS = {
 def missing_extra(error: ModuleNotFoundError) -> UserError | None:
     """What to say of a module that was not found: the command that brings it; None if no extra does."""
     module = (error.name or "").split(".")[0]
+    if module == "Box2D" and sys.version_info >= (3, 14):
+        return UserError("CarRacing needs Box2D, which has no wheel for this Python yet: use Python 3.11 to 3.13.")
     for extra, modules in EXTRAS.items():
         if module in modules:
             return UserError(f"{module} is not installed: add it with pip install 'nacdrive[{extra}]'.")

@@ -71,5 +71,10 @@ def test_python_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: object)
         nacdrive.export_onnx("nac_steady", f"{tmp_path}/x.onnx")
 
 
+def test_what_no_extra_can_bring_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 14, 0))
+    assert "use Python 3.11 to 3.13" in str(missing_extra(ModuleNotFoundError("No module named 'Box2D'", name="Box2D")))
+
+
 def test_a_module_of_somebody_elses_is_no_extra() -> None:
     assert missing_extra(ModuleNotFoundError("No module named 'my_env'", name="my_env")) is None

@@ -21,8 +21,8 @@ PAGES = (
     *sorted((ROOT / "agents").rglob("*.md")),
 )
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
-FOREIGN = re.compile(r"No module named '(minigrid|ale_py|highway_env)'")
-"""What an example of another world needs, which nacdrive does not install."""
+FOREIGN = re.compile(r"No module named '(minigrid|ale_py|highway_env)'|needs the package ray")
+"""What an example of another world or a cluster needs, which is not installed with the rest."""
 COMMAND = re.compile(r"(?:^|&& |; )(?:[A-Z_]+=\S+ +)*nacdrive +(.*)")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nacdrive.layers import names
+
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("headlines", ROOT / "tools/headlines.py")
 assert _spec is not None and _spec.loader is not None
@@ -43,8 +45,10 @@ def test_a_page_that_says_another_number_is_named(copy: Path) -> None:
 
 def test_a_number_typed_into_readme_by_hand_is_named(copy: Path) -> None:
     readme = copy / "README.md"
-    readme.write_text(readme.read_text() + "\nIt has 999.9 points.\n")
-    assert headlines.stale(headlines.read_headlines(), copy) == ["README.md says 999.9: no headline"]
+    readme.write_text(readme.read_text() + "\nIt has 999.9 points on 31 tracks, and R2 and `7` are names.\n")
+    assert headlines.stale(headlines.read_headlines(), copy) == [
+        f"README.md says {number}: no headline" for number in ("999.9", "31")
+    ]
 
 
 def test_a_new_measurement_reaches_every_page(copy: Path) -> None:
@@ -54,6 +58,11 @@ def test_a_new_measurement_reaches_every_page(copy: Path) -> None:
     assert headlines.stale(changed, copy) == []
     for page in ("README.md", "agents/carracing/nac_exact.md", "docs/results/carracing.md"):
         assert before not in (copy / page).read_text().replace("**", "")
+
+
+def test_readmes_two_dozen_other_layers_are_there() -> None:
+    others = [name for name in names() if not name.startswith("nac")]
+    assert "two dozen others" in (ROOT / "README.md").read_text() and 22 <= len(others) <= 26
 
 
 def test_readme_is_short_and_in_the_words_of_the_field() -> None:

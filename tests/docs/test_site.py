@@ -15,7 +15,7 @@ import docs_site  # noqa: E402
 
 
 def page(src_uri: str) -> SimpleNamespace:
-    return SimpleNamespace(file=SimpleNamespace(src_uri=src_uri))
+    return SimpleNamespace(file=SimpleNamespace(src_uri=src_uri), meta={})
 
 
 def turned(text: str, src_uri: str) -> str:
@@ -49,6 +49,14 @@ def test_links_in_code_stay_as_they_are() -> None:
     assert turned(text, "index.md") == text[: -len("docs/nac.md)")] + "nac.md)"
 
 
+def test_a_search_lists_what_is_to_be_read_before_tables_and_cards() -> None:
+    guide, card = page("nac.md"), page("agents/emnist/nac_exact.md")
+    card.meta["tags"] = ["continuous-time"]
+    for one in (guide, card):
+        docs_site.on_page_markdown("text", one, None, None)
+    assert guide.meta == {} and card.meta["search"]["boost"] < 1 and "tags" not in card.meta
+
+
 def test_formulas_become_mathml() -> None:
     html = r'<p><span class="arithmatex">\(t_i &lt; \texttt{time\_scale}\)</span></p>'
     made = docs_site.on_page_content(html, page("nac.md"), None, None)
@@ -68,5 +76,12 @@ def test_every_room_has_a_page_and_every_verb_its_options() -> None:
             assert f"::: nacdrive.{folder.name}" in rooms[f"api/{folder.name}.md"]
     assert "::: nacdrive.extras.bench.report" in rooms["api/extras.bench.md"]
     assert "(extras.bench.md)" in rooms["api/extras.md"] and "extras.bench.report" not in rooms["api/extras.md"]
+    layer, kernels = (rooms["api/nac.md"].index(f"::: nacdrive.nac.{name}\n") for name in ("layer", "kernels"))
+    assert layer < kernels
     said = docs_site.commands()
-    assert "## nacdrive drive" in said and "### nacdrive bench table" in said and "--budget" in said
+    assert (
+        "| [`drive`](#nacdrive-drive) |" in said
+        and "## nacdrive drive" in said
+        and "### nacdrive bench table" in said
+        and "--budget" in said
+    )
