@@ -12,7 +12,6 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.paths import find_model
 from nacdrive.extras.explain.wiring import (
     EXCITING,
     INHIBITING,
@@ -24,16 +23,18 @@ from nacdrive.extras.explain.wiring import (
     nac_of,
     wiring_figure,
 )
-from nacdrive.models import load_policy
+from nacdrive.models import Policy, PolicyConfig
 from nacdrive.nac import NAC, Wiring
 from nacdrive.nac.reference import circuit
 from nacdrive.viz.figures import save
-from tests.helpers.small_policies import small_policy
+from tests.helpers.small_policies import CHOICES, small_policy
 
 
 @pytest.fixture(scope="module")
 def policy():
-    return load_policy(find_model("nac_exact.pt", "carracing"))
+    size = {"window": 4, "d_model": 64, "num_heads": 16, "dense": 8}
+    torch.manual_seed(2)
+    return Policy.new(PolicyConfig(model="nac-exact", **CHOICES, **size), "nac_exact")
 
 
 def test_there_is_a_weight_exactly_where_the_wiring_has_a_synapse(policy) -> None:
