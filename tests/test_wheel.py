@@ -56,9 +56,9 @@ for line in (
 
 def name_of(requirement: str) -> str:
     """The name in a requirement, as indexes compare it."""
-    found = re.match(r"[\w.-]+", requirement)
-    assert found is not None
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
+    match = re.match(r"[\w.-]+", requirement)
+    assert match is not None
+    return re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
 @pytest.fixture(scope="module")
@@ -159,33 +159,33 @@ def test_it_drives_from_another_folder_with_what_the_wheel_brings(installed: Pat
 
 @pytest.mark.nightly
 def test_the_command_answers_without_an_environment_of_its_developers(installed: Path, tmp_path: Path) -> None:
-    for line, told in ((["--version"], f"nacdrive {__version__}"), (["bench", "table", "--help"], "--budget")):
+    for line, text in ((["--version"], f"nacdrive {__version__}"), (["bench", "table", "--help"], "--budget")):
         command = [str(installed / "bin/nacdrive"), *line]
         done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
-        assert done.returncode == 0 and told in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 0 and text in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.nightly
 def test_the_page_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     line = "drive --env carracing --model nac_steady.pt --page-port 0 --no-wait --max-frames 400 --expert none"
-    with (tmp_path / "said").open("w+") as said:
+    with (tmp_path / "output").open("w+") as output:
         drive = subprocess.Popen(
-            [str(installed / "bin/nacdrive"), *line.split()], cwd=tmp_path, env=environment(tmp_path), stdout=said,
-            stderr=said,
+            [str(installed / "bin/nacdrive"), *line.split()], cwd=tmp_path, env=environment(tmp_path), stdout=output,
+            stderr=output,
         )  # fmt: skip
         try:
             deadline = time.monotonic() + 120
-            while not (found := re.search(r"http://127\.0\.0\.1:\d+/", (tmp_path / "said").read_text())):
-                assert drive.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
+            while not (match := re.search(r"http://127\.0\.0\.1:\d+/", (tmp_path / "output").read_text())):
+                assert drive.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
                 time.sleep(0.2)
             served = {}
             for path in ("", "js/main.js", "css/layout.css", "icon.svg"):
-                with urllib.request.urlopen(found[0] + path, timeout=120) as answer:
+                with urllib.request.urlopen(match[0] + path, timeout=120) as answer:
                     served[path or "index.html"] = answer.read()
         finally:
             drive.send_signal(signal.SIGINT)
             code = drive.wait(timeout=120)
-    assert code == 130, (tmp_path / "said").read_text()
+    assert code == 130, (tmp_path / "output").read_text()
     assert all(body == (ROOT / "server/www" / path).read_bytes() for path, body in served.items())
 
 

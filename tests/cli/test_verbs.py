@@ -47,9 +47,9 @@ def call(monkeypatch: pytest.MonkeyPatch, line: str) -> int:
 def test_help_imports_nothing_heavy() -> None:
     script = "import sys; sys.argv = ['nacdrive', '--help']\nfrom nacdrive.cli.main import main\n"
     script += "try: main()\nexcept SystemExit: print('|'.join(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "nacdrive help VERB" in said
-    assert not HEAVY & set(said.splitlines()[-1].split("|"))
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "nacdrive help VERB" in printed
+    assert not HEAVY & set(printed.splitlines()[-1].split("|"))
 
 
 @pytest.mark.parametrize("verb", daily(["demo", "drive", "eval", "doctor", "record", "train"], ["train"]))
@@ -68,7 +68,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "sentence"),
     [
         ("drvie", "unknown verb 'drvie': did you mean 'drive'?"),
         ("drive --model nowhere/nac.pt", "there is no model file nowhere/nac.pt"),
@@ -101,7 +101,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_a_mistake_gives_one_sentence_and_exit_2(
-    line: str, said: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, sentence: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = little(here / "good.pt")
     little(here / "other.pt", task="udacity")
@@ -116,7 +116,7 @@ def test_a_mistake_gives_one_sentence_and_exit_2(
     assert call(monkeypatch, line) == 2
     err = capsys.readouterr().err
     assert err.startswith("nacdrive: ") and err.count("\n") == 1 and "Traceback" not in err
-    assert said in err and re.search(r"[.?]\n$", err)
+    assert sentence in err and re.search(r"[.?]\n$", err)
     assert (here / "full" / "mine.txt").read_text() == "kept" and good.exists()
 
 

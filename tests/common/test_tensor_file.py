@@ -26,9 +26,9 @@ SHIPPED = sorted(shipped("agents").rglob("*.pt"))
 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
     write_tensor_file(tmp_path / "f.pt", KIND, 2, CONTENT, WEIGHTS)
-    found = read_tensor_file(tmp_path / "f.pt", KIND, 2)
-    assert checksum(found) == checksum({"kind": KIND, "version": 2, **CONTENT, "tensors": WEIGHTS})
-    assert torch.equal(found["tensors"]["a"], WEIGHTS["a"])
+    data = read_tensor_file(tmp_path / "f.pt", KIND, 2)
+    assert checksum(data) == checksum({"kind": KIND, "version": 2, **CONTENT, "tensors": WEIGHTS})
+    assert torch.equal(data["tensors"]["a"], WEIGHTS["a"])
 
 
 def without_checksum(path: Path, **changes: Any) -> None:

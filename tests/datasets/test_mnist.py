@@ -32,14 +32,14 @@ def test_events_equal_the_naive_scan(seed: int, threshold: int, length: int) -> 
     images = generator.integers(0, 256, (4, 8, 8)).astype(np.uint8)
     images[0] = 0
     images[1] = 255
-    found = events(images, threshold, length)
+    result = events(images, threshold, length)
     for i, image in enumerate(images):
         runs = naive_events(image, threshold)[:length]
-        kept = ~found.padding[i]
-        assert list(zip(found.value[i][kept], found.duration[i][kept], strict=True)) == runs
+        kept = ~result.padding[i]
+        assert list(zip(result.value[i][kept], result.duration[i][kept], strict=True)) == runs
         assert (np.diff(kept.astype(int)) <= 0).all(), "padding stands behind the events only"
-        assert not found.value[i][~kept].any() and not found.duration[i][~kept].any()
-        np.testing.assert_array_equal(found.t_s[i][kept], np.cumsum([n for _, n in runs]))
+        assert not result.value[i][~kept].any() and not result.duration[i][~kept].any()
+        np.testing.assert_array_equal(result.t_s[i][kept], np.cumsum([n for _, n in runs]))
 
 
 def test_no_image_gives_no_events() -> None:
@@ -56,9 +56,9 @@ def test_the_real_files_give_digits_that_fit_the_sequence(tmp_path: Path) -> Non
     mnist = load_mnist(REAL)
     assert mnist.train_images.shape == (60_000, 28, 28) and mnist.test_images.shape == (10_000, 28, 28)
     assert mnist.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
-    found = events(mnist.test_images)
-    assert (found.duration.sum(axis=1) == 784).all(), "no pixel is lost"
-    assert (~found.padding).sum(axis=1).max() == 105
+    result = events(mnist.test_images)
+    assert (result.duration.sum(axis=1) == 784).all(), "no pixel is lost"
+    assert (~result.padding).sum(axis=1).max() == 105
     # Other usual names, two of them unpacked.
     names = {
         "train-images-idx3-ubyte.gz": "train-images.idx3-ubyte.gz",

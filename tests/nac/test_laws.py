@@ -70,8 +70,8 @@ def test_decay_mean_has_its_limits_at_zero() -> None:
 def test_top_k_is_exact(n: int, k: int, seed: int) -> None:
     k = min(n, k)
     scores = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed))
-    found = scores.gather(-1, top_k(scores, k)).sort(-1, descending=True).values
-    assert torch.equal(found, scores.topk(k, -1).values)
+    chosen = scores.gather(-1, top_k(scores, k)).sort(-1, descending=True).values
+    assert torch.equal(chosen, scores.topk(k, -1).values)
     assert all(len(set(row.tolist())) == k for row in top_k(scores, k).flatten(0, 1))
 
 

@@ -258,8 +258,8 @@ def test_onnx_export_gives_the_same_numbers(options: dict, tmp_path) -> None:
     path = tmp_path / "nac.onnx"
     torch.onnx.export(layer, (x,), path, dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(str(path))
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
+    (output,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(output), layer(x).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.nightly
@@ -272,8 +272,8 @@ def test_an_exported_layer_takes_sequences_shorter_than_topk(tmp_path) -> None:
     session = onnxruntime.InferenceSession(str(path))
     for length in (2, 4, 9, 20):
         x = torch.randn(2, length, 16)
-        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-        torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), rtol=1e-4, atol=1e-5)
+        (output,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(output), layer(x).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.nightly

@@ -89,18 +89,18 @@ def test_the_tolerance_is_reached_at_the_predicted_time(phi, omega, start, expon
 def test_trajectory_sensitivities_equal_autograd(phi, omega, t, start) -> None:
     args = [scalar(x) for x in (phi, omega, t, start)]
     law = sensitivity.trajectory_sensitivities(*args)
-    found = sensitivity.autograd(Exact(), *args)
+    gradients = sensitivity.autograd(Exact(), *args)
     # The printed form loses digits as omega goes to 0; the layer's own form does not.
     tolerance = 1e-9 * (1 + 1 / omega**2)
-    assert [float(x) for x in found] == pytest.approx([float(x) for x in law], rel=1e-6, abs=tolerance)
+    assert [float(x) for x in gradients] == pytest.approx([float(x) for x in law], rel=1e-6, abs=tolerance)
 
 
 @given(SHARES, RATES)
 def test_steady_sensitivities_equal_autograd(phi, omega) -> None:
     phi, omega = scalar(phi), scalar(omega)
     law = sensitivity.steady_sensitivities(phi, omega)
-    found = sensitivity.autograd(Steady(), phi, omega, scalar(0.5), scalar(0.0))
-    assert [float(x) for x in found] == pytest.approx([float(x) for x in law], rel=1e-9)
+    gradients = sensitivity.autograd(Steady(), phi, omega, scalar(0.5), scalar(0.0))
+    assert [float(x) for x in gradients] == pytest.approx([float(x) for x in law], rel=1e-9)
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 20))

@@ -1,9 +1,21 @@
-"""Training in a test keeps to one thread."""
+"""Training in a test keeps to one thread, and is judged on the first seconds of a lap."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 import pytest
 import torch
+
+from nacdrive.envs.carracing.env import make_carracing
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_laps() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nacdrive.rl.train.make_carracing", partial(make_carracing, max_frames=80))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -115,7 +115,7 @@ def cleanrl_ppo(envs: Any, updates: int, steps: int = 32, gamma: float = 0.99, l
     optimizer = torch.optim.Adam(agent.parameters(), lr=2.5e-4, eps=1e-5)
     frame, _ = envs.reset(seed=1)
     ended = np.zeros(envs.num_envs, dtype=bool)
-    told: dict[str, Any] = {"episodes": 0, "masked": 0, "losses": [], "agent": agent}
+    report: dict[str, Any] = {"episodes": 0, "masked": 0, "losses": [], "agent": agent}
     for _ in range(updates):
         frames, actions, logprobs, values, rewards, dones, masks = [], [], [], [], [], [], []
         for _ in range(steps):
@@ -127,10 +127,10 @@ def cleanrl_ppo(envs: Any, updates: int, steps: int = 32, gamma: float = 0.99, l
             frames.append(now), actions.append(action), logprobs.append(policy.log_prob(action)), values.append(value)
             rewards.append(torch.as_tensor(reward, dtype=torch.float32))
             masks.append(torch.as_tensor(~ended))
-            told["masked"] += int(ended.sum())
+            report["masked"] += int(ended.sum())
             ended = np.logical_or(terminated, truncated)
             dones.append(torch.as_tensor(ended, dtype=torch.float32))
-            told["episodes"] += int(ended.sum())
+            report["episodes"] += int(ended.sum())
             frame = following
         with torch.no_grad():
             following_value = agent(torch.as_tensor(np.array(frame)))[1]
@@ -156,20 +156,20 @@ def cleanrl_ppo(envs: Any, updates: int, steps: int = 32, gamma: float = 0.99, l
             loss.backward()
             nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
             optimizer.step()
-            told["losses"].append(loss.item())
-    return told
+            report["losses"].append(loss.item())
+    return report
 
 
 @pytest.mark.nightly
 def test_a_loop_as_cleanrl_writes_it_learns_in_it() -> None:
     envs = four(max_frames=60)
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
-    told = cleanrl_ppo(envs, updates=3)
+    report = cleanrl_ppo(envs, updates=3)
     # 60 frames are 15 decisions, and one more begins the next episode: 96 steps hold 6 ends in each environment.
-    assert told["episodes"] == 4 * 6 and told["masked"] == 4 * 6
-    assert np.isfinite(told["losses"]).all() and len(told["losses"]) >= 6
+    assert report["episodes"] == 4 * 6 and report["masked"] == 4 * 6
+    assert np.isfinite(report["losses"]).all() and len(report["losses"]) >= 6
     torch.manual_seed(0)
     untrained = Agent()
-    moved = [(a != b).any() for a, b in zip(told["agent"].parameters(), untrained.parameters(), strict=True)]
+    moved = [(a != b).any() for a, b in zip(report["agent"].parameters(), untrained.parameters(), strict=True)]
     assert all(moved)
     envs.close()

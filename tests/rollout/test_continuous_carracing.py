@@ -79,8 +79,8 @@ def test_an_evaluation_says_its_rule_and_does_not_mix_two(tmp_path: Path, capsys
 
 def test_an_expert_is_evaluated_under_the_rule_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     run_eval(ExpertEvalConfig(expert="racing-line", episodes=1, rule="all-tiles-95", **FAST))
-    told = capsys.readouterr().out
-    assert "rule all-tiles-95" in told and "1 laps finished" in told
+    printed = capsys.readouterr().out
+    assert "rule all-tiles-95" in printed and "1 laps finished" in printed
 
 
 def test_the_shipped_continuous_expert_sees_its_instruments_whoever_draws() -> None:

@@ -119,7 +119,7 @@ def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, w
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "sentence"),
     [
         ({"expert": "geometrik"}, "did you mean 'geometric'"),
         ({"expert": "missing/ppo.pt"}, "no expert at"),
@@ -132,9 +132,9 @@ def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, w
     ],
 )
 def test_mistakes_about_dagger_are_found_before_the_work(
-    recording: Path, tmp_path: Path, options: dict[str, object], said: str
+    recording: Path, tmp_path: Path, options: dict[str, object], sentence: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=sentence):
         train_policy(config_of(recording, tmp_path / "run", dagger=1, **options))
     assert not (tmp_path / "run").exists()
 
@@ -152,8 +152,8 @@ def test_a_training_without_validation_says_so(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(config_of(recording, tmp_path / "run", valid_share=0.0, epochs=1))["valid_loss"] is None
-    said = capsys.readouterr()
-    assert "inf" not in said.err and "without validation" in said.err and "no frames kept aside" in said.out
+    printed = capsys.readouterr()
+    assert "inf" not in printed.err and "without validation" in printed.err and "no frames kept aside" in printed.out
 
 
 @pytest.mark.nightly
@@ -208,7 +208,7 @@ def test_a_mistyped_model_suggests_the_nearest(recording: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "sentence"),
     [
         ({"window": 0}, "--window is 0"),
         ({"epochs": 0}, "--epochs is 0"),
@@ -217,8 +217,8 @@ def test_a_mistyped_model_suggests_the_nearest(recording: Path, tmp_path: Path) 
         ({"disturbance": CameraNoise(noise=0.1)}, "give --dagger"),
     ],
 )
-def test_options_out_of_range_are_told(options: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_options_out_of_range_are_told(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
         TrainConfig(**options)  # type: ignore[arg-type]
 
 

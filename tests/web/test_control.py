@@ -107,8 +107,8 @@ def holds(condition: Callable[[], bool], timeout_s: float = 120) -> None:
 def test_without_the_flag_a_hand_made_client_is_refused_and_the_page_has_no_controls(
     server: LiveServer, open_page: Callable[..., Any]
 ) -> None:
-    status, _, said = ask(server, "/control", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)
-    assert status == 403 and "--allow-control" in said
+    status, _, body = ask(server, "/control", Origin=f"http://127.0.0.1:{server.port}", **UPGRADE)
+    assert status == 403 and "--allow-control" in body
     viewer = join(server, "stream")
     server.publish(make_tick(0))
     rows_until(viewer, 0)
@@ -134,18 +134,18 @@ def test_from_elsewhere_control_needs_the_token() -> None:
     control = HumanControl()
     with LiveServer(host="0.0.0.0", port=0, announce=lambda line: None, control=control) as server:
         origin = f"http://127.0.0.1:{server.port}"
-        status, _, said = ask(server, "/control", Origin=origin, **UPGRADE)
-        assert status == 403 and "token" in said
+        status, _, body = ask(server, "/control", Origin=origin, **UPGRADE)
+        assert status == 403 and "token" in body
 
 
-@pytest.mark.parametrize("said", NO_ORDERS)
+@pytest.mark.parametrize("message", NO_ORDERS)
 def test_what_is_no_order_ends_the_connection_and_nothing_else(
-    steered: LiveServer, control: HumanControl, said: str | bytes
+    steered: LiveServer, control: HumanControl, message: str | bytes
 ) -> None:
     other, client = join(steered), join(steered)
     other.receive(2)
     client.receive(2)
-    client.send(said)
+    client.send(message)
     with pytest.raises(ConnectionClosed):
         client.receive(5)
         client.receive(5)

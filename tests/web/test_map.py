@@ -22,9 +22,9 @@ from tests.web.test_replay import make_episode
 LINE_COLOURS = """() => {
   const c = document.getElementById('map');
   const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-  const found = new Set();
-  for (let i = 0; i < data.length; i += 4) if (data[i + 3] === 255) found.add(data.slice(i, i + 3).join());
-  return [...found];
+  const colours = new Set();
+  for (let i = 0; i < data.length; i += 4) if (data[i + 3] === 255) colours.add(data.slice(i, i + 3).join());
+  return [...colours];
 }"""
 
 

@@ -458,8 +458,8 @@ def test_only_frames_that_were_decided_on_are_shown_and_their_ages_are_true(open
 
         def missing() -> list[int]:
             places = {key: (4.4 + (key + 0.5) * each) / width for key in range(16)}
-            found = {key: colour(page, x, 2.6 / height, "attention") for key, x in places.items()}
-            return [key for key, rgb in found.items() if not (rgb[1] - rgb[2] > 50 or rgb[0] < 130)]
+            colours = {key: colour(page, x, 2.6 / height, "attention") for key, x in places.items()}
+            return [key for key, rgb in colours.items() if not (rgb[1] - rgb[2] > 50 or rgb[0] < 130)]
 
         deadline = time.monotonic() + 120  # it is painted when the browser finds the time
         while missing():

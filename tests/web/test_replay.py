@@ -100,10 +100,10 @@ def test_unknown_decision_times_are_nothing_on_the_page() -> None:
 
 
 def test_the_listing_names_runs_and_episodes(replay: ReplayServer) -> None:
-    said = json.loads(get(replay.url + "replay/runs"))
-    assert [run["name"] for run in said["runs"]] == ["steady", "exact"]
-    told = {"seed": 701, "steps": STEPS, "return": 60.0, "driver": "ppo", "expert_return": None}
-    assert said["runs"][0]["episodes"][1] == told
+    listing = json.loads(get(replay.url + "replay/runs"))
+    assert [run["name"] for run in listing["runs"]] == ["steady", "exact"]
+    row = {"seed": 701, "steps": STEPS, "return": 60.0, "driver": "ppo", "expert_return": None}
+    assert listing["runs"][0]["episodes"][1] == row
 
 
 @pytest.mark.parametrize("path", ["2/0/rows", "0/2/rows", "0/0/nothing", "-1/0/rows", "0/9/ticks", "0/9/video.mp4"])
@@ -231,8 +231,8 @@ def test_a_film_says_who_drove(tmp_path: Path) -> None:
     caption = commented_run().caption(0)
     assert caption == "ppo drove; nac_steady only looks on"
     assert run_of("x").caption(0) == ""
-    plain, said = (FrameOverlay("sample", words).paint(make_tick(3)) for words in ("", caption))
-    assert plain != said
+    plain, named = (FrameOverlay("sample", words).paint(make_tick(3)) for words in ("", caption))
+    assert plain != named
 
 
 @pytest.mark.nightly

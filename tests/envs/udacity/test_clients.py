@@ -119,23 +119,23 @@ def test_node_clients_are_served_beside_a_simulator(
     server = driven()
     car = simulator(server)
     assert car.drives()
-    found = ask_with_node(node_modules / version, server.env.port, transports)
-    assert found == {"answered": 50, "disconnected": 0, "simulator": True}
+    answer = ask_with_node(node_modules / version, server.env.port, transports)
+    assert answer == {"answered": 50, "disconnected": 0, "simulator": True}
     assert car.drives() and car.client.connections == 1
 
 
 def test_an_old_node_client_that_polls_is_told_what_to_do(driven, lines, node_modules: Path) -> None:
-    found = ask_with_node(node_modules / "2", driven().env.port, ["polling"])
-    assert "error" in found and lines.told("transports: ['websocket']")
+    answer = ask_with_node(node_modules / "2", driven().env.port, ["polling"])
+    assert "error" in answer and lines.told("transports: ['websocket']")
 
 
 def ask_with_node(place: Path, port: int, transports: list[str]) -> dict[str, object]:
     command = ["node", "ask.js", f"http://127.0.0.1:{port}", json.dumps(transports)]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
-    found = json.loads(done.stdout.splitlines()[0])
-    assert isinstance(found, dict)
-    return found
+    answer = json.loads(done.stdout.splitlines()[0])
+    assert isinstance(answer, dict)
+    return answer
 
 
 def test_a_browser_is_told_where_it_is(driven, lines) -> None:

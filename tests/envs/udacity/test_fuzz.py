@@ -128,10 +128,10 @@ def rough(port: int, packets: list[str]) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(said=st.lists(packets, max_size=6))
-def test_a_rough_client_harms_nobody(healthy: Healthy, said: list[str]) -> None:
+@given(sent=st.lists(packets, max_size=6))
+def test_a_rough_client_harms_nobody(healthy: Healthy, sent: list[str]) -> None:
     # It opens as a modern client, so that the simulator stays the one that is driven.
-    rough(healthy.env.port, ["40", *said])
+    rough(healthy.env.port, ["40", *sent])
     assert healthy.car.drives(2) and not any("Fault" in line for line in healthy.lines)
 
 
@@ -157,8 +157,8 @@ def test_said_at_most_once_a_second_of_each_kind(healthy: Healthy) -> None:
     seconds = time.monotonic() - began
     kinds = ("Safety", "Sound", "A Socket.IO client", "A client sends", "Socket.IO:", "Engine.IO:")
     for kind in kinds:
-        told = sum(line.startswith(kind) for line in healthy.lines)
-        assert told <= seconds + 1, (kind, healthy.lines)
+        count = sum(line.startswith(kind) for line in healthy.lines)
+        assert count <= seconds + 1, (kind, healthy.lines)
     assert all("\n" not in line for line in healthy.lines) and len(healthy.lines) <= 6 * (seconds + 1)
     assert healthy.car.client.steers > sent
 

@@ -34,7 +34,7 @@ DIFFICULTIES = (0.0, 0.5, 1.0)
 def crossings(line: np.ndarray) -> int:
     """How often a closed line crosses itself, pair by pair of its pieces."""
     ends = np.roll(line, -1, axis=0)
-    count, found = len(line), 0
+    count, result = len(line), 0
     for i in range(count):
         a, b = line[i], ends[i]
         others = np.arange(i + 2, count - (i == 0))
@@ -44,8 +44,8 @@ def crossings(line: np.ndarray) -> int:
             p, q, r = np.broadcast_arrays(p, q, r)
             return np.sign((q - p)[..., 0] * (r - p)[..., 1] - (q - p)[..., 1] * (r - p)[..., 0])
 
-        found += int(((side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0)).sum())
-    return found
+        result += int(((side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0)).sum())
+    return result
 
 
 def clear_by_loops(line: np.ndarray, spacing: float) -> bool:

@@ -74,9 +74,9 @@ def test_segments_are_learnt_from_whole_and_their_context_is_not_learnt_twice(na
 def test_references_are_scored_as_models_are(data_dirs):
     task = load_task("pronostia")
     fold = task.folds(data_dirs, 1, 0)[0]
-    found = task.references("pronostia", fold.train, fold.tests["pronostia"])
-    assert set(found) == {"always 0", "mean of the training part", "age alone"}
-    scores = {name: task.score("pronostia", y, fold.tests["pronostia"]) for name, y in found.items()}
+    references = task.references("pronostia", fold.train, fold.tests["pronostia"])
+    assert set(references) == {"always 0", "mean of the training part", "age alone"}
+    scores = {name: task.score("pronostia", y, fold.tests["pronostia"]) for name, y in references.items()}
     truth = field_of(fold.tests["pronostia"], "target")["Bearing1_1"]
     assert scores["always 0"]["rmse"] == pytest.approx(float(truth.square().mean().sqrt()), rel=1e-5)
     mean = float(field_of(fold.train, "target")["Bearing1_4"].mean())
@@ -89,8 +89,8 @@ def test_references_are_scored_as_models_are(data_dirs):
 def test_scaled_time_alone_nearly_is_the_label_of_the_papers_protocol(data_dirs):
     task = load_task("pronostia", "paper")
     tests = task.folds({**data_dirs, "xjtu-sy": XJTU}, 1, 0)[0].tests["xjtu-sy"]
-    found = task.references("xjtu-sy", [], tests)
-    scores = {name: task.score("xjtu-sy", y, tests)["score_whole"] for name, y in found.items()}
+    references = task.references("xjtu-sy", [], tests)
+    scores = {name: task.score("xjtu-sy", y, tests)["score_whole"] for name, y in references.items()}
     # docs/results/xjtu_hust.md
     assert scores == {
         "always 0.5": pytest.approx(179.63, abs=0.005),

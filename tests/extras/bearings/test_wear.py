@@ -127,8 +127,8 @@ def test_bayes_rule_on_the_grid_is_that_of_a_fine_integral():
     density = -np.gradient(prior.survival(age, x), x)
     density *= np.exp(-0.5 * ((share - since / (since + x)) / error) ** 2)
     below = density.cumsum() / density.sum()
-    for found, wanted in ((life.low_s, LOW), (life.median_s, 0.5), (life.high_s, HIGH)):
-        assert float(found[-1]) == pytest.approx(x[np.searchsorted(below, wanted)], rel=0.02)
+    for quantiles, wanted in ((life.low_s, LOW), (life.median_s, 0.5), (life.high_s, HIGH)):
+        assert float(quantiles[-1]) == pytest.approx(x[np.searchsorted(below, wanted)], rel=0.02)
 
 
 def test_the_answer_for_the_score_expects_more_of_it_than_the_median():

@@ -44,10 +44,12 @@ print(known and (memory("cpu") - before) / 2**20, known and (memory("cpu", reset
 
 @pytest.mark.nightly
 def test_memory_that_a_pass_gave_back_is_counted():
-    said = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=True).stdout.split()
-    if said[0] == "False":
+    numbers = subprocess.run(
+        [sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=True
+    ).stdout.split()
+    if numbers[0] == "False":
         pytest.skip("this system does not tell a process's peak memory")
-    at_peak, afterwards = map(float, said)
+    at_peak, afterwards = map(float, numbers)
     assert 60 < at_peak < 80
     assert afterwards < 30
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
@@ -140,19 +141,19 @@ def test_auc_is_the_share_of_pairs_in_order(low: list[float], high: list[float])
 
 def test_an_omega_that_tells_the_sides_is_found() -> None:
     steering = np.array([-1, -1, 0, 1, 1], dtype=np.float32)
-    found = separation(0, "omega", np.array([0.9, 1.0, 1.2, 1.4, 1.5], np.float32), steering)
-    assert found is not None and found.strength == 1.0
-    assert (found.left, found.right) == (pytest.approx(0.95), pytest.approx(1.45))
-    assert "separates the sides: AUC 1.00" in report([found])
+    side = separation(0, "omega", np.array([0.9, 1.0, 1.2, 1.4, 1.5], np.float32), steering)
+    assert side is not None and side.strength == 1.0
+    assert (side.left, side.right) == (pytest.approx(0.95), pytest.approx(1.45))
+    assert "separates the sides: AUC 1.00" in report([side])
 
 
 def test_a_policy_that_never_turns_says_nothing_of_sides() -> None:
     policy = make_policy()
     with torch.no_grad():
         policy.network.head[-1].bias[3] += 100
-    found = separations([retrace(policy, make_episode())])
-    assert found == []
-    assert "nothing can be said" in report(found)
+    sides = separations([retrace(policy, make_episode())])
+    assert sides == []
+    assert "nothing can be said" in report(sides)
 
 
 @pytest.mark.nightly
@@ -189,8 +190,9 @@ def test_the_commands_write_figures_and_refuse_other_endings(
 
 @pytest.mark.parametrize(("ending", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_a_figure_has_the_format_that_its_name_says(tmp_path: Path, ending: str, magic: bytes) -> None:
-    target = tmp_path / f"figure{ending}"
-    save(saliency_figure(retrace(make_policy(), make_episode(3), saliency_every=1), "x"), target)
+    target, figure = tmp_path / f"figure{ending}", Figure((2, 1))
+    figure.subplots().plot([1, 2])
+    save(figure, target)
     assert target.read_bytes().startswith(magic)
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
 

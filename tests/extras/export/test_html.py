@@ -52,8 +52,8 @@ DECIDE_ALL = """([description, weights, frames, t_s, changes]) => {
   for (const name of ["heads", "units", "hidden"]) edits[name] = new Set(edits[name]);
   return t_s.map((t, i) => {
     const first = Math.max(0, i - network.window + 1);
-    const found = network.decide(tokens.slice(first, i + 1), t_s.slice(first, i + 1), i > 0 ? t_s[i - 1] : null, edits);
-    return [...found.outputs, found.steering, found.throttle, found.brake, found.choice];
+    const step = network.decide(tokens.slice(first, i + 1), t_s.slice(first, i + 1), i > 0 ? t_s[i - 1] : null, edits);
+    return [...step.outputs, step.steering, step.throttle, step.brake, step.choice];
   });
 }"""
 
@@ -105,8 +105,8 @@ def decided(policy: Policy, frames: Any, t_s: Any) -> np.ndarray:
 def test_javascript_decides_as_torch(javascript: Any, kind: str) -> None:
     policy = small_policy(kind)
     frames, t_s = smooth_frames(policy, 14)
-    found, true = javascript(policy, frames, t_s), decided(policy, frames, t_s)
-    np.testing.assert_allclose(found, true, atol=CLOSE * max(1.0, np.abs(true).max()))
+    result, true = javascript(policy, frames, t_s), decided(policy, frames, t_s)
+    np.testing.assert_allclose(result, true, atol=CLOSE * max(1.0, np.abs(true).max()))
 
 
 @pytest.mark.parametrize("path", daily(DRIVING, ["carracing-nac_steady"], lambda p: f"{p.parent.name}-{p.stem}"))
@@ -131,28 +131,28 @@ def test_a_muted_neuron_is_one_that_torch_has_cut_off(
     policy = small_policy(model)
     frames, t_s = smooth_frames(policy, 8)
     before = decided(policy, frames, t_s)
-    found = javascript(policy, frames, t_s, neurons=[{"group": group, "index": index, "head": None}])
+    result = javascript(policy, frames, t_s, neurons=[{"group": group, "index": index, "head": None}])
     policy.network.sequence.nac.mask_group(group, None if index is None else [index])
-    np.testing.assert_allclose(found, decided(policy, frames, t_s), atol=CLOSE)
-    assert np.abs(found - before).max() > 0
+    np.testing.assert_allclose(result, decided(policy, frames, t_s), atol=CLOSE)
+    assert np.abs(result - before).max() > 0
 
 
 def test_a_muted_head_adds_nothing(javascript: Any) -> None:
     policy = small_policy("nac-exact-choices")
     frames, t_s = smooth_frames(policy, 8)
-    found = javascript(policy, frames, t_s, heads=[1, 3])
+    result = javascript(policy, frames, t_s, heads=[1, 3])
     depth = policy.network.sequence.nac.head_dim
     with torch.no_grad():
         for head in (1, 3):
             policy.network.sequence.nac.out_proj.weight[:, head * depth : (head + 1) * depth] = 0
-    np.testing.assert_allclose(found, decided(policy, frames, t_s), atol=CLOSE)
+    np.testing.assert_allclose(result, decided(policy, frames, t_s), atol=CLOSE)
 
 
 def test_a_hidden_frame_is_one_that_no_query_may_see(javascript: Any) -> None:
     policy = small_policy("nac-exact-choices")
     frames, t_s = smooth_frames(policy, 8)
     t_s = np.arange(8) * 0.08  # so that the gap before the present frame is the same without those that are hidden
-    found = javascript(policy, frames, t_s, hidden=[2, 3])
+    result = javascript(policy, frames, t_s, hidden=[2, 3])
     nac = policy.network.sequence.nac
     with torch.inference_mode():
         x = policy.network.features(torch.from_numpy(frames))
@@ -164,16 +164,16 @@ def test_a_hidden_frame_is_one_that_no_query_may_see(javascript: Any) -> None:
                 key_padding_mask=hidden,
                 last_only=True,
             )
-            np.testing.assert_allclose(found[i, :5], policy.network.head(seen)[0, 0], atol=CLOSE)
+            np.testing.assert_allclose(result[i, :5], policy.network.head(seen)[0, 0], atol=CLOSE)
 
 
 def test_a_frame_that_comes_later_is_one_with_a_later_time(javascript: Any) -> None:
     for kind in ("nac-exact-choices", "cfc-choices", "absolute-time", "elapsed-time"):
         policy = small_policy(kind)
         frames, t_s = smooth_frames(policy, 5)
-        found = javascript(policy, frames, t_s, delay_s=0.3)[-1]
+        result = javascript(policy, frames, t_s, delay_s=0.3)[-1]
         late = decided(policy, frames, [*t_s[:-1], t_s[-1] + 0.3])[-1]
-        np.testing.assert_allclose(found, late, atol=CLOSE)
+        np.testing.assert_allclose(result, late, atol=CLOSE)
 
 
 # ----------------------------------------------------------------------------------------------------- why, measured
@@ -195,10 +195,10 @@ def test_both_modules_measure_the_same_and_say_the_same(javascript: Any, kind: s
     names = ["nothing", "right", "left", "gas", "brake"]
     decided(policy, frames, t_s)
     effects = policy.meter().measure(policy.last_decision())
-    found, why = in_browser(javascript, policy, frames, t_s, names)
+    result, why = in_browser(javascript, policy, frames, t_s, names)
     own = effects.explain(names)
-    assert [part["name"] for part in found["parts"]] == [part.name for part in effects.parts]
-    np.testing.assert_allclose(found["muted"], effects.muted, atol=CLOSE * max(1.0, np.abs(effects.muted).max()))
+    assert [part["name"] for part in result["parts"]] == [part.name for part in effects.parts]
+    np.testing.assert_allclose(result["muted"], effects.muted, atol=CLOSE * max(1.0, np.abs(effects.muted).max()))
     assert why["sentence"] == own["sentence"] and why["missing"] == own["missing"]
     assert [bar["change"] for bar in why["bars"]] == pytest.approx([bar["change"] for bar in own["bars"]], abs=1e-3)
 
@@ -279,8 +279,8 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     count = tab.evaluate("player.lap.length")
     assert count == 50
     true = decided(policy, lap.decoded()[:count], lap.t_s[:count])
-    found = np.array(tab.evaluate("player.lap.plain.map((d) => [...d.outputs])"))
-    np.testing.assert_allclose(found, true[:, :5], atol=CLOSE * np.abs(true).max())
+    result = np.array(tab.evaluate("player.lap.plain.map((d) => [...d.outputs])"))
+    np.testing.assert_allclose(result, true[:, :5], atol=CLOSE * np.abs(true).max())
     agreed = np.mean(true[:, -1] == lap.choice[:count])
     assert f"decides as driven in {100 * agreed:.0f} %" in tab.text_content("#lap-note")
     tab.keyboard.press("Home")
@@ -300,8 +300,8 @@ def test_frames_of_a_jpeg_lap_are_the_bytes_that_pillow_reads(open_page: Callabl
     (tmp_path / "lap.html").write_text(page(describe(policy), lap_record(describe(policy), episode, 60.0)))
     tab = open_page((tmp_path / "lap.html").as_uri())
     until(tab, "player.lap.plain.every((d) => d !== null)")
-    found = np.array(tab.evaluate("player.lap.pixels(1).then((p) => [...p])"), np.uint8)
-    apart = np.abs(found.reshape(frames[1].shape).astype(int) - decode_image(episode.frames[1]))
+    result = np.array(tab.evaluate("player.lap.pixels(1).then((p) => [...p])"), np.uint8)
+    apart = np.abs(result.reshape(frames[1].shape).astype(int) - decode_image(episode.frames[1]))
     assert apart.max() <= 1
     assert any(word in tab.text_content("#bars") for word in ("straight", "left", "right"))
     assert tab.faults == []

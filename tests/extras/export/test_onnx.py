@@ -57,8 +57,8 @@ def difference(policy: Policy, other: ExportedPolicy, count: int) -> float:
         a, b = policy.step(frame, t_s, 3.0), other.step(frame, t_s, 3.0)
         pedals = pytest.approx((b.throttle, b.brake), abs=1e-6)
         assert a.choice == b.choice and (a.throttle, a.brake) == pedals
-        found, expected = (([s.steering] if s.logits is None else s.logits) for s in (b, a))
-        worst = max(worst, float(np.abs(np.subtract(found, expected)).max()))
+        actual, expected = (([s.steering] if s.logits is None else s.logits) for s in (b, a))
+        worst = max(worst, float(np.abs(np.subtract(actual, expected)).max()))
     return worst
 
 

@@ -141,10 +141,10 @@ def test_onnx_runtime_gives_what_torch_gives(group: str) -> None:
     for n, (first, x, t) in enumerate(stream(0)):
         state = [value.numpy() for value in initial] if first else state
         feed = dict(zip(inputs, [x.numpy(), t.numpy(), *state], strict=True))
-        found = session.run(None, {name: value for name, value in feed.items() if name in asked})
+        results = session.run(None, {name: value for name, value in feed.items() if name in asked})
         for i, case in enumerate(cases):
-            worst[case] = max(worst[case], float(np.abs(found[i] - expected[i][n].numpy()).max()))
-        state = found[len(steps) :]
+            worst[case] = max(worst[case], float(np.abs(results[i] - expected[i][n].numpy()).max()))
+        state = results[len(steps) :]
     apart = {case: value for case, value in worst.items() if not value < LOOSE.get(case, 1e-5)}
     assert not apart, apart
 

@@ -43,7 +43,7 @@ def drive_until(drive: UdacitySimulator, metres: float, longest_s: float = 120) 
 
 @pytest.mark.parametrize("culture", ["en-US", "de-DE"])
 def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str) -> None:
-    driver, seen, said = PurePursuit(), [], []
+    driver, seen, lines = PurePursuit(), [], []
     driver.reset(env)
 
     def decide(frame: NDArray[np.uint8], t_s: float, speed_mps: float) -> Action:
@@ -51,21 +51,21 @@ def test_a_server_drives_it_through_the_wire(env: UdacityTrackEnv, culture: str)
         return driver.act()
 
     with loop.drive(UdacityEnv(port=0), decide) as driven:
-        drive = UdacitySimulator(env, "127.0.0.1", driven.env.port, culture, say=said.append)
+        drive = UdacitySimulator(env, "127.0.0.1", driven.env.port, culture, say=lines.append)
         drive_until(drive, 25.0)
     assert env.track_position.driven >= 25 and drive.off_road == 0 and env.interventions == 0
     assert len(seen) > 10 and seen[-1][0] == (160, 320, 3) and seen[-1][1] > 3
     assert drive.client.lost == 0 and drive.client.connections == 1
-    assert any("connected" in line for line in said) and "0.02 laps" in drive.summary()
+    assert any("connected" in line for line in lines) and "0.02 laps" in drive.summary()
 
 
 def test_a_lost_car_is_put_back_and_said_so(env: UdacityTrackEnv) -> None:
-    said: list[str] = []
-    drive = UdacitySimulator(env, "127.0.0.1", 1, say=said.append)
+    lines: list[str] = []
+    drive = UdacitySimulator(env, "127.0.0.1", 1, say=lines.append)
     env.place(60.0, env.track.half_width + 3.5, heading=0.8, speed=10.0)
     for _ in range(50):
         drive.frame()
-    assert env.interventions == 1 and "put back" in said[0] and drive.off_road == 1
+    assert env.interventions == 1 and "put back" in lines[0] and drive.off_road == 1
     assert abs(env.track_position.offset) < 0.1
 
 
@@ -125,8 +125,8 @@ def test_window_without_a_display_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch(["sim", "udacity", "--seconds", "0.5", "--port", "1", "--plain"]) == 0
-    said = capsys.readouterr().out
-    assert "waits for a driver on 127.0.0.1:1" in said and "0.00 laps" in said
+    printed = capsys.readouterr().out
+    assert "waits for a driver on 127.0.0.1:1" in printed and "0.00 laps" in printed
     with pytest.raises(UserError, match="culture"):
         dispatch(["sim", "udacity", "--locale", "xx-YY", "--plain"])
 
