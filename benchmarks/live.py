@@ -141,7 +141,7 @@ def drive(
     frame, info = world.reset(seed=4_000_000)
     policy.reset()
     cam = GradCam(policy) if saliency_every else None
-    spent, count, total = Spent(), 0, 0.0
+    spent, count, total, episode, began_at = Spent(), 0, 0.0, 0, 0
     process, thread = time.process_time(), time.thread_time()
     started = time.perf_counter()
     while (now := time.perf_counter()) - started < seconds:
@@ -158,9 +158,9 @@ def drive(
         began = time.thread_time()
         server.publish(
             Tick(
-                episode=0,
+                episode=episode,
                 seed=4_000_000,
-                step=count,
+                step=count - began_at,
                 t_s=info["t_s"],
                 frame=frame,
                 action=action,
@@ -180,6 +180,8 @@ def drive(
         if terminated or truncated:
             frame, info = world.reset(seed=4_000_000)
             policy.reset()
+            # A ghost drives an episode once more, from its own start on.
+            total, episode, began_at = 0.0, episode + 1, count + 1
         count += 1
         time.sleep(max(0.0, PERIOD_S - (time.perf_counter() - now)))
     own = time.thread_time() - thread

@@ -3,8 +3,8 @@
 python tools/pictures.py [--only live arena ...] [--film]
 
 Each page is brought to one state and photographed in four ways, into docs/figures/pages/NAME-WAY.jpg; some of them are
-docs/figures/NAME too. ``--film`` makes docs/figures/what_if.gif as well. The pages show what the shipped policies do
-now: pictures are of no older page, and of no other policy. Look at them afterwards.
+docs/figures/NAME too. ``--film`` makes docs/figures/what_if.gif and lap.gif as well. The pages show what the shipped
+policies do now: pictures are of no older page, and of no other policy. Look at them afterwards.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from nacdrive.common.paths import find_model
+from nacdrive.rollout.drive import Drive
+from nacdrive.viz.overlay import HEIGHT, WIDTH, FrameOverlay
+
 FIGURES = Path("docs/figures")
 SAMPLE = "recordings/carracing-sample"
 WAYS = {
@@ -39,6 +43,7 @@ QUALITY = 80
 WAIT_S = 300
 """For any state of a page, on a machine that has other things to do."""
 SHOWN, COLOURS = (960, 600), 128
+LAP_SHOWN, LAP_EVERY = (540, 300), 2
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,12 @@ class Picture:
     """JavaScript that is true when the state is there."""
     copy: str = ""
     """Name in docs/figures of the light one."""
+    held: str = ""
+    """Key that is held after the keys, until the state is there."""
+    hold_when: str = "true"
+    """JavaScript that is true when it can be."""
+    last: str = ""
+    """Key that is pressed in that state."""
 
 
 def longer_than(seconds: float) -> str:
@@ -89,8 +100,11 @@ PICTURES = {
         longer_than(8), copy="arena.jpg",
     ),
     "arena-person": Picture(
-        "arena --models nac_steady.pt --person --allow-control --top-speed 25 --no-wait --page-port 0 --out {out}/race",
-        "document.getElementById('state')?.textContent === 'Nobody drives'",
+        f"arena --models nac_steady.pt --ghost {SAMPLE} --person --allow-control --head-start 2 --no-wait "
+        "--page-port 0 --out {out}/race",
+        "document.querySelector('#controls .take')?.disabled === false", keys=("w",), held="ArrowUp", hold_when=
+        "document.querySelector('#controls .take').textContent.startsWith('Hand back')",
+        then=longer_than(4), last=" ",
     ),
     "shared": Picture(
         f"share {SAMPLE} --model nac_steady.pt --seconds 8 --out {{out}}/lap.html",
@@ -140,7 +154,14 @@ def photograph(chromium: Any, name: str, picture: Picture) -> None:
         until(page, picture.ready)
         for key in picture.keys:
             page.keyboard.press(key)
+        until(page, picture.hold_when)
+        if picture.held:
+            page.keyboard.down(picture.held)
         until(page, picture.then)
+        if picture.last:
+            page.keyboard.press(picture.last)
+        if picture.held:
+            page.keyboard.up(picture.held)
         for way, (scheme, width, height) in WAYS.items():
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme=scheme)
@@ -174,13 +195,31 @@ class Film:
         self.take(ms)
 
     def save(self, target: Path) -> None:
-        """Write the film; one palette for all pictures, pixels that stay cost nothing."""
+        """Write the film; pixels that stay cost nothing."""
         strip = Image.new("RGB", (SHOWN[0], SHOWN[1] * 2))
         strip.paste(self.frames[0], (0, 0))
         strip.paste(self.frames[-1], (0, SHOWN[1]))
-        palette = strip.quantize(COLOURS, dither=Image.Dither.NONE)
-        small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in self.frames]
-        small[0].save(target, save_all=True, append_images=small[1:], duration=self.ms, loop=0, optimize=True)
+        save_gif(self.frames, self.ms, strip, target)
+
+
+def save_gif(frames: list[Image.Image], ms: list[int], sample: Image.Image, target: Path) -> None:
+    """Write a film with one palette for all pictures, that of ``sample``."""
+    palette = sample.quantize(COLOURS, dither=Image.Dither.NONE)
+    small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    small[0].save(target, save_all=True, append_images=small[1:], duration=ms, loop=0, optimize=True)
+    print(target.name, flush=True)
+
+
+def film_lap(chromium: Any) -> None:
+    """docs/figures/lap.gif: the shipped policy drives a lap, as in the film of an evaluation."""
+    drive = Drive(model=find_model("nac_steady.pt", "carracing"), expert="ppo")
+    overlay, frames = FrameOverlay("nac_steady", actions=drive.load().actions), []
+    with drive.open(4_000_001) as opened:
+        for tick in opened:
+            picture = Image.frombytes("RGB", (WIDTH, HEIGHT), overlay.paint(tick))
+            if tick.step % LAP_EVERY == 0 or tick.done:
+                frames.append(picture.resize(LAP_SHOWN, Image.Resampling.LANCZOS))
+    save_gif(frames, [80 * LAP_EVERY] * len(frames), frames[len(frames) // 2], FIGURES / "lap.gif")
 
 
 def film_what_if(chromium: Any) -> None:
@@ -220,13 +259,12 @@ def film_what_if(chromium: Any) -> None:
         film.take(5000)
         page.close()
     film.save(FIGURES / "what_if.gif")
-    print("what_if.gif", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES))
-    parser.add_argument("--film", action="store_true", help="docs/figures/what_if.gif too")
+    parser.add_argument("--film", action="store_true", help="docs/figures/what_if.gif and lap.gif too")
     options = parser.parse_args()
     (FIGURES / "pages").mkdir(parents=True, exist_ok=True)
     make: list[Callable[[Any], None]] = [
@@ -236,7 +274,7 @@ def main() -> None:
         chromium = play.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        for one in [*make, *([film_what_if] if options.film else [])]:
+        for one in [*make, *([film_lap, film_what_if] if options.film else [])]:
             one(chromium)
         chromium.close()
 

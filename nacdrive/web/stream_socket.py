@@ -31,7 +31,7 @@ LARGEST_ANSWER = 256
 
 
 class Encoder:
-    """Encodes a Tick once, however many viewers want it, and not at all when nobody looks.
+    """Encodes a Tick and its message once, however many viewers want them, and not at all when nobody looks.
 
     It runs in the thread of the first viewer that asks; the others take what it made.
     """
@@ -39,19 +39,24 @@ class Encoder:
     def __init__(self, lanes: int = 1) -> None:
         self._lock = Lock()
         self._kept: list[tuple[int, Packed] | None] = [None] * lanes
+        self._message: tuple[Seen, Seen] | None = None
+        self._bytes = b""
 
-    def packed(self, seen: Snapshot) -> list[Packed]:
-        """The shared parts of the Ticks in ``seen``, each with its lane."""
-        attempt = seen.seen.attempt
-        return [self._pack(attempt, k, lane.shown) for k, lane in enumerate(seen.lanes) if lane.shown is not None]
+    def message(self, seen: Seen, news: Snapshot) -> bytes:
+        """What a viewer that has seen ``seen`` is sent of ``news``: the same to all that have kept up alike."""
+        with self._lock:
+            if self._message != (seen, news.seen):
+                attempt, lanes = news.seen.attempt, enumerate(news.lanes)
+                packed = [self._pack(attempt, k, lane.shown) for k, lane in lanes if lane.shown is not None]
+                self._message, self._bytes = (seen, news.seen), message(header(news), packed)
+            return self._bytes
 
     def _pack(self, attempt: int, lane: int, shown: ShownTick) -> Packed:
-        with self._lock:
-            kept = self._kept[lane]
-            if kept is None or (attempt, shown.seq) > (kept[0], kept[1].seq):
-                kept = self._kept[lane] = (attempt, pack(shown.tick, shown.seq, shown.row, lane))
-            # A viewer that looked before a newer Tick was encoded gets the newer one: it is the one to show.
-            return kept[1]
+        kept = self._kept[lane]
+        if kept is None or (attempt, shown.seq) > (kept[0], kept[1].seq):
+            kept = self._kept[lane] = (attempt, pack(shown.tick, shown.seq, shown.row, lane))
+        # A viewer that looked before a newer Tick was encoded gets the newer one: it is the one to show.
+        return kept[1]
 
 
 def serve_viewer(environ: dict[str, Any], state: StreamState, encoder: Encoder, hello: dict[str, Any]) -> None:
@@ -93,7 +98,7 @@ def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
             if state.closed:
                 return
             continue
-        socket.send(message(header(news), encoder.packed(news)))
+        socket.send(encoder.message(seen, news))
         in_flight += 1
         seen = news.seen
 

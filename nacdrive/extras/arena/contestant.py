@@ -129,9 +129,10 @@ class Handicap(DriverWrapper):
         self._env = env
 
     def act(self, frame: Frame, info: Info) -> Action:
+        # Asked all the while, so that it remembers what it saw.
+        action = super().act(frame, info)
         if float(info["t_s"]) < self._start_s - 1e-9:
             return nearest_action(self._env, Action(0.0, 0.0, 1.0))
-        action = super().act(frame, info)
         if float(info.get("speed_mps") or 0.0) < self._top_mps or not action.throttle:
             return action
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)

@@ -144,7 +144,8 @@ export class ControlBar {
     if (!act) return;
     press.preventDefault();
     press.stopPropagation();
-    if (!press.repeat) act();
+    // A key that was held before the wheel was one's own counts from its next repetition on.
+    if (!press.repeat || arrow) act();
   }
 
   keyDown(key) {

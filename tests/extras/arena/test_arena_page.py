@@ -177,9 +177,10 @@ def test_a_person_who_contests_takes_the_wheel_and_all_wait_for_them(open_page: 
         server.arena.begin(0, 701, "")
         until(page, "document.getElementById('state').textContent === 'Nobody drives'")
         until(page, "document.querySelector('#controls .take').disabled === false")
+        page.keyboard.down("ArrowLeft")
         page.keyboard.press("w")
         until(page, "document.querySelector('#controls .take').textContent.startsWith('Hand back')")
-        page.keyboard.down("ArrowLeft")
+        page.keyboard.down("ArrowLeft")  # held all the while: this is its repetition
         until(page, "document.querySelector('.pad [aria-pressed=true]') !== null")
         page.wait_for_timeout(150)
         assert control.poll(wait=False).keys == {"left"}

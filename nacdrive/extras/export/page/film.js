@@ -1,4 +1,4 @@
-// The strip of remembered frames, each with how much it counts, to be hidden by a press.
+// The strip of remembered frames, each with the weight that the attention gives it, to be hidden by a press.
 
 import { percent, put } from "/js/dom.js";
 import { editPicture } from "./lap.js";

@@ -50,7 +50,7 @@ export class LapChart {
     };
     line((i) => lap.steering[i], "expert", 1.4, [4, 3]);
     line((i) => (lap.plain[i] ? lap.lean(lap.plain[i]) : null), "policy", 1.8);
-    if (tried) line((i) => lap.lean(tried[i]), "edited", 1.8);
+    if (tried) line((i) => lap.lean(tried[i]), "other", 1.8);
     pen.fillStyle = colour("alert");
     const judged = tried ?? lap.plain;
     for (let i = 0; i < lap.length; i++) if (judged[i] && !sameDecision(judged[i], lap.driven(i))) pen.fillRect(x(i) - 1, 3, 2, 9);
