@@ -18,6 +18,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
 from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, row, sureness
+from nacdrive.web.stream_socket import Encoder
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
 
@@ -92,6 +93,17 @@ def test_five_viewers_get_every_frame_at_twenty_a_second(server: LiveServer) -> 
     for watcher in watchers:
         watcher.join(120)
     assert min(map(len, frames.values())) >= 36
+
+
+def test_a_message_is_made_once_for_all_viewers_that_have_seen_the_same() -> None:
+    state, encoder = StreamState(), Encoder()
+    state.publish(make_tick(0))
+    news, later = (state.wait_for_new(Seen(), 0) for _ in range(2))
+    assert news is not None and later is not None
+    assert encoder.message(Seen(), news) is encoder.message(Seen(), later)
+    state.publish(make_tick(1))
+    newer = state.wait_for_new(news.seen, 0)
+    assert newer is not None and encoder.message(news.seen, newer) != encoder.message(Seen(), news)
 
 
 def test_publishing_takes_microseconds_with_a_frozen_viewer(server: LiveServer) -> None:

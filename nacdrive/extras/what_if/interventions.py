@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import cv2
@@ -187,11 +187,6 @@ def fits(value: Any, kind: str) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float) if "float" in kind else int):
         return False
     return abs(value) < 1e9 and math.isfinite(value)
-
-
-def edit_to_json(edit: Edit) -> dict[str, Any]:
-    """What ``edit_from_json`` reads."""
-    return {"kind": edit.kind, **asdict(edit)}
 
 
 class IntervenedPolicy(Policy):

@@ -32,7 +32,7 @@ export class EventLog {
     }
     this.list.prepend(item);
     while (this.list.childElementCount > KEPT) this.list.lastElementChild.remove();
-    this.note.textContent = `${event.n} so far`;
+    this.note.textContent = String(event.n);
   }
 
   clear() {

@@ -44,7 +44,7 @@ export class StandingsTable {
       made.className = bad ? "bad" : "";
     };
     cell(known(at("station_m")) ? `${at("station_m").toFixed(0)} m` : "–");
-    cell(!known(gap) ? "–" : place === 0 && gap < 0.005 ? "leads" : `+${gap.toFixed(2)} s`);
+    cell(!known(gap) ? "–" : place === 0 ? "leads" : `+${gap.toFixed(2)} s`);
     cell(percent(at("progress")));
     cell(fixed(at("episode_return"), 1));
     cell(known(at("off_share")) ? `${(at("off_share") * 100).toFixed(1)} %` : "–", at("wheels_off") >= 0.5);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from nacdrive.extras.what_if.interventions import (
     Mute,
     Paint,
     ShiftTime,
-    edit_to_json,
     edits_from_json,
     occlusion_map,
     softmax,
@@ -213,7 +213,7 @@ def test_the_occlusion_map_is_that_of_painting_part_by_part(config: Any, frames:
 
 def test_edits_survive_json_and_nothing_else_passes() -> None:
     edits = (Paint(0.1, 0.2, 0.3, 0.4, None), Dim(0.5), Blur(2.0), HideFrame(2), ShiftTime(0.3), Mute(3, "inter", 5))
-    assert edits_from_json(json.loads(json.dumps([edit_to_json(edit) for edit in edits]))) == edits
+    assert edits_from_json(json.loads(json.dumps([{"kind": edit.kind, **asdict(edit)} for edit in edits]))) == edits
     wrong: list[Any] = [
         None, {}, [3], [{}], [{"kind": "fly"}], [{"kind": []}], [{"kind": "mute"}], [{"kind": "mute", "head": True}],
         [{"kind": "mute", "head": -1}], [{"kind": "mute", "group": "legs"}], [{"kind": "mute", "head": 1.5}],
