@@ -350,8 +350,9 @@ class Playground {
     if (!driver.decision || this.session.racing) return;
     this.setPlaying(false);
     const why = explain(await driver.measure(), this.network.labels ?? []);
-    const strongest = muting(why.bars.find(({ kind }) => kind !== "time"), this.network.description.preprocessing);
-    this.journal.asked = { steering: driver.decision.steering, strongest: encode([strongest]) };
+    const bar = why.bars.find(({ kind }) => kind !== "time");
+    const strongest = bar ? encode([muting(bar, this.network.description.preprocessing)]) : null;
+    this.journal.asked = { steering: driver.decision.steering, strongest };
     this.showReasons(why);
   }
 
