@@ -112,7 +112,10 @@ class Waiting:
 
 def family(process: int) -> list[int]:
     """A process and those that it has started."""
-    children = [int(pid) for file in glob(f"/proc/{process}/task/*/children") for pid in Path(file).read_text().split()]
+    children: list[int] = []
+    for file in glob(f"/proc/{process}/task/*/children"):
+        with suppress(OSError):  # a thread or a process that has just ended
+            children += map(int, Path(file).read_text().split())
     return [process, *(pid for child in children for pid in family(child))]
 
 
