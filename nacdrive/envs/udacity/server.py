@@ -8,11 +8,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import socketio
+from engineio.exceptions import SocketIsClosedError
 from flask import Flask, request
 
 from nacdrive.common.action import Action
@@ -148,7 +150,8 @@ class SimulatorServer:
         """Answer one session, never all: an event that it cannot read makes the simulator drop the connection."""
         connection.sent(time.monotonic())
         self.steers += event == "steer"
-        self._sio.emit(event, data, to=connection.sid)
+        with suppress(SocketIsClosedError):  # it has gone a moment ago, which its disconnection will say
+            self._sio.emit(event, data, to=connection.sid)
 
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function``, with its exceptions told in one line: none may end a connection or a thread."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import socketio
+from engineio.exceptions import SocketIsClosedError
 
 from tests.helpers.udacity_simulators import until
 
@@ -164,3 +165,19 @@ def test_a_plain_websocket_is_named(driven, lines) -> None:
         )
         assert b"404" in raw.recv(100)
     assert until(lambda: lines.told("plain websocket client"))
+
+
+def test_a_simulator_that_has_gone_a_moment_ago_does_not_keep_the_port(driven, simulator) -> None:
+    server = driven()
+    assert simulator(server).drives()
+    bridge = server.env._server
+
+    def closed() -> bool:
+        raise SocketIsClosedError
+
+    for one in list(bridge._sio.eio.sockets.values()):
+        one.check_ping_timeout = closed  # as where it closes between two lines of Engine.IO
+    server.env.close()
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", bridge.port))

@@ -153,7 +153,7 @@ def test_the_order_of_the_published_minutes_is_undone():
     order = sorted(range(1, 13), key=str)
     features = np.repeat(np.array(order, np.float32), 2)[:, None].repeat(14, axis=1)
     left = np.repeat(np.arange(12, 0, -1), 2).astype(np.float32)
-    bearing = PublishedBearing("Bearing1_1", "xjtu-sy", features, np.arange(24.0), 1 - left / 12, left, None)
+    bearing = PublishedBearing("Bearing1_1", "xjtu-sy", features, np.arange(24.0), left, None)
     life = run_of(bearing)
     assert life.table.features[:, 0, 6].tolist() == list(range(1, 13))
     assert life.table.t_s.tolist() == [60.0 * minute for minute in range(12)]
