@@ -37,9 +37,9 @@ main()
 def test_the_layer_needs_no_extra_and_a_verb_names_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True)
     sentence = "is not installed: add it with pip install 'nacdrive[drive]'."
-    said = done.stdout.splitlines()
-    assert len(said) == 3, done.stdout + done.stderr
-    assert all(line.startswith("UserError ") and line.endswith(sentence) for line in said), said
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stdout + done.stderr
+    assert all(line.startswith("UserError ") and line.endswith(sentence) for line in lines), lines
     assert done.returncode == 2 and done.stderr.startswith("nacdrive: ") and done.stderr.strip().endswith(sentence)
 
 

@@ -19,6 +19,7 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
+from nacdrive.drivers.rerun import Rerun
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
@@ -138,12 +139,13 @@ class Handicap(DriverWrapper):
         return replace(nearest_action(self._env, replace(action, throttle=0.0)), logits=action.logits)
 
 
-class Ghost(Driver):
+class Ghost(Rerun):
     """Does what was done in a recording; its drive ends with that."""
 
     name = "ghost"
 
     def __init__(self, recording: Recording, spec: EnvSpec) -> None:
+        super().__init__(())
         self._recording = recording
         first, rate = recording.load(0), spec.frames_per_second
         repeat = round(rate / recording.meta["fps"]) if rate is not None else None
@@ -157,10 +159,7 @@ class Ghost(Driver):
         """Drive the episode of ``seed`` next."""
         places = {info.seed: i for i, info in enumerate(self._recording.episodes)}
         episode = self._recording.load(places[seed])
-        self._actions, self._speeds = driven_actions(episode), episode.speed_mps
-
-    def reset(self, env: DrivingEnv) -> None:
-        self._step = 0
+        self.actions, self._speeds = driven_actions(episode), episode.speed_mps
 
     def act(self, frame: Frame, info: Info) -> Action:
         """The recorded action.
@@ -168,16 +167,12 @@ class Ghost(Driver):
         Raises:
             UserError: if the car does not come where it was.
         """
-        step, self._step = self._step, self._step + 1
-        if abs(float(info.get("speed_mps") or 0.0) - self._speeds[step]) > SAME_MPS:
+        if abs(float(info.get("speed_mps") or 0.0) - self._speeds[self._step]) > SAME_MPS:
             raise UserError(
                 f"--ghost: driven once more, this drive is another one from {info['t_s']:.1f} s on (it was driven with "
                 "other options, or by another version): give another recording."
             )
-        return self._actions[step]
-
-    def state(self) -> DriverState:
-        return DriverState(finished=self._step == len(self._actions))
+        return super().act(frame, info)
 
 
 class Person(Driver):

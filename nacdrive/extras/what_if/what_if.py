@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers.base import Driver, DriverState, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
+from nacdrive.drivers.rerun import Rerun
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.registry import action_names
@@ -254,26 +255,6 @@ class WhatIf:
         apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
         if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[place]) > 1e-3:
             raise UserError(NOT_THE_SAME)
-
-
-class Rerun(Driver):
-    """Drives given actions, and stops the episode after the last."""
-
-    name = "rerun"
-
-    def __init__(self, actions: Sequence[Action]) -> None:
-        self.actions = actions
-        self._step = 0
-
-    def reset(self, env: DrivingEnv) -> None:
-        self._step = 0
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        self._step += 1
-        return self.actions[self._step - 1]
-
-    def state(self) -> DriverState:
-        return DriverState(finished=self._step >= len(self.actions))
 
 
 def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_a_ghost_whose_drive_comes_out_otherwise_is_refused() -> None:
     driver: Any = loaded.driver
     driver.take(3000000)
     with loaded.open(3000000) as opened:
-        assert [tick.action.choice for tick in opened] == [action.choice for action in driver._actions[:15]]
+        assert [tick.action.choice for tick in opened] == [action.choice for action in driver.actions[:15]]
     driver._speeds = driver._speeds + 1
     with pytest.raises(UserError, match="this drive is another one"), loaded.open(3000000) as opened:
         list(opened)

@@ -72,12 +72,12 @@ def test_a_ghost_drives_its_recording_once_more_on_the_tracks_of_it(tmp_path: Pa
     (ghost,) = (one for one in track["ranking"] if one["name"] == "ghost")
     assert track["seed"] == 3000000
     assert ghost["episode_return"] == pytest.approx(Recording.open(SAMPLE).load(0).reward[:15].sum(), abs=1e-3)
-    for options, said in (
+    for options, sentence in (
         ({"seed": 701}, "there is no track 701"),
         ({"episodes": 9}, "--ghost has 3 from there on"),
         ({"env": "udacity-track"}, "--ghost was recorded in 'carracing'"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=sentence):
             _ = ArenaConfig(**{**more, **options}).courses
     assert ArenaConfig(**more, seed=3000001, episodes=2).courses == [(3000001, ""), (3000002, "")]
 

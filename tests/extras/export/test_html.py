@@ -400,13 +400,13 @@ def test_the_whole_lap_is_tried_and_the_occlusion_map_is_laid_over_the_picture(o
     tab = opened()
     tab.select_option("#region", "0,0,0.5,1")
     tab.click("#try-all")
-    until(tab, "document.getElementById('try-said').textContent.startsWith('It decides otherwise in')")
+    until(tab, "document.getElementById('try-status').textContent.startsWith('It decides otherwise in')")
     other = tab.evaluate("player.tried.filter((d, i) => d.choice !== player.lap.plain[i].choice).length")
-    assert f"in {other} of 50 frames" in tab.text_content("#try-said")
+    assert f"in {other} of 50 frames" in tab.text_content("#try-status")
     tab.click("#clear")
     moment(tab, 40)
     tab.keyboard.press("o")
-    until(tab, "document.getElementById('try-said').textContent.startsWith('One grey square')")
+    until(tab, "document.getElementById('try-status').textContent.startsWith('One grey square')")
     assert tab.evaluate(PAINTED)
     assert tab.faults == []
 

@@ -165,8 +165,8 @@ class Player {
     const sentence = edits ? effect(this.edits.list, plain, now, this.network.labels ?? []) : "";
     put($("effect"), sentence);
     // On a phone the sentence stands above the player too: the bars are out of sight while something is edited.
-    put($("said"), sentence);
-    $("said").hidden = !sentence;
+    put($("spoken"), sentence);
+    $("spoken").hidden = !sentence;
   }
 
   showBar(bar, k, now, plain, driven) {
@@ -235,24 +235,24 @@ class Player {
 
   async tryAll() {
     const edits = this.edits.compile();
-    if (!edits) return put($("try-said"), "Nothing is edited.");
+    if (!edits) return put($("try-status"), "Nothing is edited.");
     const text = this.edits.text();
     input("try-all").disabled = true;
     const found = [];
     for (let i = 0; i < this.lap.length; i++) {
       found.push(await this.lap.decide(i, edits));
-      if (i % 8 === 0) put($("try-said"), `frame ${i + 1} of ${this.lap.length} …`);
+      if (i % 8 === 0) put($("try-status"), `frame ${i + 1} of ${this.lap.length} …`);
       if (i % 4 === 0) await breathe();
       if (text !== this.edits.text()) break; // it is another question by now
     }
     input("try-all").disabled = false;
-    if (text !== this.edits.text()) return put($("try-said"), "");
+    if (text !== this.edits.text()) return put($("try-status"), "");
     this.tried = found;
     const n = this.lap.length;
     const other = found.filter((d, i) => !sameDecision(d, this.lap.plain[i])).length;
     const agree = (list) => percent(list.filter((d, i) => sameDecision(d, this.lap.driven(i))).length / n);
     const how = this.network.actions.length ? "decides otherwise" : "steers otherwise by 0.1 or more";
-    put($("try-said"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
+    put($("try-status"), `It ${how} in ${other} of ${n} frames, and as driven in ${agree(found)} (without the edits in ${agree(this.lap.plain)}). The car drove as recorded: nothing is added up.`);
     this.chart.draw(this.at, this.tried);
   }
 
@@ -260,7 +260,7 @@ class Player {
 
   changed() {
     this.tried = null;
-    put($("try-said"), "");
+    put($("try-status"), "");
     this.overlay.clear();
     for (const kind of ["dim", "blur", "shift"]) {
       const value = this.edits.value(kind);
@@ -319,7 +319,7 @@ class Player {
     if (asked !== this.asked) return;
     const most = this.overlay.drawMap(found, n);
     const strongest = now.shares ? `takes up to ${percent(Math.max(0, ...found))} off "${this.network.labels[now.choice]}"` : `changes the steering by up to ${most.toFixed(2)}`;
-    put($("try-said"), `One grey square of 1/12 of the picture ${strongest}${now.shares ? " (orange); under blue squares it would be surer" : " (orange)"}.`);
+    put($("try-status"), `One grey square of 1/12 of the picture ${strongest}${now.shares ? " (orange); under blue squares it would be surer" : " (orange)"}.`);
   }
 
   // ---------------------------------------------------------------- playing
