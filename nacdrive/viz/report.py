@@ -39,46 +39,12 @@ if TYPE_CHECKING:
 REPLAY = "http://127.0.0.1:8090/"
 """Where ``nacdrive replay`` serves its page if nobody says otherwise."""
 
-STYLE = """
-:root{color-scheme:light dark;--ground:#fff;--card:#f4f6f8;--text:#14181d;--dim:#59636e;--line:#d8dee4;
---own:#1f6fd0;--expert:#c46a00;--bad:#c4312b}
-@media(prefers-color-scheme:dark){:root{--ground:#111418;--card:#1a1f25;--text:#e8ecf0;--dim:#949da8;--line:#2c323a;
---own:#5cc8ff;--expert:#ffb84d;--bad:#ff6b6b}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--text);font:16px/1.5 system-ui,sans-serif}
-main{max-width:880px;margin:0 auto;padding:40px 24px 80px}
-h1{font-size:28px;line-height:1.2;margin:0 0 4px}h2{font-size:18px;margin:44px 0 8px}
-p{margin:8px 0;max-width:68ch}.dim,figcaption,th,dt{color:var(--dim)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:28px 0 0}
-.tile{background:var(--card);border-radius:8px;padding:14px 16px}
-.tile b{display:block;font-size:28px;line-height:1.2;font-weight:600}.tile span{color:var(--dim);font-size:14px}
-svg{width:100%;height:auto;display:block;margin-top:12px}
-svg text{fill:var(--dim);font:12px system-ui,sans-serif}
-.grid{stroke:var(--line);fill:none}.gap{stroke:var(--line);stroke-width:2}.dot{fill:var(--own)}
-.ring{fill:var(--ground);stroke:var(--expert);stroke-width:2}
-.thin{fill:none;stroke:var(--own);opacity:.45}.mean{fill:none;stroke:var(--own);stroke-width:3}
-.mean-expert{fill:none;stroke:var(--expert);stroke-width:2;stroke-dasharray:6 5}
-.key{display:inline-block;width:10px;height:10px;border-radius:50%;margin:0 6px 0 0}
-.key.own{background:var(--own)}.key.expert{border:2px solid var(--expert)}.keys span{margin-right:20px}
-.key.line{width:22px;height:0;border-radius:0;border:0;border-top:3px solid var(--own);background:none}
-.key.line{vertical-align:4px}
-.key.line.expert{border-top:2px dashed var(--expert)}.key.line.other{border-top:5px solid var(--expert)}
-.key.bad{border:2px solid var(--bad)}
-.map{background:var(--card);border-radius:6px;margin-top:8px}.map text{font-size:11px}
-.way,.other{fill:none;stroke:var(--own);stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.other{stroke:var(--expert);stroke-width:4.5}.start{fill:var(--text)}.worst{fill:none;stroke:var(--bad);stroke-width:2.5}
-.rule{stroke:var(--dim);stroke-width:2}
-.films{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:16px}
-p.lead{font-size:20px;margin:12px 0}video.lead{max-width:720px;margin-bottom:20px}
-figure{margin:0}video{width:100%;border-radius:6px;background:#000;display:block}
-figcaption{font-size:14px;margin-top:6px}a{color:var(--own)}
-.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
-th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-th{font-weight:500}td.word,th.word{text-align:left}.bad{color:var(--bad)}
-@media(max-width:600px){svg:not(.map) text{font-size:18px}main{padding:24px 14px 60px}}
-details{margin-top:12px}summary{cursor:pointer}
-pre{background:var(--card);padding:14px 16px;border-radius:8px;overflow-x:auto;font-size:13px}
-"""
+BARS = 6
+"""Of what muting each part of a decision alone changes, the longest."""
+LEAST_REACH = 0.1
+"""The longest bar stands for no less than this change of the wheel."""
+
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 def write_report(path: Path, metrics: dict[str, Any]) -> None:
@@ -271,17 +237,32 @@ def worst(folder: Path, index: int, caption: str, film: str, policy: Policy | Ex
     ride = (episode.expert_choice >= 0).any() or episode.expert_steering is not None
     beside = f"; the expert would have done something else in {differs(episode).mean():.0%}" if ride else ""
     place = f"{REPLAY}#run=0&amp;ep={index + 1}&amp;t={at_s:.2f}"
-    why = ""
+    why = sent = ""
     if policy is not None:
         ticks, spec = recorded_ticks(episode), spec_of_source(episode.source)
         step = int(np.searchsorted(episode.t_s, at_s))
         names = spec.actions if spec is not None else ()
-        why = f" {escape(why_of(policy, policy.meter(), ticks, step, names)['sentence'])}"
+        measured = why_of(policy, policy.meter(), ticks, step, names)
+        why = f" {escape(measured['sentence'])}{bars(measured)}"
+        if not isinstance(policy, ExportedPolicy):
+            sent = f', <a href="{REPLAY}lap.html?run=0&amp;episode={index}">as a page to send</a>'
     return (
         drive_map(episode, at_s, f"Map of the drive: {caption}")
         + f"<figcaption>worst second: at {at_s:.1f} s (return {lost:+.1f}), in the "
-        f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{beside}.{why}</figcaption>'
+        f'<a href="{film}#t={at_s:.1f}">film</a>, in the <a href="{place}">replay</a>{sent}{beside}.{why}</figcaption>'
     )
+
+
+def bars(why: dict[str, Any]) -> str:
+    """What muting each part alone changes, as of ``Effects.explain``."""
+    rows = why["bars"][:BARS]
+    reach = 1.0 if rows and rows[0]["text"].endswith("%") else max([LEAST_REACH, *(row["change"] for row in rows)])
+    items = "".join(
+        f"<li{' class=decides' if row['decides'] else ''}>{escape(row['name'])}<output>{escape(row['text'])}</output>"
+        f'<i style="width:{100 * row["change"] / reach:.3g}%"></i></li>'
+        for row in rows
+    )
+    return f'<ol class="parts" aria-label="What muting each part alone changes, the most first">{items}</ol>'
 
 
 def how_to_replay(metrics: dict[str, Any], folder: Path) -> str:
@@ -292,7 +273,8 @@ def how_to_replay(metrics: dict[str, Any], folder: Path) -> str:
         '<p class="keys dim"><span><i class="key line"></i>driven</span><span><i class="key line other"></i>the expert '
         'would have done something else</span><span><i class="key bad"></i>the second that brought the least return '
         "(the first four aside)</span></p>"
-        f'<p>The links to a replay open while this runs:</p><pre tabindex="0">{escape(command)}</pre>'
+        "<p>The links to a replay and to a page to send open while this runs:</p>"
+        f'<pre tabindex="0">{escape(command)}</pre>'
     )
 
 

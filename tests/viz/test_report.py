@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ import numpy as np
 import pytest
 
 from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.manifest import DRIVES
-from nacdrive.viz.report import between, films
+from nacdrive.datasets.recording import Recording
+from nacdrive.envs.registry import CARRACING
+from nacdrive.viz.recorded import recorded_ticks
+from nacdrive.viz.report import BARS, bars, between, films, worst
 from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, ticks, worst_moment
+from nacdrive.viz.trace import why_of
 from tests.helpers.episodes import begin, make_episode
+from tests.helpers.small_policies import episode_of, small_policy, smooth_frames
 
 
 def row(seed: int, episode_return: float, curve: list[list[float]] | None = None, track: str = "") -> dict[str, Any]:
@@ -130,6 +137,30 @@ def test_the_worst_moment_is_linked_in_the_film_and_in_a_replay(evaluation: tupl
     assert 'href="http://127.0.0.1:8090/#run=0&amp;ep=2&amp;t=6.50"' in html, "episodes are counted as replay counts"
     assert "nacdrive replay" in html and "--model &#x27;my net.pt&#x27;" in html
     assert "something else in 10%" in html and 'class="map"' in html
+
+
+def test_the_worst_moment_has_a_bar_for_what_muting_each_part_changes_and_a_page_to_send(tmp_path: Path) -> None:
+    policy = small_policy("nac-steady-choices")
+    frames, t_s = smooth_frames(policy, 6)
+    begin(tmp_path / DRIVES).add(episode_of(policy, [encode_png(frame) for frame in frames], t_s))
+    html = worst(tmp_path, 0, "a drive", "a.mp4", policy)
+    episode = Recording.open(tmp_path / DRIVES).load(0)
+    at_s = float(re.findall(r"at ([\d.]+) s", html)[0])
+    step = int(np.searchsorted(episode.t_s, at_s))
+    why = why_of(policy, policy.meter(), recorded_ticks(episode), step, CARRACING.actions)
+    assert escape(why["sentence"]) in html and why["bars"]
+    shown = re.findall(r"<li( class=decides)?>(.*?)<output>.*?width:([\d.]+)%", html)
+    assert [(name, bool(decides)) for decides, name, _ in shown] == [
+        (bar["name"], bar["decides"]) for bar in why["bars"][:BARS]
+    ]
+    assert [float(width) for *_, width in shown] == pytest.approx([100 * bar["change"] for bar in why["bars"][:BARS]])
+    assert 'href="http://127.0.0.1:8090/lap.html?run=0&amp;episode=0"' in html
+
+
+def test_bars_of_a_wheel_are_longest_at_the_greatest_change() -> None:
+    row = {"name": "head 1", "text": "left 0.10 → right 0.30", "change": 0.4, "decides": True}
+    assert "width:100%" in bars({"bars": [row]}) and "width:50%" in bars({"bars": [{**row, "change": 0.05}]})
+    assert "<li" not in bars({"bars": []})
 
 
 @pytest.mark.parametrize("drive", [None, "episode-0000099.parquet", "../../secret.parquet"])

@@ -8,6 +8,8 @@ const MOST_ROWS = 12_000;
 const MOST_BYTES = 24 << 20;
 // So many rows back a picture may be looked for, a quarter of a second: a browser that is too slow is not sent all.
 const LOOK_BACK = 3;
+// Of a measurement of why: the longest bars.
+const KEPT_BARS = 3;
 
 export class Lane {
   constructor(index, name, columns, person) {
@@ -23,7 +25,7 @@ export class Lane {
     // The furthest place so far, row by row: whoever goes back has been there already.
     this.reach = [];
     this.frames = [];
-    // What muting each part alone changed, of those rows that it came with.
+    // What muting parts alone changed, of those rows that it came with.
     this.reasons = [];
     this.bytes = 0;
     this.oldest = 0;
@@ -50,7 +52,7 @@ export class Lane {
       this.frames.push(null);
       this.reasons.push(null);
     }
-    if (why && rows.length) this.reasons[this.length - 1] = why.sentence;
+    if (why && rows.length) this.reasons[this.length - 1] = { ...why, bars: why.bars.slice(0, KEPT_BARS) };
     if (frame && rows.length) {
       this.frames[this.length - 1] = frame;
       this.bytes += frame.data.length;

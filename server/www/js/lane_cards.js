@@ -1,9 +1,10 @@
 // The contestants side by side: of each the picture, the decision, how far and how fast, all of the moment that is asked for.
 
 import { fixed, known, percent, put } from "./dom.js";
+import { WhyPanel } from "./why_panel.js";
 import { verb } from "./words.js";
 
-// So many rows back a sentence of why is looked for.
+// So many rows back a measurement of why is looked for.
 const REASON_ROWS = 60;
 
 export const colourOf = (index) => `c${index + 1}`;
@@ -51,8 +52,12 @@ class LaneCard {
     this.steering = meter("steering", true, "own");
     this.pedal = meter("gas", false, "go");
     this.line = element("p", "numbers-line");
-    this.why = element("p", "lane-why");
+    this.why = element("div", "reasons lane-why");
+    this.why.hidden = true;
     this.root.append(heading, frame, this.verb, this.steering.root, this.pedal.root, this.line, this.why);
+    this.measured = element("p", "dim small");
+    this.reasons = new WhyPanel(this.why);
+    this.why.append(this.measured);
     this.drawn = undefined;
   }
 
@@ -91,7 +96,12 @@ class LaneCard {
     const { lane } = this;
     let i = at;
     while (i > 0 && i > at - REASON_ROWS && !lane.reasons[i]) i--;
-    put(this.why, lane.reasons[i] ? `At ${fixed(lane.at(i, "t_s"), 1)} s: ${lane.reasons[i]}` : "");
+    const why = lane.reasons[i];
+    if (why === this.reasons.why) return;
+    this.why.hidden &&= !why;
+    put(this.measured, why ? `measured at ${fixed(lane.at(i, "t_s"), 1)} s` : "");
+    if (why) this.reasons.show(why);
+    else this.reasons.note("");
   }
 
   // A moment of which this browser has no picture, for it came later or was too slow, gets none.

@@ -11,6 +11,7 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.envs.base import Info
 from nacdrive.envs.camera_noise import CameraNoise
 from tests.helpers.arenas import ArenaPage, arena_tick
+from tests.helpers.ticks import WHY
 from tests.web.test_page import PAINTED, STICKING_OUT, text, until
 
 LINES = "[...document.querySelectorAll('.numbers-line')].map((line) => line.textContent)"
@@ -69,8 +70,13 @@ def test_all_are_shown_at_the_place_where_the_last_one_is_or_now(open_page: Call
 def test_the_keyboard_alone_picks_a_place_and_lets_it_go(open_page: Callable[..., Any]) -> None:
     with arena() as server:
         page = open_page(server.url)
-        drive(server, 41)
+        drive(server, 41, why=WHY)
         until(page, f"{LINES}[0]?.startsWith('60 m')")
+        assert text(page, ".lane .reason") == WHY["sentence"]
+        assert page.locator(".lane:first-child .parts li").all_text_contents() == [
+            f"{bar['name']}{bar['text']}" for bar in WHY["bars"]
+        ]
+        assert page.locator(".lane:first-child .parts li[data-decides=yes]").count() == 2
         page.focus("#strips")
         page.keyboard.press("Home")
         until(page, f"{LINES}.join('|').startsWith('0 m, 0.0 s')")
