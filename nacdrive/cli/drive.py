@@ -414,11 +414,7 @@ def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer
 
 
 def warm_up(policy: PolicyDriver) -> float:
-    """Decide on a few empty pictures, so that the first real one is not kept waiting; seconds that a decision takes.
-
-    Raises:
-        UserError: if the policy does not take the simulator's pictures.
-    """
+    """Decide on a few empty pictures, so that the first real one is not kept waiting; seconds that a decision takes."""
     import time
 
     import numpy as np

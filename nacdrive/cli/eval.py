@@ -94,11 +94,7 @@ run = evaluate
 
 
 def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
-    """The verdict on recorded frames.
-
-    Raises:
-        UserError: for an exported policy, whose graph takes one frame after the other.
-    """
+    """The verdict on recorded frames."""
     from nacdrive.drivers.exported import ExportedPolicy
 
     if isinstance(policy, ExportedPolicy):

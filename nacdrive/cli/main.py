@@ -172,11 +172,7 @@ def completion(shell: str) -> str:
 
 
 def take_trust(arguments: list[str]) -> list[str]:
-    """The command line without ``--trust MODULE``, which every verb has; what the line names itself is trusted too.
-
-    Raises:
-        UserError: if no module follows.
-    """
+    """The command line without ``--trust MODULE``, which every verb has; what the line names itself is trusted too."""
     if "" in arguments or any(word.startswith("--") and word.endswith("=") for word in arguments):
         raise UserError("an argument is empty: give it a value, or leave its option out.")
     rest: list[str] = []

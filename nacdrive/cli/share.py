@@ -56,11 +56,7 @@ def playground_of(source: str) -> Callable[[Path], str] | None:
 
 
 def model_of(config: ShareConfig, source: str) -> Path:
-    """File of the policy that looks at the lap.
-
-    Raises:
-        UserError: if there is no such model, or the evaluation's own is not where it can be found.
-    """
+    """File of the policy that looks at the lap."""
     import hashlib
 
     from nacdrive.common.files import read_json

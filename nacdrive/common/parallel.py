@@ -473,11 +473,7 @@ def check_ray(address: str) -> None:
 
 
 def connect_ray(address: str) -> tuple[_RayModule, bool]:
-    """The package ray, connected to the cluster at ``address``, and whether it is this call that connected it.
-
-    Raises:
-        UserError: if Ray is not installed, or there is no cluster.
-    """
+    """The package ray, connected to the cluster at ``address``, and whether it is this call that connected it."""
     check_ray(address)
     ray: _RayModule = importlib.import_module("ray")
     if ray.is_initialized():

@@ -362,11 +362,7 @@ def _lock(folder: Path) -> IO[str] | None:
 
 
 def _try_lock(file: IO[str]) -> bool:
-    """Lock an open file; False where that cannot be had.
-
-    Raises:
-        BlockingIOError: if another process has locked it.
-    """
+    """Lock an open file; False where that cannot be had."""
     try:
         import fcntl
     except ModuleNotFoundError:

@@ -123,11 +123,7 @@ def from_pt(data: bytes, device: str | torch.device) -> tuple[Any, bool]:
 
 
 def check_archive(archive: zipfile.ZipFile, size: int, most: float = 2.0) -> None:
-    """Refuse an archive of ``size`` bytes that would be inflated to more than ``most`` times as many.
-
-    Raises:
-        ValueError: for such an archive, and one with parts of another kind than are written.
-    """
+    """Refuse an archive of ``size`` bytes that would be inflated to more than ``most`` times as many."""
     parts = archive.infolist()
     if sum(part.file_size for part in parts) > most * size + 4096:
         raise ValueError("it would be inflated to much more than it is")

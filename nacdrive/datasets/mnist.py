@@ -94,11 +94,7 @@ def part_file(folder: Path, part: str) -> Path | None:
 
 
 def read_part(path: Path, part: str) -> NDArray[np.uint8]:
-    """Unpack, check and decode one idx file: [N, 28, 28] or [N], read-only.
-
-    Raises:
-        UserError: if it cannot be unpacked, or its content is not MNIST's.
-    """
+    """Unpack, check and decode one idx file: [N, 28, 28] or [N], read-only."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:

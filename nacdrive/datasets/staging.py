@@ -112,11 +112,7 @@ def write_recording(
 
 
 def manifest_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest that a header stands for.
-
-    Raises:
-        UserError: if a part of it has another type than nacdrive writes.
-    """
+    """The manifest that a header stands for."""
     try:
         manifest = new_manifest(
             source=header["source"], fps=header["fps"], expert=header["expert"], recipe=header["recipe"]

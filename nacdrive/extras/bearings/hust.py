@@ -61,9 +61,6 @@ def read_mat(path: Path) -> NDArray[np.float32]:
     """Signal of a MATLAB file, [samples, 1]: its variable ``data``, or else its longest one. Remembers the last file.
 
     The variable ``fs`` of the published files is the speed of the shaft, not the sampling rate.
-
-    Raises:
-        UserError: if it is no MATLAB file up to version 7, holds no signal, or the signal has a gap.
     """
     arrays = {k: a for k, a in mat_content(path).items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
     longest = max(arrays.values(), key=np.size, default=np.zeros(0))

@@ -31,11 +31,7 @@ class ClockWarning(OddDataWarning):
 
 
 def first_stamp(path: Path) -> float:
-    """Seconds since midnight in the first row of a vibration file (hour, minute, second, microsecond, ...).
-
-    Raises:
-        UserError: if the row does not begin with four numbers.
-    """
+    """Seconds since midnight in the first row of a vibration file (hour, minute, second, microsecond, ...)."""
     with path.open("rb") as handle:
         columns = fields(handle.readline())[:4]
     if len(columns) < 4 or not all(is_number(field) for field in columns):

@@ -141,11 +141,7 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
 
 
 def card_text(recording: Recording, license: str | None) -> str:
-    """The card, unsigned: YAML front matter as the Hub reads it, then Markdown.
-
-    Raises:
-        UserError: if an episode is damaged.
-    """
+    """The card, unsigned: YAML front matter as the Hub reads it, then Markdown."""
     summary = Summary()
     for index, info in enumerate(recording.episodes):
         summary.add(info, recording.load(index))

@@ -291,11 +291,7 @@ class DataWriter:
 
 
 def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tuple[int, int]) -> list[bytes]:
-    """The encoded frames of a camera, in RGB.
-
-    Raises:
-        UserError: if one is unreadable or of another size than ``shape`` (height, width).
-    """
+    """The encoded frames of a camera, in RGB."""
     checked = []
     for index, data in enumerate(frames):
         try:

@@ -185,11 +185,7 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> ActionColumns:
-    """Where steering and pedals stand in the data set's ``action``.
-
-    Raises:
-        UserError: if it has none, or one that does not steer.
-    """
+    """Where steering and pedals stand in the data set's ``action``."""
     if ACTION not in features:
         raise UserError(f"{folder} is a LeRobot data set without actions: there is nothing to learn from in it.")
     names = features[ACTION].get("names")
@@ -214,11 +210,7 @@ def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> A
 def camera_features(
     folder: Path, features: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
-    """The features that are the centre, left and right camera, and the sizes of their frames.
-
-    Raises:
-        UserError: if there is no image, only videos, or it is not clear which one looks ahead.
-    """
+    """The features that are the centre, left and right camera, and the sizes of their frames."""
     images = [name for name, feature in features.items() if feature.get("dtype") == "image"]
     if not images:
         videos = [name for name, feature in features.items() if feature.get("dtype") == "video"]
@@ -253,11 +245,7 @@ def image_shape(folder: Path, name: str, feature: Mapping[str, Any]) -> tuple[in
 
 
 def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
-    """The episodes that ``meta/episodes`` lists, in their order.
-
-    Raises:
-        UserError: if the list is missing, damaged or has gaps.
-    """
+    """The episodes that ``meta/episodes`` lists, in their order."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("meta/episodes/chunk-*/file-*.parquet"))
     if not names:
         raise UserError(f"{folder / EPISODES.format(chunk_index=0, file_index=0)} is missing: get the data set again.")
@@ -298,11 +286,7 @@ def episode_row(row: Mapping[str, Any], ours: bool) -> EpisodeRow:
 
 
 def read_data(data_set: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
-    """The episodes of a data set, one after the other.
-
-    Raises:
-        UserError: if a data file is missing, truncated or damaged, or holds other frames than listed.
-    """
+    """The episodes of a data set, one after the other."""
     files: dict[str, list[int]] = {}
     for index, row in enumerate(data_set.episodes):
         files.setdefault(DATA.format(chunk_index=row.chunk, file_index=row.file), []).append(index)
@@ -377,11 +361,7 @@ class Batches:
 
 
 def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) -> Episode:
-    """The episode that comes next in a data file.
-
-    Raises:
-        UserError: if its rows are another episode's, a frame is unreadable or of another size than the data set says.
-    """
+    """The episode that comes next in a data file."""
     row = data_set.episodes[index]
     numbers: dict[str, list[NDArray[Any]]] = {}
     frames: dict[str, list[bytes]] = {}
@@ -416,11 +396,7 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
 
 
 def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
-    """A column as [rows] or, for lists, [rows, width] numbers.
-
-    Raises:
-        ValueError: if it has gaps, or lists of several lengths.
-    """
+    """A column as [rows] or, for lists, [rows, width] numbers."""
     column = batch.column(batch.schema.names.index(name))
     if column.null_count:
         raise ValueError(f"has gaps in '{name}'")
@@ -435,11 +411,7 @@ def as_numbers(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
 def build_episode(
     data_set: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
 ) -> Episode:
-    """An episode from its columns.
-
-    Raises:
-        ValueError, TypeError: if they contradict each other.
-    """
+    """An episode from its columns."""
     N = row.length
     steering, throttle, brake = data_set.actions.split(columns[ACTION])
     check_range(steering, throttle, brake)

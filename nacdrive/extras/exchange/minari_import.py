@@ -109,11 +109,7 @@ class MinariSet:
 def camera_spaces(
     folder: Path, space: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
-    """Where the pictures of each camera lie, and their sizes.
-
-    Raises:
-        UserError: if there is no picture, or it is not clear which one looks ahead.
-    """
+    """Where the pictures of each camera lie, and their sizes."""
     boxes: dict[tuple[str, ...], tuple[int, int]] = {}
     parts = space.get("subspaces") if space.get("type") == "Dict" else None
     places: dict[tuple[str, ...], Any] = {("observations",): space}

@@ -185,11 +185,7 @@ def import_tub(
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a tub that were not deleted, each with its ``place`` among all.
-
-    Raises:
-        UserError: if the tub has no manifest of version 2, or a file of it is damaged.
-    """
+    """The records of a tub that were not deleted, each with its ``place`` among all."""
     if not (folder / MANIFEST).is_file():
         raise UserError(
             f"there is no donkeycar tub of version 2 in {folder} (no {MANIFEST}): check the path and --from, or "

@@ -104,11 +104,7 @@ def load_lap(lap: Path, episode: int) -> Episode:
 
 
 def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dict[str, Any]:
-    """The first ``seconds`` of an episode as the page reads it: plain JSON.
-
-    Raises:
-        UserError: if the episode's frames are none of those that the network was trained on.
-    """
+    """The first ``seconds`` of an episode as the page reads it: plain JSON."""
     shape = (net.preprocessing.height, net.preprocessing.width, 3)
     try:
         lap_shape = decode_image(episode.frames[0]).shape
