@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from nacdrive.common.paths import data_folder
-from nacdrive.extras.bearings import open_bearings, read_published_features
 from nacdrive.extras.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
-from nacdrive.extras.bearings.layouts import RATE_HZ
+from nacdrive.extras.bearings.layouts import RATE_HZ, open_bearings
+from nacdrive.extras.bearings.published import read_published_features
 
 OPTIONS = FeatureOptions()
 TURNS = 7
@@ -54,7 +54,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 def speed(windows: NDArray[np.float32]) -> list[str]:
     """Table of milliseconds a window."""
-    extractor = WindowFeatures(OPTIONS, RATE_HZ, torch.device("cpu"))
+    extractor = WindowFeatures(OPTIONS, RATE_HZ)
     single, double = torch.from_numpy(windows), windows.astype(np.float64)
     works = {
         "nacdrive, batches of 64": lambda: extractor(single),
@@ -75,7 +75,7 @@ def speed(windows: NDArray[np.float32]) -> list[str]:
 
 def tolerance(windows: NDArray[np.float32]) -> list[str]:
     """Table of the largest difference to PyWavelets in double precision."""
-    found = WindowFeatures(OPTIONS, RATE_HZ, torch.device("cpu"))(torch.from_numpy(windows)).numpy()
+    found = WindowFeatures(OPTIONS, RATE_HZ)(torch.from_numpy(windows)).numpy()
     expected = np.array([by_pywavelets(row) for row in windows.astype(np.float64)])
     worst = np.abs(found - expected).max(axis=0)
     scale = np.abs(expected).max(axis=0)

@@ -78,22 +78,15 @@ def fetch(config: FetchConfig) -> int:
 class FileBar:
     """A bar of rich with the methods of tqdm's that pooch calls."""
 
+    total = 0
+    """Bytes of the file; pooch sets it when the server has said."""
+
     def __init__(self, progress: Any, name: str) -> None:
         self.progress = progress
         self.task = progress.add_task(name, total=None)
 
-    @property
-    def total(self) -> float | None:
-        """Bytes of the file; pooch sets it when the server has said."""
-        size: float | None = next(task.total for task in self.progress.tasks if task.id == self.task)
-        return size
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self.progress.update(self.task, total=size or None)
-
     def update(self, size: int) -> None:
-        self.progress.update(self.task, advance=size)
+        self.progress.update(self.task, advance=size, total=self.total or None)
 
     def reset(self) -> None:
         self.progress.update(self.task, completed=0)

@@ -157,11 +157,9 @@ def import_(config: ImportConfig) -> int:
 
             result = import_lerobot(config.data, config.out, **options)
         elif name == "minari":
-            from nacdrive.envs.registry import spec_of_source
             from nacdrive.extras.exchange.minari_import import import_minari
 
-            spec = spec_of_source(config.source) if config.source else None
-            result = import_minari(config.data, config.out, action_of=spec.action_of if spec else None, **options)
+            result = import_minari(config.data, config.out, **options)
         elif name == "donkeycar":
             from nacdrive.extras.exchange.tub import import_tub
 
@@ -177,24 +175,24 @@ def import_(config: ImportConfig) -> int:
 def export(config: ExportConfig) -> int:
     """Export and say how much it was."""
     with counter("exporting") as count:
+        how: dict[str, Any] = {"overwrite": config.overwrite, "progress": count}
         if config.to == "lerobot":
             from nacdrive.extras.exchange.lerobot_export import export_lerobot
 
-            result = export_lerobot(config.data, config.out, overwrite=config.overwrite, progress=count)
+            result = export_lerobot(config.data, config.out, **how)
             what = f"LeRobot v3.0 data set of {result.episodes} episodes, {result.frames} frames"
         elif config.to == "minari":
             from nacdrive.datasets.recording import Recording
             from nacdrive.envs.gym_spec import gym_spec_of
-            from nacdrive.extras.exchange.minari_export import GymSpec, dataset_id, export_minari
+            from nacdrive.extras.exchange.minari_export import dataset_id, export_minari
 
-            made_in = gym_spec_of(Recording.open(config.data).meta)
-            gym = GymSpec(*made_in) if made_in else None
-            result = export_minari(config.data, config.out, gym=gym, overwrite=config.overwrite, progress=count)
+            gym = gym_spec_of(Recording.open(config.data).meta)
+            result = export_minari(config.data, config.out, gym=gym, **how)
             what = f"Minari data set {dataset_id(config.out)} of {result.episodes} episodes, {result.frames} steps"
         elif config.to == "donkeycar":
             from nacdrive.extras.exchange.tub import export_tub
 
-            result = export_tub(config.data, config.out, overwrite=config.overwrite, progress=count)
+            result = export_tub(config.data, config.out, **how)
             what = f"donkeycar tub of {result.episodes} sessions, {result.frames} records"
         else:
             from nacdrive.datasets.recording import Recording
@@ -205,7 +203,7 @@ def export(config: ExportConfig) -> int:
                     f"{config.data} was recorded in '{source}', and --to udacity is for recordings of the simulator: "
                     "give --to lerobot or --to minari."
                 )
-            result = export_log(config.data, config.out, overwrite=config.overwrite, progress=count)
+            result = export_log(config.data, config.out, **how)
             what = f"driving_log.csv with {result.frames} rows of {result.episodes} drives, images in IMG"
     print(f"{config.out}: {what}")
     return 0

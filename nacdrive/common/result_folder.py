@@ -110,17 +110,12 @@ def lock_folder(path: Path, owner: object) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing into ``folder``; if it was made for that and stays empty, it is removed."""
-    owner = _Owner()
-    lock_folder(folder, owner)
+    held = _hold(folder)
+    held.owners += 1
     try:
         yield
     finally:
-        # Now, not when a traceback that holds this frame is thrown away.
-        del owner
-
-
-class _Owner:
-    """Holds the lock of a folder while it lives."""
+        _disown(held)
 
 
 @contextmanager

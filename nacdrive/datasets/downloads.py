@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +100,15 @@ MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-MNIST_FILES = {
-    "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-    "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-    "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-}
+MNIST_FILES = tuple(
+    RemoteFile(name, md5, tuple(mirror + name for mirror in MNIST_MIRRORS), mnist.MD5[name.split("-idx")[0]])
+    for name, md5 in (
+        ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+        ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+    )
+)
 PAR_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00196/"
 
 DATA_SETS = {
@@ -114,12 +118,7 @@ DATA_SETS = {
             "mnist",
             "70,000 handwritten digits",
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            tuple(
-                RemoteFile(
-                    name, md5, tuple(mirror + name for mirror in MNIST_MIRRORS), mnist.MD5[name.split("-idx")[0]]
-                )
-                for name, md5 in MNIST_FILES.items()
-            ),
+            MNIST_FILES,
         ),
         DataSet(
             "par",
@@ -159,12 +158,7 @@ def find_data_set(name: str) -> DataSet:
 
 
 def fetch(data_set: DataSet, folder: Path, *, bar: Callable[[str], Any] = lambda name: False) -> list[Path]:
-    """Download what is not there yet, and check it.
-
-    Args:
-        data_set: What to get.
-        folder: Where to put it; files that are there and have the right checksum stay.
-        bar: Makes a progress bar with the methods of tqdm's for a file; none if it returns False.
+    """Download into ``folder`` what is not there yet, and check it; ``bar`` makes a file's bar, with tqdm's methods.
 
     Raises:
         UserError: if the data set has to be fetched by hand, the network or the server fails, or what came has
@@ -235,8 +229,5 @@ def is_published(path: Path, file: RemoteFile) -> bool:
 
 def md5_of(path: Path, opener: Callable[..., Any] = open) -> str:
     """Checksum of a file, or of what ``opener`` makes of it."""
-    md5 = hashlib.md5(usedforsecurity=False)
     with opener(path, "rb") as handle:
-        while block := handle.read(2**20):
-            md5.update(block)
-    return md5.hexdigest()
+        return hashlib.file_digest(handle, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

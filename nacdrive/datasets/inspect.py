@@ -36,8 +36,7 @@ def contents(name: str, folder: Path) -> Iterator[Finding]:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        reader = READERS[name]
-        findings = (load_object(reader) if isinstance(reader, str) else reader)(folder)
+        findings = READERS[name](folder) if name in READERS else load_object(BEARINGS)(name, folder)
         while True:
             finding = next(findings, None)
             while caught:
@@ -73,12 +72,10 @@ def physionet2012_contents(folder: Path) -> Iterator[Finding]:
     yield Finding(f"{len(stays)} stays in intensive care, {died} deaths in hospital, {readings} readings")
 
 
-READERS: dict[str, Callable[[Path], Iterator[Finding]] | str] = {
+READERS: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "mnist": mnist_contents,
     "par": par_contents,
     "physionet2012": physionet2012_contents,
-    **{
-        name: f"nacdrive.extras.bearings.contents:{name.replace('-', '_')}" for name in ("pronostia", "xjtu-sy", "hust")
-    },
 }
-"""Name of a data set -> its reader, or what imports it."""
+"""Name of a data set -> its reader; the others are of bearings."""
+BEARINGS = "nacdrive.extras.bearings.contents:contents"

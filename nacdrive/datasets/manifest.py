@@ -82,16 +82,9 @@ class EpisodeInfo:
         name = entry["file"]
         if not isinstance(name, str) or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file in the folder")
-        return EpisodeInfo(
-            path=folder / name,
-            seed=int(entry["seed"]),
-            steps=int(entry["steps"]),
-            duration_s=float(entry["duration_s"]),
-            episode_return=float(entry["episode_return"]),
-            driver=str(entry["driver"]),
-            size_bytes=int(entry["size_bytes"]),
-            sha256=str(entry["sha256"]),
-        )
+        kinds: dict[str, type] = {"seed": int, "steps": int, "duration_s": float, "episode_return": float}
+        kinds |= {"driver": str, "size_bytes": int, "sha256": str}
+        return EpisodeInfo(folder / name, **{key: kind(entry[key]) for key, kind in kinds.items()})
 
 
 def new_manifest(

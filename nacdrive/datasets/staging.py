@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import locked, publish, refuse_special_place, result_folder, staged
@@ -22,6 +22,14 @@ from nacdrive.datasets.manifest import (
     settle,
     write_manifest,
 )
+
+
+class Converted(NamedTuple):
+    """What an import or export wrote."""
+
+    episodes: int
+    frames: int
+
 
 HEADER = ("source", "fps", "expert", "recipe", "dropped", "versions", "license")
 """What a recording says of itself that another format must carry along."""
@@ -77,7 +85,7 @@ def write_recording(
     *,
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda frames: None,
-) -> tuple[int, int]:
+) -> Converted:
     """Write a whole recording, or none: a recording that ``overwrite`` replaces stays until the new one is complete.
 
     Args:
@@ -87,9 +95,6 @@ def write_recording(
         episodes: The episodes, one after the other; one of them is held at a time.
         overwrite: Replace the recording in ``out``.
         progress: Is told the frames so far.
-
-    Returns:
-        Episodes and frames.
 
     Raises:
         UserError: if ``out`` holds something else, the header makes no sense, or making an episode raises one.
@@ -108,17 +113,14 @@ def write_recording(
             frames += len(episode)
             progress(frames)
         write_manifest(staging, manifest, infos)
-    return len(infos), frames
+    return Converted(len(infos), frames)
 
 
 def manifest_of(header: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest that a header stands for."""
     try:
-        manifest = new_manifest(
-            source=header["source"], fps=header["fps"], expert=header["expert"], recipe=header["recipe"]
-        )
-        more = {name: header[name] for name in ("dropped", "versions", "license") if header.get(name) is not None}
-        manifest = {**manifest, **more}
+        manifest = new_manifest(**{name: header[name] for name in HEADER[:4]})
+        manifest |= {name: header[name] for name in HEADER[4:] if header.get(name) is not None}
         check_types(manifest)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import write_recording
+from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
 
 CAMERAS = ("center", "left", "right")
@@ -57,15 +56,7 @@ class UdacityLogWriter:
         brake: float,
         speed_mps: float,
     ) -> None:
-        """Add one row.
-
-        Args:
-            images: JPEG bytes of the centre, left and right camera; None where there is no such camera.
-            taken: when, to the millisecond; the names of the images tell it.
-            steering: -1 full left .. 1 full right.
-            throttle: 0 .. 1.
-            brake: 0 .. 1.
-            speed_mps: metres per second; the log has miles per hour.
+        """Add one row: JPEG bytes of the centre, left and right camera (None without one), which were ``taken`` then.
 
         Raises:
             UserError: if the disk is full.
@@ -89,12 +80,6 @@ class UdacityLogWriter:
     def close(self) -> None:
         self._log.close()
 
-    def __enter__(self) -> UdacityLogWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
 
 def plain_number(value: float) -> str:
     """Up to seven digits, as .NET writes a float: ``0``, ``-0.3744849``, ``7.9E-05``."""
@@ -104,16 +89,6 @@ def plain_number(value: float) -> str:
 SOURCE = "udacity"
 FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 """Where nothing tells when an episode was driven; each such episode begins an hour after the one before."""
-
-
-@dataclass(frozen=True)
-class Converted:
-    """What an import or export did."""
-
-    episodes: int
-    """Drives."""
-    frames: int
-    """Rows."""
 
 
 def import_log(
@@ -134,17 +109,16 @@ def import_log(
         "recipe": {"imported": log.folder.name, "left_out": log.skipped},
     }
     seeds = range(len(log.drives()))
-    return Converted(*write_recording(out, header, seeds, episodes_of(log), overwrite=overwrite, progress=progress))
+    return write_recording(out, header, seeds, episodes_of(log), overwrite=overwrite, progress=progress)
 
 
 def episodes_of(log: UdacityLog) -> Iterator[Episode]:
-    """An episode for each drive of a log; who drove it is unknown, and so is what it would have been rewarded with."""
-    for number, rows in enumerate(log.drives()):
-        yield episode_of(rows, number)
+    """An episode for each drive of a log."""
+    return (episode_of(rows, number) for number, rows in enumerate(log.drives()))
 
 
 def episode_of(rows: list[LogRow], number: int) -> Episode:
-    """The rows of one drive as an episode whose seed is the drive's number."""
+    """The rows of one drive as an episode whose seed is the drive's number; who drove, and for what, is unknown."""
     N = len(rows)
     unknown = np.full(N, -1)
     cameras = {"left": [row.left for row in rows], "right": [row.right for row in rows]}
@@ -201,7 +175,7 @@ def export_log(
     for index in range(len(recording)):
         # A damaged episode is found before the first row is written.
         recording.load(index)
-    with UdacityLogWriter(out, overwrite=overwrite) as writer:
+    with closing(UdacityLogWriter(out, overwrite=overwrite)) as writer:
         for index in range(len(recording)):
             episode = recording.load(index)
             began = FIRST_DAY.replace(tzinfo=None) + timedelta(hours=index)

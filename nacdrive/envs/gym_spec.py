@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 
 from nacdrive.envs.registry import BOTH, CARRACING, UDACITY_TRACK
 
 
-def gym_spec_of(meta: Mapping[str, Any]) -> tuple[str, int] | None:
-    """The environment's specification as JSON, and how many numbers its pedals take: 2, 1 for both, 0 for choices.
+class GymSpec(NamedTuple):
+    """The Gymnasium environment that a recording was made in."""
 
-    ``meta`` is what ``recording.json`` says. None for what is not one environment that Gymnasium can make again: a
-    simulator on the wire, somebody's log, several tracks in turn, an environment of a user's own.
+    json: str
+    """As ``gymnasium.envs.registration.EnvSpec.to_json`` gives it."""
+    pedals: int
+    """Numbers for the pedals in its actions: 2 (throttle, brake), 1 (throttle less brake), 0 where one chooses."""
+
+
+def gym_spec_of(meta: Mapping[str, Any]) -> GymSpec | None:
+    """The environment of a recording; ``meta`` is what ``recording.json`` says.
+
+    None for what is not one environment that Gymnasium can make again: a simulator on the wire, somebody's log, several
+    tracks in turn, an environment of a user's own.
     """
     recipe, source = meta.get("recipe", {}), meta.get("source")
     repeat = recipe.get("repeat", CARRACING.repeat)
     if source == CARRACING.source and "max_frames" in recipe:
         options = {"repeat": 1 if recipe.get("every_frame") else repeat, "max_frames": recipe["max_frames"]}
         options |= {name: recipe[name] for name in ("renderer", "rule", "continuous") if name in recipe}
-        return spec_json("nacdrive/CarRacing-v0", options), 2 if recipe.get("continuous") else 0
+        return GymSpec(spec_json("nacdrive/CarRacing-v0", options), 2 if recipe.get("continuous") else 0)
     track = recipe.get("track", BOTH)
     if source == UDACITY_TRACK.source and track in UDACITY_TRACK.tracks:
         options = {"track": track, "repeat": UDACITY_TRACK.repeat, "max_seconds": recipe.get("seconds", 600.0)}
         options |= {"cameras": ("center", "left", "right")} if recipe.get("sides") else {}
-        return spec_json("nacdrive/UdacityTrack-v0", options), 1
+        return GymSpec(spec_json("nacdrive/UdacityTrack-v0", options), 1)
     return None
 
 

@@ -11,7 +11,7 @@ from scipy.io import loadmat
 from nacdrive.datasets.par import ACTIVITIES, TAGS, read_par
 from nacdrive.datasets.synthetic import GENERATORS, MARKER, SENTENCE, generate, is_synthetic, vibration
 from nacdrive.datasets.udacity_log import read_log
-from nacdrive.extras.bearings import open_bearings
+from nacdrive.extras.bearings.layouts import open_bearings
 
 
 @pytest.fixture(scope="module")

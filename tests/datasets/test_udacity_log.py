@@ -1,6 +1,7 @@
 """Logs of the real simulator are read with all their quirks, written in its layout, and survive the way round."""
 
 import warnings
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def test_images_whose_names_tell_no_time_are_taken_at_the_usual_pace(tmp_path):
 
 def test_what_the_writer_wrote_is_read_again(tmp_path):
     image, taken = b"\xff\xd8 some jpeg", datetime(2026, 1, 2, 3, 4, 5, 678_000)
-    with UdacityLogWriter(tmp_path / "log") as writer:
+    with closing(UdacityLogWriter(tmp_path / "log")) as writer:
         writer.add((image, image, image), taken, steering=-0.25, throttle=7.9e-5, brake=0.0, speed_mps=10.0)
         writer.add((image, None, None), taken.replace(second=6), steering=1.0, throttle=0.0, brake=0.5, speed_mps=0.0)
     text = (tmp_path / "log" / "driving_log.csv").read_text()
@@ -159,13 +160,13 @@ def test_what_the_writer_wrote_is_read_again(tmp_path):
 
 def test_a_crash_within_a_row_costs_that_row_alone(tmp_path):
     folder = tmp_path / "log"
-    with UdacityLogWriter(folder) as writer:
+    with closing(UdacityLogWriter(folder)) as writer:
         writer.add((b"a", None, None), datetime(2026, 1, 1), steering=0.5, throttle=0, brake=0, speed_mps=1.0)
     with (folder / "driving_log.csv").open("a") as log:
         log.write("IMG/center_2026")
     with pytest.raises(UserError, match="--resume"):
         UdacityLogWriter(folder)
-    with UdacityLogWriter(folder, resume=True) as writer:
+    with closing(UdacityLogWriter(folder, resume=True)) as writer:
         writer.add((b"b", None, None), datetime(2026, 1, 1, 1), steering=-0.5, throttle=0, brake=0, speed_mps=1.0)
     assert [row.steering for row in read(folder).rows] == [0.5, -0.5]
 
@@ -357,7 +358,7 @@ def test_numbers_are_written_as_dotnet_writes_them(value, text):
 
 def test_rows_are_written_with_their_pictures_and_miles_per_hour(tmp_path):
     taken = datetime(2020, 1, 2, 3, 4, 5, 67_999)
-    with UdacityLogWriter(tmp_path / "log") as writer:
+    with closing(UdacityLogWriter(tmp_path / "log")) as writer:
         writer.add((b"c", None, b"r"), taken, steering=-0.5, throttle=0.25, brake=0.0, speed_mps=10.0)
     line = (tmp_path / "log" / "driving_log.csv").read_text()
     stamp = "2020_01_02_03_04_05_067"

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.synthetic import is_synthetic
-from nacdrive.extras.bearings import Bearing, open_bearings
+from nacdrive.extras.bearings.bearing import Bearing
 from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, PERIOD_S, QUESTIONS
 from nacdrive.extras.bearings.features import features
-from nacdrive.extras.bearings.layouts import PRONOSTIA, file_number
+from nacdrive.extras.bearings.layouts import PRONOSTIA, file_number, open_bearings
 from nacdrive.extras.bearings.runs import DEVIATION, RunToFailure
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.base import Metric
@@ -264,13 +264,8 @@ def deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def exponential(t_s: NDArray[np.float64], level: NDArray[np.float64], limit: float, otherwise: float) -> float:
-    """Remaining seconds until an exponential through the latest third of the vibration reaches ``limit``.
-
-    Args:
-        t_s: [N] times.
-        level: [N] logarithm of the vibration.
-        limit: of failure.
-        otherwise: the answer where the vibration does not grow.
+    """Remaining seconds until an exponential through the latest third of the vibration, whose logarithm is ``level``,
+    reaches ``limit``; ``otherwise`` where it does not grow.
     """
     known = t_s >= t_s[-1] - TREND * (t_s[-1] - t_s[0])
     if known.sum() < 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -44,6 +43,3 @@ def damaged(bearing: Bearing) -> list[str]:
         except UserError as error:
             problems.setdefault(path, str(error))
     return list(problems.values())
-
-
-pronostia, xjtu_sy, hust = (partial(contents, name) for name in ("pronostia", "xjtu-sy", "hust"))

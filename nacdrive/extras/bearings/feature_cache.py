@@ -25,12 +25,7 @@ class Kept:
     """Features of one bearing by one recipe."""
 
     def __init__(self, bearing: Bearing, recipe: Mapping[str, Any]) -> None:
-        """Find the place.
-
-        Args:
-            bearing: Whose features; they are computed anew when one of its files has another size or time.
-            recipe: All that shapes the values, as plain JSON.
-        """
+        """Find the place: another one when a file of ``bearing`` has another size or time, or of another ``recipe``."""
         files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in dict.fromkeys(bearing.files)]
         key = [dict(recipe), bearing.dataset, bearing.name, bearing.condition, files, bearing.rate_hz]
         digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]

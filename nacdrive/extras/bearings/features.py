@@ -34,36 +34,18 @@ class MorletTransform:
     of the centre meet the signal, so that one circular convolution of twice the window's length is exact.
     """
 
-    def __init__(
-        self,
-        scales: NDArray[np.float64],
-        window: int,
-        *,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        """Prepare the filters.
-
-        Args:
-            scales: [S] samples per unit of the wavelet's time, each at least 1.
-            window: Samples of a window.
-            device: Where to compute.
-            dtype: Of the computation.
-        """
+    def __init__(self, scales: NDArray[np.float64], window: int, dtype: torch.dtype = torch.float32) -> None:
+        """Prepare the filters; ``scales`` are [S] samples per unit of the wavelet's time, each at least 1."""
         self.window = window
         self.length = 2 * window
         taps = torch.from_numpy(np.stack([circular_taps(scale, window) for scale in scales]))
-        self.filters = torch.fft.rfft(taps).to(device, torch.complex64 if dtype == torch.float32 else torch.complex128)
+        self.filters = torch.fft.rfft(taps).to(torch.complex64 if dtype == torch.float32 else torch.complex128)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Coefficients [B, S, window] of windows [B, window]."""
         spectrum = torch.fft.rfft(x, self.length)
         coefficients: Tensor = torch.fft.irfft(spectrum[:, None] * self.filters, self.length)
         return coefficients[..., : self.window]
-
-    def energies(self, x: Tensor) -> Tensor:
-        """Sum of the squared coefficients of each scale, [B, S]."""
-        return self(x).square().sum(-1)
 
 
 def circular_taps(scale: float, window: int) -> NDArray[np.float64]:
@@ -146,34 +128,22 @@ class FeatureTable:
         return kurtosis
 
 
-def features(
-    bearing: Bearing,
-    options: FeatureOptions = FeatureOptions(),
-    *,
-    device: torch.device | str = "cpu",
-    progress: bool = True,
-    keep: bool = True,
-) -> FeatureTable:
-    """Features of a bearing, from the kept ones if there are any.
-
-    Args:
-        bearing: Whose signals to read.
-        options: How to compute.
-        device: Where to compute.
-        progress: Show a bar while computing, if standard error is a terminal.
-        keep: Read and write kept features: in the folder ``.nacdrive`` beside the files, or in the user's cache where
-            that folder cannot be written.
+def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> FeatureTable:
+    """Features of a bearing, from the kept ones if there are any; else computed, with a bar, and kept.
 
     Raises:
-        UserError: if a file is damaged (file and line are named), or the options do not fit the signal.
+        UserError: if a file is damaged (file and line are named), or a snapshot is shorter than a window.
     """
-    check_options(bearing, options)
+    if options.window > bearing.samples:
+        raise UserError(
+            f"a window of {options.window} samples does not fit {bearing.name}, whose snapshots have "
+            f"{bearing.samples}: choose one between 2 and that."
+        )
     kept = Kept(bearing, {"version": VERSION, **asdict(options)})
-    values = kept.read() if keep else None
+    values = kept.read()
     if values is None:
-        values = compute(bearing, options, torch.device(device), progress)
-        if keep:
-            kept.write(values)
+        values = compute(bearing, options)
+        kept.write(values)
     starts = np.arange(values.shape[1]) * options.step
     return FeatureTable(
         name=bearing.name,
@@ -185,27 +155,11 @@ def features(
     )
 
 
-def check_options(bearing: Bearing, options: FeatureOptions) -> None:
-    """Raise a ``UserError`` for options that do not fit the bearing's signal."""
-    if not 2 <= options.window <= bearing.samples:
-        raise UserError(
-            f"a window of {options.window} samples does not fit {bearing.name}, whose snapshots have "
-            f"{bearing.samples}: choose one between 2 and that."
-        )
-    if options.step < 1 or options.scales < 1 or options.entropy_bins < 1:
-        raise UserError("step, scales and entropy bins of the features must be 1 or more.")
-    if not 0 < options.lowest_hz <= options.highest_hz < bearing.rate_hz / 2:
-        raise UserError(
-            f"the band {options.lowest_hz:g} .. {options.highest_hz:g} Hz does not fit {bearing.name}: "
-            f"it must lie between 0 and half the sampling rate ({bearing.rate_hz / 2:g} Hz)."
-        )
-
-
-def compute(bearing: Bearing, options: FeatureOptions, device: torch.device, progress: bool) -> NDArray[np.float32]:
+def compute(bearing: Bearing, options: FeatureOptions) -> NDArray[np.float32]:
     """Features of all snapshots, [N, W, 14]."""
-    extractor = WindowFeatures(options, bearing.rate_hz, device)
+    extractor = WindowFeatures(options, bearing.rate_hz)
     with progress_bar() as bar:
-        task = bar.add_task(f"features of {bearing.name}", total=len(bearing), state="", visible=progress)
+        task = bar.add_task(f"features of {bearing.name}", total=len(bearing), state="")
         rows = []
         for i in range(len(bearing)):
             rows.append(extractor.snapshot(bearing.read(i)))
@@ -216,25 +170,24 @@ def compute(bearing: Bearing, options: FeatureOptions, device: torch.device, pro
 class WindowFeatures:
     """Computes the features of windows."""
 
-    def __init__(self, options: FeatureOptions, rate_hz: float, device: torch.device) -> None:
+    def __init__(self, options: FeatureOptions, rate_hz: float) -> None:
         frequencies = np.geomspace(options.highest_hz, options.lowest_hz, options.scales)
         self.options = options
-        self.device = device
-        self.frequencies = torch.from_numpy(frequencies).float().to(device)
-        self.transform = MorletTransform(CENTRAL_FREQUENCY * rate_hz / frequencies, options.window, device=device)
+        self.frequencies = torch.from_numpy(frequencies).float()
+        self.transform = MorletTransform(CENTRAL_FREQUENCY * rate_hz / frequencies, options.window)
 
     def snapshot(self, signal: NDArray[np.float32]) -> NDArray[np.float32]:
         """Features [W, 14] of a snapshot [samples, axes]."""
         options = self.options
-        axes = torch.from_numpy(signal).to(self.device).T.contiguous()
+        axes = torch.from_numpy(signal).T.contiguous()
         windows = axes.unfold(-1, options.window, options.step).reshape(-1, options.window)
         rows = torch.cat([self(windows[i : i + BATCH]) for i in range(0, len(windows), BATCH)])
         rows = rows.view(len(axes), -1, len(FEATURES)).expand(AXES, -1, -1)
-        return rows.transpose(0, 1).flatten(1).cpu().numpy()
+        return rows.transpose(0, 1).flatten(1).numpy()
 
     def __call__(self, windows: Tensor) -> Tensor:
         """Features [B, 7] of windows [B, window]."""
-        energies = self.transform.energies(windows)
+        energies = self.transform(windows).square().sum(-1)
         dominant = self.frequencies[energies.argmax(-1)]
         exact = windows.double()
         mean = exact.mean(-1, keepdim=True)

@@ -21,24 +21,18 @@ MOMENT_S = 1e-9
 """Shortest span that is divided by."""
 
 
-def first_prediction_time(
-    table: FeatureTable,
-    *,
-    healthy_share: float = HEALTHY_SHARE,
-    consecutive: int = CONSECUTIVE,
-    sigmas: float = SIGMAS,
-) -> float:
+def first_prediction_time(table: FeatureTable) -> float:
     """Time in seconds at which wear first shows.
 
-    It is the first of ``consecutive`` snapshots in a row whose root mean square or kurtosis, of either axis, lies more
-    than ``sigmas`` standard deviations above its mean over the healthy part; the last snapshot if there is none.
+    It is the first of ``CONSECUTIVE`` snapshots in a row whose root mean square or kurtosis, of either axis, lies more
+    than ``SIGMAS`` standard deviations above its mean over the healthy part; the last snapshot if there is none.
     """
     indicators = np.concatenate([table.rms, table.kurtosis], axis=1)
-    healthy = min(max(2, round(healthy_share * len(indicators))), len(indicators))
+    healthy = min(max(2, round(HEALTHY_SHARE * len(indicators))), len(indicators))
     usual = indicators[:healthy]
-    beyond = indicators > usual.mean(axis=0) + sigmas * usual.std(axis=0)
+    beyond = indicators > usual.mean(axis=0) + SIGMAS * usual.std(axis=0)
     beyond[:healthy] = False
-    begins = [begin for column in beyond.T if (begin := first_run(column, consecutive)) is not None]
+    begins = [begin for column in beyond.T if (begin := first_run(column, CONSECUTIVE)) is not None]
     return float(table.t_s[min(begins, default=-1)])
 
 
@@ -65,11 +59,8 @@ def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
 def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> NDArray[np.float64]:
     """Remaining seconds that follow from a label (or a prediction of one).
 
-    A share p of a span gone in ``elapsed_s`` leaves ``elapsed_s * (1 - p) / p``; infinite where p is 0.
-
-    Args:
-        label: [N] in 0 .. 1.
-        elapsed_s: [N] seconds since the ramp began: for ``fpt_label`` since the first prediction time.
+    A share p of a span gone in ``elapsed_s``, [N] since the ramp began, leaves ``elapsed_s * (1 - p) / p``; infinite
+    where p is 0.
     """
     share = np.clip(np.asarray(label, np.float64), 0, 1)
     elapsed = np.asarray(elapsed_s, np.float64)

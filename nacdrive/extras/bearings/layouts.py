@@ -45,12 +45,7 @@ def snapshot_times(name: str, stamps: Sequence[float], numbers: Sequence[int], p
 
     Midnight is passed over. Stamps outside the longest increasing series are not believed (two files of the released
     Bearing1_1 carry the time before its start); their times follow from the file numbers around them, with a warning.
-
-    Args:
-        name: Of the bearing, for the warning.
-        stamps: Seconds since midnight, in order of files.
-        numbers: Increasing numbers of the files, which count snapshots.
-        period_s: Nominal time between two snapshots.
+    ``stamps`` are seconds since midnight in order of files, whose increasing ``numbers`` count snapshots.
     """
     raw = np.asarray(stamps, np.float64)
     # Half a day back is a new day; less is a clock that jumped.
@@ -92,10 +87,8 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
     """Last temperature measured before each snapshot, [N] in degrees Celsius; None without temperature files.
 
     Snapshots before the first measurement get the first one.
-
-    Args:
-        paths: Files of hour, minute, second, tenth, degrees; in order of their numbers.
-        stamps: [N] time of day of each snapshot in seconds, growing beyond a day where midnight is passed.
+    ``paths`` hold hour, minute, second, tenth, degrees; ``stamps`` are [N] times of day in seconds, growing beyond a
+    day where midnight is passed.
     """
     if not paths:
         return None
@@ -111,12 +104,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
 
 
 def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.float64]:
-    """Numbers of a text file, [rows, columns].
-
-    Args:
-        path: The file.
-        columns: Columns it must have.
-        cut: Leave out a last line that was cut off while it was written.
+    """Numbers of a text file, [rows, columns], without a last line that was cut off while it was written, if ``cut``.
 
     Raises:
         UserError: if the file is empty, or a line has another number of columns or no finite numbers (line named).
@@ -136,10 +124,8 @@ def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.flo
         )
     except pa.ArrowInvalid as error:
         raise line_error(path, data, columns, header) from error
-    if table.num_columns != columns:
-        raise line_error(path, data, columns, header)
     values = np.column_stack([column.to_numpy() for column in table.columns])
-    if not np.isfinite(values).all():
+    if table.num_columns != columns or not np.isfinite(values).all():
         raise line_error(path, data, columns, header)
     return values
 

@@ -29,12 +29,9 @@ class BearingLife:
 def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] = ()) -> dict[str, BearingLife]:
     """Wear and remaining life of each bearing in ``folder``.
 
-    Args:
-        model: of wear.
-        folder: see ``read_own``.
-        lives_s: lives of bearings of the same kind in seconds; if none are given, those that the model learnt from
-            stand for them, or those of the PHM 2012 challenge where its file does not tell. A bearing of PRONOSTIA is
-            never compared with its own life.
+    ``lives_s`` are those of bearings of the same kind in seconds; if none are given, those that the model learnt from
+    stand for them, or those of the PHM 2012 challenge where its file does not tell. A bearing of PRONOSTIA is never
+    compared with its own life.
 
     Raises:
         UserError: if there are no bearings, a life is not above 0, or the model file holds something else.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings import PublishedBearing, open_bearings, read_published_features
 from nacdrive.extras.bearings.features import FeatureTable, features
 from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label
-from nacdrive.extras.bearings.layouts import PRONOSTIA, XJTU_SY, open_folder, sources
+from nacdrive.extras.bearings.layouts import PRONOSTIA, XJTU_SY, open_bearings, open_folder, sources
+from nacdrive.extras.bearings.published import PublishedBearing, read_published_features
 
 BEGINNING = 20
 """Snapshots that tell what is usual for a bearing; from then on its features are differences from them."""

@@ -31,11 +31,6 @@ def paper_score(prediction: ArrayLike, truth: ArrayLike, batch: int = BATCH) -> 
 
     For the error e = prediction - truth: exp(-e/13) - 1 where e < 0, else exp(e/10) - 1; summed over a batch, averaged
     over batches (the last may be smaller).
-
-    Args:
-        prediction: [N] predicted labels, in order.
-        truth: [N] labels.
-        batch: Predictions of a batch.
     """
     error = (np.asarray(prediction, np.float64) - np.asarray(truth, np.float64)).ravel()
     penalty = np.where(error < 0, np.expm1(-error / 13), np.expm1(error / 10))
@@ -94,13 +89,8 @@ class Bearings(Regression):
         super().__init__(protocol)
         self.settings = {"learning_rate": 1e-3, "epochs": 150}
         if protocol == "paper":
-            self.settings |= {
-                "batch_size": 32,
-                "valid_batch": 1024,
-                "schedule": "constant",
-                "average": 0.0,
-                "patience": 0,
-            }
+            self.settings |= {"batch_size": 32, "valid_batch": 1024}
+            self.settings |= {"schedule": "constant", "average": 0.0, "patience": 0}
             self.read, self.window = "last", 1
         else:
             # Whole segments: cut shorter, no answer would be learnt with the window that it is tested with.

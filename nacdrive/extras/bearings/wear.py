@@ -44,11 +44,7 @@ def phm2012_score(actual_s: ArrayLike, predicted_s: ArrayLike) -> float:
     """Score of the IEEE PHM 2012 challenge: mean accuracy over test bearings, 1 is perfect, 0 is worst.
 
     Er = 100 (actual - predicted) / actual; the accuracy of a bearing is exp(-ln(0.5) Er / 5) where Er <= 0 (life was
-    overestimated) and exp(ln(0.5) Er / 20) where Er > 0.
-
-    Args:
-        actual_s: [bearings] remaining life at the time of prediction, in seconds; each more than 0.
-        predicted_s: [bearings] what was predicted.
+    overestimated) and exp(ln(0.5) Er / 20) where Er > 0. Both are [bearings] remaining seconds, the actual above 0.
     """
     return float(phm2012_accuracy(actual_s, predicted_s).mean())
 
@@ -176,12 +172,7 @@ class WearCurve:
         return phm2012_score(self.t_s[-1] - self.t_s[asked], self.ramp_s()[asked])
 
     def remaining_life(self, prior: SurvivalPrior, wear_error: float = WEAR_ERROR) -> RemainingLife:
-        """Remaining life at each snapshot, from what was known at that time.
-
-        Args:
-            prior: of lives.
-            wear_error: root mean square error of the predicted wear after its onset.
-        """
+        """Remaining life at each snapshot, from what was known at that time, with the wear's error after its onset."""
         quantiles = [prior.remaining_s(self.t_s, share) for share in (LOW, 0.5, HIGH)]
         since, share = self.since_onset_s(), self.share()
         worn = np.isfinite(since)
@@ -213,12 +204,8 @@ def posterior(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Probabilities of remaining lives: edges [cells + 1] in seconds, and weights [N, cells] that sum to 1.
 
-    Args:
-        prior: of lives.
-        age_s: [N] age.
-        since_s: [N] time since wear began to show; infinite where none does, and age alone counts.
-        share: [N] how far it has gone.
-        wear_error: standard deviation of ``share`` about the true ramp.
+    ``since_s`` [N] is infinite where no wear shows, and age alone counts; ``wear_error`` is the standard deviation of
+    ``share`` [N], how far wear has gone, about the true ramp.
     """
     longest = float(prior.remaining_s(age_s, 0.999).max(initial=2 * SHORTEST_S))
     edges = np.geomspace(SHORTEST_S, longest, CELLS + 1)

@@ -77,8 +77,8 @@ class Summary:
     """Who drove -> episodes."""
     labelled: int = 0
     """Frames whose label is known."""
-    values: dict[str, list[tuple[float, float, float, float, int]]] = field(default_factory=dict)
-    """Column -> least, most, sum, sum of squares, count of each episode, unknown values left out."""
+    values: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    """Column -> its known values in each episode."""
 
     def add(self, info: EpisodeInfo, episode: Episode) -> None:
         self.frames += len(episode)
@@ -96,24 +96,14 @@ class Summary:
         self.choices.update(int(choice) for choice in episode.choice)
         known = episode.expert_choice >= 0 if episode.expert_steering is None else np.ones(len(episode), bool)
         self.labelled += int(known.sum())
-        for name in ("steering", "throttle", "brake", "speed_mps", "reward"):
-            self._add_values(name, getattr(episode, name))
-        self._add_values("expert_steering", episode.label)
-
-    def _add_values(self, name: str, values: NDArray[Any]) -> None:
-        known = values[np.isfinite(values)].astype(np.float64)
-        if len(known):
-            row = (float(known.min()), float(known.max()), float(known.sum()), float((known**2).sum()), len(known))
-            self.values.setdefault(name, []).append(row)
+        columns = {name: getattr(episode, name) for name in ("steering", "throttle", "brake", "speed_mps", "reward")}
+        for name, values in (columns | {"expert_steering": episode.label}).items():
+            self.values.setdefault(name, []).append(values[np.isfinite(values)].astype(np.float64))
 
     def range_of(self, name: str) -> tuple[float, float, float, float] | None:
         """Least, most, mean and standard deviation of a column, or None where it is not known."""
-        rows = self.values.get(name)
-        if not rows:
-            return None
-        least, most, total, squares, count = zip(*rows, strict=True)
-        mean = sum(total) / sum(count)
-        return min(least), max(most), mean, max(0.0, sum(squares) / sum(count) - mean**2) ** 0.5
+        known = np.concatenate(self.values.get(name, [np.zeros(0)]))
+        return (known.min(), known.max(), known.mean(), known.std()) if len(known) else None
 
 
 def write_card(folder: Path, *, license: str | None = None, overwrite: bool = False) -> tuple[Path, str | None]:

@@ -23,8 +23,7 @@ from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
 from nacdrive.datasets.episode_file import UNITS, image_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import header_of, staged_folder
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.datasets.staging import Converted, header_of, staged_folder
 from nacdrive.extras.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
 from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, as_rgb, frames_of
 

@@ -20,8 +20,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import COLUMNS, Episode
 from nacdrive.datasets.images import check_size
-from nacdrive.datasets.staging import write_recording
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.extras.exchange.lerobot_export import (
     ACTION,
     CAMERAS,
@@ -133,11 +132,6 @@ class LeRobotSet:
         driven = header["source"] if header else (source or str(info.get("robot_type") or "lerobot"))
         return cls(folder, fps, driven, features, cameras, shapes, actions, episodes, header)
 
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """How a recording of a stranger's data set came about."""
-        return {"imported": self.folder.resolve().name, "format": "lerobot"}
-
 
 def import_lerobot(
     folder: Path,
@@ -149,26 +143,17 @@ def import_lerobot(
 ) -> Converted:
     """Make a recording in ``out`` of the LeRobot data set in ``folder``; one episode is held at a time.
 
-    Args:
-        folder: Holds ``meta`` and ``data``.
-        out: Folder of the recording.
-        source: What was driven, such as ``udacity``, where the data set is none of ours; its robot type if not given.
-        overwrite: Replace the recording in ``out``.
-        progress: Is told the frames so far.
+    ``source`` is what was driven, such as ``udacity``, where the data set is none of ours; its robot type if not given.
 
     Raises:
         UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
     """
     data_set = LeRobotSet.open(folder, source)
     seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(data_set.episodes)]
-    header = data_set.header or {
-        "source": data_set.source,
-        "fps": data_set.fps,
-        "expert": "lerobot",
-        "recipe": data_set.recipe,
-    }
-    made = write_recording(out, header, seeds, read_data(data_set, seeds), overwrite=overwrite, progress=progress)
-    return Converted(*made)
+    recipe = {"imported": data_set.folder.resolve().name, "format": "lerobot"}
+    strangers = {"source": data_set.source, "fps": data_set.fps, "expert": "lerobot", "recipe": recipe}
+    header = data_set.header or strangers
+    return write_recording(out, header, seeds, read_data(data_set, seeds), overwrite=overwrite, progress=progress)
 
 
 def check_version(folder: Path, info: Mapping[str, Any]) -> None:
@@ -304,11 +289,7 @@ def read_data(data_set: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
 
 
 def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[str]:
-    """The columns of a data file that are read, each of the type that its name asks for.
-
-    Raises:
-        UserError: if one is missing or of another type.
-    """
+    """The columns of a data file that are read, each of the type that its name asks for."""
     schema = file.schema_arrow
     names = [*data_set.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
     optional = [STATE, *PLAIN.values(), LABEL, LOGITS, *NUMBERS.values()]

@@ -25,8 +25,8 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import header_of, staged_folder
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.datasets.staging import Converted, header_of, staged_folder
+from nacdrive.envs.gym_spec import GymSpec
 from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, frames_of
 
 METADATA = "data/metadata.json"
@@ -45,16 +45,6 @@ TERMINATED = ("lap finished", "left the field", "terminated")
 """Ends of an episode that are the environment's own; any other one is a truncation."""
 INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_choice")
 """Columns that become ``infos``."""
-
-
-@dataclass(frozen=True)
-class GymSpec:
-    """The Gymnasium environment that a recording was made in."""
-
-    json: str
-    """As ``gymnasium.envs.registration.EnvSpec.to_json`` gives it."""
-    pedals: int
-    """Numbers for the pedals in its actions: 2 (throttle, brake), 1 (throttle less brake), 0 where one chooses."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +115,8 @@ class Spaces:
 
 def box(low: NDArray[Any], high: float) -> dict[str, Any]:
     """A Gymnasium box as Minari writes it."""
-    highs = np.full_like(low, high)
-    return {
-        "type": "Box",
-        "dtype": str(low.dtype),
-        "shape": list(low.shape),
-        "low": low.tolist(),
-        "high": highs.tolist(),
-    }
+    highs = np.full_like(low, high).tolist()
+    return {"type": "Box", "dtype": str(low.dtype), "shape": list(low.shape), "low": low.tolist(), "high": highs}
 
 
 def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[int, int]:
@@ -155,12 +139,8 @@ def export_minari(
 
     A Minari episode has one observation more than actions. Nobody recorded that last one: it repeats the one before.
 
-    Args:
-        folder: Folder of the recording.
-        out: Folder of the data set; Minari finds it as ``NAME-v0`` where it lies in ``MINARI_DATASETS_PATH``.
-        gym: The environment that ``recover_environment`` of Minari shall make, where there is one.
-        overwrite: Replace the data set in ``out``.
-        progress: Is told the frames so far.
+    Minari finds it as ``NAME-v0`` where ``out`` lies in ``MINARI_DATASETS_PATH``. ``gym`` is the environment that its
+    ``recover_environment`` shall make, where there is one; ``progress`` is told the frames so far.
 
     Raises:
         UserError: if there is no recording, an episode is damaged or does not fit the others, or ``out`` already
@@ -265,32 +245,20 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
             write_frames(h5py, group.require_group("observations"), camera, frames, spaces)
     ended = str(episode.meta.get("ended")) in TERMINATED
     last = np.arange(N) == N - 1
-    for name, values in (
-        ("actions", spaces.actions_of(episode)),
-        ("rewards", episode.reward),
-        ("terminations", last & ended),
-        ("truncations", last & (not ended)),
-    ):
-        write_numbers(group, name, values)
+    write_numbers(group, "actions", spaces.actions_of(episode))
+    write_numbers(group, "rewards", episode.reward)
+    write_numbers(group, "terminations", last & ended)
+    write_numbers(group, "truncations", last & (not ended))
     infos = group.create_group("infos")
-    for name in INFOS:
-        values = getattr(episode, name)
-        write_numbers(infos, name, np.append(values, after_last(name, values, episode)))
     optional = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
-    for name in optional:
+    # Those of the observation after the last action: the same again, and a time after it.
+    after = {"t_s": episode.t_s[-1:] + (np.median(np.diff(episode.t_s)) if N > 1 else 1.0)}
+    for name in (*INFOS, *optional):
         values = getattr(episode, name)
-        write_numbers(infos, name, np.concatenate([values, values[-1:]]))
+        write_numbers(infos, name, np.concatenate([values, after.get(name, values[-1:])]))
     ours = {"driver": episode.driver, "return": episode.episode_return, "columns": optional, "meta": episode.meta}
     # An attribute holds 64 kB at most, and meta may be longer.
     group.create_dataset("nacdrive", data=json.dumps(ours, allow_nan=False), dtype=h5py.string_dtype())
-
-
-def after_last(name: str, values: NDArray[Any], episode: Episode) -> Any:
-    """What the infos of the observation after the last action say: the same again, and a time after it."""
-    if name != "t_s":
-        return values[-1]
-    gap = float(np.median(np.diff(values))) if len(values) > 1 else 1.0
-    return values[-1] + gap
 
 
 def write_numbers(group: Any, name: str, values: NDArray[Any]) -> None:

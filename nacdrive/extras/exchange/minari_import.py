@@ -20,8 +20,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import SIDES, Episode
 from nacdrive.datasets.images import check_size, encode_png
-from nacdrive.datasets.staging import write_recording
-from nacdrive.datasets.udacity_log_convert import Converted
+from nacdrive.datasets.staging import Converted, write_recording
+from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     MAX_FRAMES,
@@ -169,14 +169,8 @@ def import_minari(
 ) -> Converted:
     """Make a recording in ``out`` of the Minari data set in ``folder``; one episode is held at a time.
 
-    Args:
-        folder: Holds ``data``.
-        out: Folder of the recording.
-        source: What was driven, such as ``carracing``, where the data set is none of ours.
-        fps: Frames a second, where it is none of ours and its ``infos`` tell no ``t_s``.
-        action_of: What a choice means, where it is none of ours.
-        overwrite: Replace the recording in ``out``.
-        progress: Is told the frames so far.
+    Of a data set that is none of ours, ``source`` is what was driven, such as ``carracing``, ``fps`` the frames a
+    second where its ``infos`` tell no ``t_s``, ``action_of`` what a choice means, if not known of ``source``.
 
     Raises:
         UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
@@ -184,6 +178,8 @@ def import_minari(
     import h5py
 
     data_set = MinariSet.open(folder)
+    spec = spec_of_source(source) if source else None
+    action_of = action_of or (spec.action_of if spec else None)
     if data_set.header is None and not data_set.pedals and action_of is None:
         raise UserError(
             f"the actions of {folder} are one of {data_set.choices} choices, and what they do is not known: give what "
@@ -199,7 +195,7 @@ def import_minari(
             named = str(data_set.header["source"]) if data_set.header else source or "minari"
             header = data_set.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
             episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(data_set.episodes))
-            return Converted(*write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress))
+            return write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress)
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             # Of a disk or a path, not of the file's content.
@@ -257,11 +253,7 @@ class Reader:
         return member
 
     def numbers(self, parent: Any, name: str, rows: int, more: int = 0) -> NDArray[Any]:
-        """The first ``rows`` rows of a column of numbers, which may have up to ``more`` rows more.
-
-        Raises:
-            ValueError: if it has other rows, or no numbers.
-        """
+        """The first ``rows`` rows of a column of numbers, which may have up to ``more`` rows more."""
         column = self.column(parent, name)
         width = int(np.prod(column.shape[1:])) if column.shape else 0
         if not column.shape or not rows <= column.shape[0] <= rows + more or width > MAX_LIST:
@@ -279,11 +271,7 @@ class Reader:
     def episode(
         self, index: int, seed: int, fps: float, source: str, action_of: Callable[[int], Action] | None
     ) -> Episode:
-        """One episode.
-
-        Raises:
-            UserError: if it contradicts itself or what the data set says.
-        """
+        """One episode, which must not contradict itself or what the data set says."""
         try:
             group = self.group(self.file, f"episode_{index}")
             rewards = self.column(group, "rewards")

@@ -23,8 +23,8 @@ from nacdrive.datasets.episode import COLUMNS, SIDES, Episode
 from nacdrive.datasets.episode_file import JPEG, UNITS
 from nacdrive.datasets.images import image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import header_of, staged_folder, write_recording
-from nacdrive.datasets.udacity_log_convert import FIRST_DAY, Converted
+from nacdrive.datasets.staging import Converted, header_of, staged_folder, write_recording
+from nacdrive.datasets.udacity_log_convert import FIRST_DAY
 from nacdrive.extras.exchange.limits import (
     MAX_EPISODE_BYTES,
     OPTIONAL_COLUMNS,
@@ -151,14 +151,8 @@ def import_tub(
     """Make a recording in ``out`` of the tub in ``folder``: an episode for each drive, without what was deleted.
 
     A drive ends with its session, where records were deleted, and where for ``PAUSE_S`` none was made. Records of an
-    autopilot count with what that did, and are left out where the tub does not tell.
-
-    Args:
-        folder: Holds ``manifest.json``.
-        out: Folder of the recording.
-        source: What was driven, where the tub is none of ours; ``donkeycar`` if not given.
-        overwrite: Replace the recording in ``out``.
-        progress: Is told the frames so far.
+    autopilot count with what that did, and are left out where the tub does not tell. ``source`` is what was driven,
+    where the tub is none of ours; ``donkeycar`` if not given.
 
     Raises:
         UserError: if there is no such tub, it is damaged, or ``out`` already holds something.
@@ -181,7 +175,7 @@ def import_tub(
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{folder} is damaged ({type(error).__name__}: {error}): copy the tub again.") from error
     episodes = (episode_of(folder, drive, row, header) for drive, row in zip(drives, rows, strict=True))
-    return Converted(*write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress))
+    return write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress)
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
@@ -220,22 +214,14 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file, without empty ones.
-
-    Raises:
-        ValueError: if it is longer than a catalog can be.
-    """
+    """The lines of a file that is no longer than a catalog can be, without empty ones."""
     if path.stat().st_size > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES >> 20} MiB")
     return [line for line in path.read_bytes().splitlines() if line.strip()]
 
 
 def split(records: Sequence[dict[str, Any]], pause_s: float) -> list[list[dict[str, Any]]]:
-    """The records of each drive, with the ``steering`` and ``pedals`` that were driven; those that tell none left out.
-
-    Raises:
-        KeyError, TypeError: if a record tells no session or time.
-    """
+    """The records of each drive with the ``steering`` and ``pedals`` that were driven, without those that tell none."""
     drives: list[list[dict[str, Any]]] = []
     last = None
     for record in records:
@@ -254,11 +240,7 @@ def split(records: Sequence[dict[str, Any]], pause_s: float) -> list[list[dict[s
 
 
 def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any], header: Mapping[str, Any]) -> Episode:
-    """The episode of a drive; ``row`` has its seed and, in a tub of ours, what the recording says of it.
-
-    Raises:
-        UserError: if a record or a picture is damaged.
-    """
+    """The episode of a drive; ``row`` has its seed and, in a tub of ours, what the recording says of it."""
     N, began = len(drive), drive[0]["_timestamp_ms"]
     try:
         frames = {camera: pictures(folder, drive, CAMERAS[camera]) for camera in ("center", *row.get("sides", ()))}
@@ -295,11 +277,7 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
 
 
 def pictures(folder: Path, drive: list[dict[str, Any]], key: str) -> list[bytes]:
-    """The encoded frames of a camera, of one size.
-
-    Raises:
-        UserError, ValueError: if one is missing, damaged or of another size than the first.
-    """
+    """The encoded frames of a camera, of one size."""
     images: list[bytes] = []
     total = 0
     for record in drive:

@@ -27,8 +27,7 @@ from nacdrive.common.version import __version__
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image
-from nacdrive.datasets.manifest import DRIVES
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, kept_in
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.export.network_description import (
     CfCStep,
@@ -93,11 +92,7 @@ def load_lap(lap: Path, episode: int) -> Episode:
             return from_parquet(lap.read_bytes())
         except NotAnEpisodeError as error:
             raise UserError(f"{lap} {error}: give a folder of recorded episodes, or one episode-*.parquet.") from error
-    if (lap / DRIVES).is_dir():
-        lap = lap / DRIVES
-    elif (lap / "evaluation.json").exists():
-        raise UserError(f"{lap} kept no drives: evaluate with videos, and without --no-videos.")
-    recording = Recording.open(lap)
+    recording = Recording.open(kept_in(lap))
     if not 0 <= episode < len(recording):
         raise UserError(f"there is no episode {episode} in {lap}: it has episodes 0 to {len(recording) - 1}.")
     return recording.load(episode)

@@ -11,7 +11,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
-from nacdrive.extras.bearings import challenge, open_bearings
+from nacdrive.extras.bearings import challenge
 from nacdrive.extras.bearings.challenge import (
     best_constant,
     challenge_references,
@@ -22,6 +22,7 @@ from nacdrive.extras.bearings.challenge import (
     smoothed,
 )
 from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, Question
+from nacdrive.extras.bearings.layouts import open_bearings
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score
 from nacdrive.models.series_files import load_series
 from nacdrive.tasks import load_task
