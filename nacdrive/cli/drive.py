@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from nacdrive.extras.teach.card import TeachCard
     from nacdrive.extras.what_if import WhatIfSource
     from nacdrive.extras.what_if.what_if import WhatIf
-    from nacdrive.rollout.drive import LoadedDrive
+    from nacdrive.rollout.drive import Drive, LoadedDrive
     from nacdrive.rollout.recorder import EpisodeRecorder
     from nacdrive.rollout.results import EpisodeResult
     from nacdrive.rollout.rollout import Probes
@@ -162,7 +163,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
                 asked = what_if_of(config, policy, loaded.companion is not None)
                 what["cards"].append(WhatIfCard.of_drive(asked, config.kept_mb))
                 if (model := loaded.drive.model) is not None:
-                    lap = LapMemory(spec.source, driver.name, spec.image_format)
+                    lap = LapMemory(spec.source, driver.name, spec.image_format, partial(lap_meta, loaded.drive))
                     what["cards"].append(LapCard({0: (model, lap.episode)}, playground_of, lap))
             page = open_page(watching, config.host, config.page_port, title, control=control, **what)
             shown = show_in_browser(page.url)
@@ -206,10 +207,13 @@ def load(config: DriveConfig) -> LoadedDrive:
     return LoadedDrive(replace(drive, expert=None if expert == "none" else expert), driver=loaded.driver)
 
 
+def lap_meta(drive: Drive, seed: int) -> dict[str, Any]:
+    """Of the episode of ``seed``, what its road is made from."""
+    return {**drive.options, "track": drive.env_spec.track_of(drive.track, seed, drive.roads) or None}
+
+
 def what_if_of(config: DriveConfig, policy: PolicyDriver, expert: bool) -> WhatIfSource:
     """Whom the page asks what would be if: the same policy, in the same world, in another process."""
-    from functools import partial
-
     from nacdrive.extras.what_if import WhatIfSource
 
     again = replace(config, steering_noise=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacdrive.common.action import Action
-from nacdrive.drivers.base import Driver, DriverState
+from nacdrive.drivers.base import Driver, DriverState, Needs
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
 
@@ -17,6 +17,10 @@ class Rerun(Driver):
     def __init__(self, actions: Sequence[Action]) -> None:
         self.actions = actions
         self._step = 0
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(continuous=all(action.choice is None for action in self.actions), any_pace=True)
 
     def reset(self, env: DrivingEnv) -> None:
         self._step = 0

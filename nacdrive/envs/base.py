@@ -146,6 +146,10 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         """What the episode's road is like, by name with unit, to compare drives by; {} where nothing is known."""
         return {}
 
+    def road_edges(self) -> NDArray[np.float64] | None:
+        """Both edges of the episode's road, closed lines [2, points, 2] in metres as ``x_m`` and ``y_m``; or None."""
+        return None
+
     @property
     def discrete(self) -> bool:
         """Whether it takes one of a few choices."""
@@ -181,6 +185,9 @@ class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
 
     def road_features(self) -> dict[str, float | str]:
         return self.env.road_features()
+
+    def road_edges(self) -> NDArray[np.float64] | None:
+        return self.env.road_edges()
 
     def __getattr__(self, name: str) -> Any:
         """What is not known here is asked of the environment."""

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
 REPLAY = "http://127.0.0.1:8090/"
 """Where ``nacdrive replay`` serves its page if nobody says otherwise."""
 
+EXPERT = "the expert on the same track"
 BARS = 6
 """Of what muting each part of a decision alone changes, the longest."""
 LEAST_REACH = 0.1
 """The longest bar stands for no less than this change of the wheel."""
 
-STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+PAGE = Path(__file__).with_suffix(".html")
 
 
 def write_report(path: Path, metrics: dict[str, Any]) -> None:
@@ -55,41 +57,23 @@ def write_report(path: Path, metrics: dict[str, Any]) -> None:
 def page(metrics: dict[str, Any], folder: Path | None = None) -> str:
     """The page as HTML; ``folder`` is that of the evaluation, whose kept drives give the maps."""
     rows, experts = metrics["episodes"], metrics["expert_episodes"]
-    title = f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"
     disturbance = CameraNoise(**metrics["model"]["disturbance"])
     through = f" Disturbance of its camera: {disturbance}." if disturbance.active else ""
-    made = json.dumps(about(metrics), indent=2)
     first, last = rows[0]["seed"], rows[-1]["seed"]
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        lead(metrics),
-        f'<p class="dim">{escape(where(metrics))}, seeds {first} to {last}.{escape(through)}</p>',
-        tiles(metrics),
-        failures(rows),
-        films(metrics, folder),
-        tracks(metrics),
-        "<h2>Return on every track</h2>",
-        keys(bool(experts), "the policy", "the expert on the same track"),
-        axis_note(rows, experts),
-        by_track(rows, experts),
-        f"<h2>Return over time{', less the expert’s' if experts else ''}</h2>",
-        keys(bool(experts), "the policy: every episode, and their mean", "the expert on the same track", dashed=True),
-        over_time(rows, experts),
-        "<h2>Episodes</h2>",
-        table(rows, experts),
-        "<h2>How this was made</h2>",
-        f'<pre tabindex="0">{escape(metrics["run"]["command"])}</pre>',
-        "<p>The interval is a 95 % bootstrap interval of the mean over tracks; the share of the expert's return is the "
-        "ratio of the two means over the same tracks, resampled in pairs. The numbers are in "
-        '<a href="metrics.json">metrics.json</a>.</p>',
-        f'<details><summary>Settings, versions, machine</summary><pre tabindex="0">{escape(made)}</pre></details>',
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(parts)
-        + "\n</main></body></html>\n"
+    return Template(PAGE.read_text(encoding="utf-8")).substitute(
+        title=escape(f"{metrics['model']['file']} on {len(rows)} track{'s' if len(rows) > 1 else ''}"),
+        style=PAGE.with_suffix(".css").read_text(encoding="utf-8"),
+        lead=lead(metrics),
+        where=escape(f"{where(metrics)}, seeds {first} to {last}.{through}"),
+        tiles=tiles(metrics) + failures(rows) + films(metrics, folder) + tracks(metrics),
+        track_keys=keys(bool(experts), "the policy", EXPERT) + axis_note(rows, experts),
+        by_track=by_track(rows, experts),
+        less=", less the expert’s" if experts else "",
+        time_keys=keys(bool(experts), "every episode of the policy, and their mean", EXPERT, dashed=True),
+        over_time=over_time(rows, experts),
+        table=table(rows, experts),
+        command=escape(metrics["run"]["command"]),
+        about=escape(json.dumps(about(metrics), indent=2)),
     )
 
 
@@ -115,13 +99,9 @@ def tracks(metrics: dict[str, Any]) -> str:
     columns |= {f"{track}, expert": numbers for track, numbers in metrics.get("expert_tracks", {}).items()}
     if not columns:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = ""
-    for name in next(iter(columns.values())):
-        cells = "".join(f"<td>{escape(track_number(numbers[name]))}</td>" for numbers in columns.values())
-        body += f'<tr><td class="word">{escape(name.replace("_", " "))}</td>{cells}</tr>\n'
-    table = f'<table><thead><tr><th class="word"></th>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-    return f'<h2>On each track</h2><div class="wide" tabindex="0">{table}</div>'
+    names = next(iter(columns.values()))
+    rows = [[name.replace("_", " "), *(track_number(of[name]) for of in columns.values())] for name in names]
+    return f"<h2>On each track</h2>{wide_table(['', *columns], rows, word=0)}"
 
 
 def track_number(value: Any) -> str:
@@ -290,24 +270,32 @@ def keys(with_expert: bool, own: str, expert: str, *, dashed: bool = False) -> s
 def table(rows: Sequence[dict[str, Any]], expert_rows: Sequence[dict[str, Any]]) -> str:
     """Every episode."""
     experts = {track_of(row): row["episode_return"] for row in expert_rows}
-    names = [
-        "track",
-        "return",
-        *(["expert"] if experts else []),
-        "tiles",
-        "seconds",
-        "m/s",
-        "wheels on grass",
-        "decision ms",
-        "end",
+    beside = ["expert"] if experts else []
+    names = ["track", "return", *beside, "tiles", "seconds", "m/s", "wheels on grass", "decision ms", "end"]
+    cells = [
+        [
+            name_of(row),
+            f"{row['episode_return']:.1f}",
+            *(f"{experts[track_of(row)]:.1f}" for _ in beside),
+            f"{row['progress']:.1%}",
+            f"{row['simulated_s']:.1f}",
+            f"{row['mean_speed_mps']:.1f}",
+            f"{row['wheels_off']:.1%}",
+            f"{row['decision_ms_median']:.1f}",
+            row["ending"],
+        ]
+        for row in rows
     ]
-    head = "".join(f"<th{' class=word' if name == 'end' else ''}>{name}</th>" for name in names)
-    body = ""
-    for row in rows:
-        cells = [escape(name_of(row)), f"{row['episode_return']:.1f}"]
-        cells += [f"{experts[track_of(row)]:.1f}"] if experts else []
-        cells += [f"{row['progress']:.1%}", f"{row['simulated_s']:.1f}", f"{row['mean_speed_mps']:.1f}"]
-        cells += [f"{row['wheels_off']:.1%}", f"{row['decision_ms_median']:.1f}"]
-        made = "".join(f"<td>{cell}</td>" for cell in cells)
-        body += f'<tr>{made}<td class="word">{escape(row["ending"])}</td></tr>\n'
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+    return wide_table(names, cells, word=len(names) - 1)
+
+
+def wide_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, word: int) -> str:
+    """A table that scrolls where it is too wide; column ``word`` is of words."""
+
+    def line(tag: str, texts: Sequence[str]) -> str:
+        kinds = [' class="word"' if i == word else "" for i in range(len(texts))]
+        return "".join(f"<{tag}{kind}>{escape(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
+
+    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    made = f"<table><thead><tr>{line('th', head)}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="wide" tabindex="0">{made}</div>'

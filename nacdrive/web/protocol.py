@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.drivers.tick import Tick
+from nacdrive.envs.base import DrivingEnv
 
 JPEG_QUALITY = 90
 LOSSLESS_PIXELS = 160 * 160
 """Frames of at most so many pixels travel as PNG, every pixel as the network got it; larger ones as JPEG."""
 LARGEST_SIDE = 640
 """Wider frames are halved until they fit: the page shows them no larger."""
+ROAD_POINTS = 400
+"""Of each edge of a road, at most."""
 EXACT_VALUES = 2048
 """Neuron arrays up to this size travel as float32; larger ones as bytes between their own minimum and maximum."""
 
@@ -37,6 +40,12 @@ class Packed:
     """The Tick's numbers, in the order of ``COLUMNS``; None where the page has them already."""
     parts: tuple[dict[str, Any], ...]
     body: bytes
+
+
+def road_json(env: DrivingEnv) -> list[Any] | None:
+    """Edges of the road of the environment's episode as plain JSON: two closed lines of places in metres."""
+    edges = env.road_edges()
+    return None if edges is None else edges[:, :: -(-edges.shape[1] // ROAD_POINTS)].round(1).tolist()
 
 
 def pack(tick: Tick, seq: int, row: Sequence[float | int | None] | None = None, lane: int = 0) -> Packed:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.box2d.car_racing import TRACK_WIDTH
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
@@ -223,6 +224,10 @@ class CarRacingEnv(DrivingEnv):
             "most turning within 50 m, degrees": round(math.degrees(np.abs(turned).max())),
             "length of the lap, m": round(lap_m),
         }
+
+    def road_edges(self) -> NDArray[np.float64]:
+        across = np.array([(math.cos(tile[1]), math.sin(tile[1])) for tile in self.world.track])
+        return np.stack([self._line - TRACK_WIDTH * across, self._line + TRACK_WIDTH * across])
 
     def render(self) -> Frame:
         """The last frame, uint8 [96, 96, 3]."""

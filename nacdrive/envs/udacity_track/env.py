@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
@@ -286,6 +287,10 @@ class UdacityTrackEnv(DrivingEnv):
             "kerbs": style.kerbs,
             "shoulder": style.shoulder,
         }
+
+    def road_edges(self) -> NDArray[np.float64]:
+        middle, across = self.track.line[:, :2], self.track.half_width * self.track.left
+        return np.stack([middle + across, middle - across])
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""

@@ -43,11 +43,9 @@ class ArenaCard(Card):
         self.page.begin(place={"episode": episode, "seed": seed, "track": track}, ranking=None)
 
     def tick(self, index: int, tick: Tick) -> None:
-        """Show a decision of contestant ``index``; returns at once."""
         self.page.publish(tick, index)
 
     def camera(self, noise: CameraNoise, since_s: float) -> None:
-        """Show what holds for everybody's camera since when."""
         with self._lock:
             self._camera = noise
         self.page.set(camera=asdict(noise), since_s=round(since_s, 2))

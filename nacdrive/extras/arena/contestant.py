@@ -53,7 +53,6 @@ class Contestant:
 
     @property
     def person(self) -> bool:
-        """Whether a person drives."""
         return self.drive.driver == KEYBOARD
 
     def load(self) -> LoadedDrive:

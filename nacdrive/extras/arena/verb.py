@@ -105,7 +105,6 @@ class ArenaConfig(
 
     @property
     def names(self) -> list[str]:
-        """Of the contestants, no two alike."""
         given = [Path(name).stem for name in self.models]
         given += [name if ":" not in name and not Path(name).suffix else name_of(name) for name in self.drivers]
         given += [GHOST] * (self.ghost is not None) + [PERSON] * self.person
@@ -146,7 +145,6 @@ class ArenaConfig(
 
     @cached_property
     def recording(self) -> Recording:
-        """Of the ghost."""
         from nacdrive.datasets.manifest import DRIVES
         from nacdrive.datasets.recording import Recording
 

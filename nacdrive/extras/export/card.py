@@ -77,10 +77,13 @@ class LapMemory:
         source: What is driven, as recordings have it.
         driver: Who drives.
         image: How frames are encoded: ``png`` or ``jpeg``.
+        meta: Of the episode of a seed, as recordings have it.
     """
 
-    def __init__(self, source: str, driver: str, image: str) -> None:
-        self._source, self._driver, self._image = source, driver, image
+    def __init__(
+        self, source: str, driver: str, image: str, meta: Callable[[int], dict[str, Any]] = lambda seed: {}
+    ) -> None:
+        self._source, self._driver, self._image, self._meta = source, driver, image, meta
         self._lock = Lock()
         self._ticks: deque[Tick] = deque()
         self._bytes = 0
@@ -110,4 +113,4 @@ class LapMemory:
         buffer = EpisodeBuffer(executed_action, self._image)
         for tick in ticks:
             buffer(tick)
-        return buffer.episode(source=self._source, driver=self._driver, meta={})
+        return buffer.episode(source=self._source, driver=self._driver, meta=self._meta(ticks[0].seed))

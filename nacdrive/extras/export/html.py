@@ -29,6 +29,7 @@ from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image
 from nacdrive.datasets.recording import Recording, kept_in
 from nacdrive.envs.registry import spec_of_source
+from nacdrive.extras.export.map import map_of
 from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
@@ -129,10 +130,9 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
         "choice": [int(c) for c in episode.choice[cut]],
         "speed_mps": column(episode.speed_mps),
     }
-    # A recording may hold no places.
-    places = {name: episode.places.get(name) for name in ("x_m", "y_m")}
-    if all(place is not None and np.isfinite(place[cut]).sum() > 1 for place in places.values()):
-        record |= {name: column(place) for name, place in places.items()}
+    line, road = map_of(episode)
+    if line is not None and np.isfinite(line[cut]).all(axis=1).sum() > 1:
+        record |= {"x_m": column(line[:, 0]), "y_m": column(line[:, 1]), "road": road}
     return record
 
 

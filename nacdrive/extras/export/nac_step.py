@@ -74,7 +74,6 @@ class NACStep(LayerStep):
 
     @property
     def initial_names(self) -> tuple[str, ...]:
-        """Names of the state, in their order."""
         return tuple(self.initial())
 
     def _tau(self, t: Tensor, before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:

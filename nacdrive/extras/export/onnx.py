@@ -47,7 +47,6 @@ class PolicyStep(nn.Module):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs before the state."""
         return ACTION if self.config.continuous else (*ACTION, "logits", "action")
 
     def example(self) -> tuple[Tensor, ...]:

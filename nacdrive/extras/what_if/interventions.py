@@ -220,7 +220,6 @@ class IntervenedPolicy(Policy):
         super().__init__(network, policy.name, policy.meta)
 
     def seen(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What the network gets of ``frame``."""
         for edit in self.picture_edits:
             frame = edit.on(frame)
         return frame

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.images import encode_jpeg
 from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.rerun import Rerun
@@ -28,10 +29,13 @@ from nacdrive.extras.what_if.interventions import IntervenedPolicy, edits_from_j
 from nacdrive.models.effects import EffectMeter
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.rollout import rollout
+from nacdrive.web.protocol import road_json
 
 CELLS = 12
 GHOST_S = 10.0
 POINTS_AT_ONCE = 5
+LARGEST_PICTURE = 160
+"""Columns of the pictures that a ghost's drive is shown by; larger ones are thinned out."""
 JPEG_LEVELS = 6.0
 """Mean difference in grey levels between a picture and what is left of it in a JPEG, at most."""
 
@@ -83,31 +87,12 @@ class Moment:
 class ReplayedPast(DriverWrapper):
     """Does what was done up to a moment, and lets another driver take over there.
 
-    The other one is asked all the while, so that what it remembers is true when it takes over.
+    The other one is asked from decision ``first`` on, so that what it remembers is true when it takes over.
     """
 
-    def __init__(self, driver: Driver, past: Sequence[Action]) -> None:
+    def __init__(self, driver: Driver, past: Sequence[Action], first: int = 0) -> None:
         super().__init__(driver)
-        self.past = past
-        self._step = 0
-
-    def reset(self, env: DrivingEnv) -> None:
-        super().reset(env)
-        self._step = 0
-
-    def act(self, frame: Frame, info: Info) -> Action:
-        """The past action of this step, or the other driver's."""
-        own = super().act(frame, info)
-        self._step += 1
-        return self.past[self._step - 1] if self._step <= len(self.past) else own
-
-
-class RecentMemory(DriverWrapper):
-    """Gives the past actions without asking the policy, but for the last few, whose frames it must remember."""
-
-    def __init__(self, driver: PolicyDriver, past: Sequence[Action]) -> None:
-        super().__init__(driver)
-        self.past, self.first = past, len(past) - driver.policy.config.window
+        self.past, self.first = past, first
         self._step = 0
 
     def reset(self, env: DrivingEnv) -> None:
@@ -134,6 +119,7 @@ class WhatIf:
         self._meters: dict[str, EffectMeter] = {}
         self._base: dict[Any, dict[str, Any]] = {}
         self._unedited: dict[Any, list[dict[str, Any]]] = {}
+        self._road: list[Any] | None = None
 
     def edited(self, edits: Any) -> IntervenedPolicy:
         """The policy under edits given as JSON; the last few are kept."""
@@ -176,7 +162,8 @@ class WhatIf:
 
         Yields:
             ``{}`` while the past is driven once more (time for others), ``{"who": "edited" or "unedited", "points":
-            [...]}`` with the points driven since, at last ``{"effect": {...}}``.
+            [...]}`` with the points driven since (of the edited policy with its ``picture``), at last ``{"effect":
+            {...}, "road": ...}``, the road as of ``road_json``.
 
         Raises:
             UserError: if the world cannot be made again as it was, or the policy does not know an edit.
@@ -192,13 +179,13 @@ class WhatIf:
             sent = 0
             for tick in self._drive_on(policies[who], moment, seconds):
                 if tick is not None:
-                    line.append(point(tick))
+                    line.append({**point(tick), "picture": picture(tick)} if who == "edited" else point(tick))
                 if tick is None or len(line) - sent >= POINTS_AT_ONCE:
                     yield {"who": who, "points": line[sent:]} if line else {}
                     sent = len(line)
             yield {"who": who, "points": line[sent:]}
         self._unedited = {(moment.key, seconds): lines["unedited"]}
-        yield {"effect": effect(lines["edited"], lines["unedited"])}
+        yield {"effect": effect(lines["edited"], lines["unedited"]), "road": self._road}
 
     def lap(self, moment: Moment, who: str) -> Iterator[dict[str, Any]]:
         """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come.
@@ -233,9 +220,11 @@ class WhatIf:
             raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
         env = self.simulation.make_env(moment.seed)
         try:
-            inner = RecentMemory(PolicyDriver(policy), moment.past)
+            first = len(moment.past) - policy.config.window
+            inner = ReplayedPast(PolicyDriver(policy), moment.past, first)
             driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
             for tick in rollout(env, driver, moment.seed):
+                self._road = self._road if tick.step else road_json(env)
                 if tick.step < len(moment.past):
                     yield None
                     continue
@@ -291,6 +280,12 @@ def point(tick: Tick) -> dict[str, Any]:
         "off_road": bool(tick.info.get("off_road", False)),
         "events": list(tick.events),
     }
+
+
+def picture(tick: Tick) -> str:
+    """What was seen, as a small JPEG in base64."""
+    step = -(-tick.frame.shape[1] // LARGEST_PICTURE)
+    return base64.b64encode(encode_jpeg(tick.frame[::step, ::step])).decode("ascii")
 
 
 def effect(edited: Sequence[dict[str, Any]], unedited: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -31,6 +31,20 @@ export class MapView {
     return { at, scale };
   }
 
+  // The road between its two edges, closed lines of [x, y]; null where nobody knows it.
+  road(c, edges, at, colour) {
+    if (!edges) return;
+    c.save();
+    c.fillStyle = colour;
+    c.beginPath();
+    for (const edge of edges) {
+      edge.forEach(([x, y], i) => c[i ? "lineTo" : "moveTo"](...at(x, y)));
+      c.closePath();
+    }
+    c.fill("evenodd");
+    c.restore();
+  }
+
   // A line through [x, y], broken where a place is not known.
   path(c, points, at, { colour, width, alpha = 1, dash = [] }) {
     c.save();

@@ -51,7 +51,7 @@ export class TrackMap extends MapView {
     this.surface.touch();
   }
 
-  // lines: {edited, unedited} of points {x_m, y_m, ...}; null for none.
+  // lines: {edited, unedited} of points {x_m, y_m, ...}, and the road; null for none.
   setGhosts(lines) {
     this.ghosts = lines;
     this.surface.touch();
@@ -114,6 +114,7 @@ export class TrackMap extends MapView {
     if (!fitted) return;
     const { at, scale } = fitted;
     c.lineCap = c.lineJoin = "round";
+    this.road(c, this.ghosts?.road, at, colours.line);
     this.path(c, places(this.expertLine), at, { colour: colours.expert, width: 0.45 * u, alpha: 0.35 });
     this.line(c, rows, at, u);
     this.sectorMarks(c, rows, at, u);

@@ -21,7 +21,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import CARRACING
-from nacdrive.extras.export.html import PARTS, bundle, export_html, lap_record, load_lap, network_json, page
+from nacdrive.extras.export.html import PARTS, bundle, export_html, in_script, lap_record, load_lap, network_json, page
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import Effects, frame_part, head_part, region_part, time_part
@@ -226,8 +226,14 @@ def test_both_modules_say_the_same_of_a_hundred_numbers(javascript: Any) -> None
 
 @pytest.fixture(scope="module")
 def lap_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four seconds, and a ghost that the live page put in."""
     model, out = shipped("agents") / "carracing" / "nac_steady.pt", tmp_path_factory.mktemp("page") / "lap.html"
-    return export_html(model, SAMPLE, out, seconds=4.0, playground=partial(page_of, weights=False))
+    export_html(model, SAMPLE, out, seconds=4.0, playground=partial(page_of, weights=False))
+    picture = base64.b64encode(encode_jpeg(np.full((96, 96, 3), 200, np.uint8))).decode()
+    line = [{"t_s": 1 + 0.08 * i, "x_m": 100.0 + i, "y_m": 50.0, "picture": picture} for i in range(10)]
+    ghost = {"text": "With <b>head 1</b> muted it stays.", "edited": line, "unedited": line}
+    out.write_text(out.read_text().replace('id="ghost">null<', f'id="ghost">{in_script(ghost)}<'))
+    return out
 
 
 @pytest.fixture
@@ -283,6 +289,12 @@ def test_the_page_opens_from_a_disk_decides_as_torch_and_fetches_nothing(opened:
     np.testing.assert_allclose(result, true[:, :5], atol=CLOSE * np.abs(true).max())
     agreed = np.mean(true[:, -1] == lap.choice[:count])
     assert f"decides as driven in {100 * agreed:.0f} %" in tab.text_content("#lap-note")
+    assert tab.evaluate("player.lap.road.length") == 2 and tab.is_visible("#map")
+    assert tab.text_content("#ghost-text") == "The ghost, from 1.0 s on. With <b>head 1</b> muted it stays."
+    for step, is_there in ((11, False), (14, True), (40, False)):
+        moment(tab, step)
+        assert tab.is_visible("#ghost-sees") == is_there
+    assert tab.evaluate("document.querySelector('.ghost img').naturalWidth") == 96
     tab.keyboard.press("Home")
     tab.keyboard.press("Space")
     until(tab, "player.now.at > 3")
@@ -519,7 +531,7 @@ def test_names_in_a_recording_stay_words(open_page: Callable[..., Any], tmp_path
     tab = open_page((tmp_path / "lap.html").as_uri())
     until(tab, "player.lap.plain.every((d) => d !== null)")
     assert bad in tab.text_content("#about")
-    assert tab.query_selector("img") is None
+    assert tab.query_selector("img[src=x]") is None
     assert tab.faults == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
+from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame, Info
-from nacdrive.extras.what_if.what_if import Moment, RecentMemory, WhatIf, effect
+from nacdrive.extras.what_if.what_if import Moment, ReplayedPast, WhatIf, effect
 from tests.helpers.what_if import SEED, drive, load, load_without_world, make_env, small_policy
 
 DARK = [{"kind": "dim", "factor": 0.0}]
@@ -57,6 +59,7 @@ def lines(answers: Any) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]
     found: dict[str, list[dict[str, Any]]] = {"edited": [], "unedited": []}
     for answer in answers:
         if "effect" in answer:
+            assert np.array(answer["road"]).shape[::2] == (2, 2)
             return found, answer["effect"]
         if answer:
             found[answer["who"]] += answer["points"]
@@ -77,6 +80,9 @@ def test_an_edited_ghost_begins_at_the_moment_with_the_edited_decision(ticks: Se
     mute = [{"kind": "mute", "head": 0}, {"kind": "mute", "head": 1}, *DARK]
     found, said = lines(asked.ghost(moment, mute, seconds=1.0))
     first = found["edited"][0]
+    # What it saw, small: that of the moment first.
+    apart = decode_image(base64.b64decode(first["picture"])).astype(int) - moment.frames[-1]
+    assert np.abs(apart).mean() < 6 and all("picture" not in one for one in found["unedited"])
     assert (first["x_m"], first["y_m"]) == (ticks[11].x_m, ticks[11].y_m)
     assert first["choice"] == asked.decide(moment, mute)["edited"]["choice"]
     changed = any(a["choice"] != b["choice"] for a, b in zip(*found.values(), strict=True))
@@ -91,7 +97,7 @@ def test_the_unedited_line_of_one_moment_is_not_shown_at_another(ticks: Sequence
 
 def test_a_policy_that_takes_over_has_seen_its_window_and_one_frame_more(ticks: Sequence[Tick]) -> None:
     driver = PolicyDriver(small_policy())
-    memory = RecentMemory(driver, [tick.action for tick in ticks[:11]])
+    memory = ReplayedPast(driver, [tick.action for tick in ticks[:11]], 11 - driver.policy.config.window)
     seen: list[float] = []
     own = driver.act
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nacdrive.common.action import Action
+from nacdrive.common.paths import shipped
+from nacdrive.datasets.recording import Recording
+from nacdrive.extras.export.card import LapCard
 from nacdrive.extras.what_if import WhatIfCard
 from nacdrive.web import LiveServer
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
@@ -27,7 +33,9 @@ def replay() -> Iterator[ReplayServer]:
     label = EpisodeLabel(SEED, len(ticks), 0.0, "small")
     run = ReplaySource("run", [label, label], lambda _: ticks, CHOICES, circuit=small_policy().circuit())
     cache = EpisodeCache([run])
-    with ReplayServer(cache, port=0, cards=[WhatIfCard.of_recordings(cache, {0: SOURCE})]) as server:
+    model, sample = shipped("agents") / "carracing" / "nac_steady.pt", shipped("recordings") / "carracing-sample"
+    lap = LapCard({0: (model, Recording.open(sample).load)})
+    with ReplayServer(cache, port=0, cards=[WhatIfCard.of_recordings(cache, {0: SOURCE}), lap]) as server:
         yield server
 
 
@@ -89,7 +97,13 @@ def test_a_person_paints_mutes_undoes_and_drives_on(open_page: Callable[..., Any
     until(page, "document.getElementById('what-if').dataset.mapMs > 0", timeout_s=LONG_S)
     press(page, ".answers .main")
     until(page, "document.querySelector('.effect').textContent.includes('driven on')", timeout_s=LONG_S)
-    assert page.is_visible("#map")
+    assert page.is_visible("#map") and page.is_visible(".eyes")
+    # The ghost that has driven goes along with the lap.
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Send this lap").click()
+    lap = Path(saved.value.path()).read_text()
+    (ghost,) = re.findall(r'id="ghost">(.*?)</script>', lap)
+    assert json.loads(ghost)["text"] == text(page, ".effect") and json.loads(ghost)["edited"][0]["picture"]
     page.get_by_role("button", name="Undo").click()
     until(page, ANSWERED.format("It "))
     assert edits(page) == []

@@ -21,7 +21,7 @@ class Cache extends Map {
 }
 
 export class Lap {
-  constructor(record, network) {
+  constructor(record, network, ghost = null) {
     this.where = record.where;
     this.seed = record.seed; // of its road
     this.driver = record.driver;
@@ -33,6 +33,8 @@ export class Lap {
     this.choice = record.choice;
     this.x_m = record.x_m;
     this.y_m = record.y_m;
+    this.road = record.road ?? null;
+    this.ghost = ghost; // {text, edited, unedited} of points {t_s, x_m, y_m, picture}; null where none was driven
     this.network = network;
     this.length = record.t_s.length;
     const { height, width } = network.description.preprocessing;
@@ -101,6 +103,13 @@ export class Lap {
   // What was driven at frame i.
   driven(i) {
     return { steering: this.steering[i], throttle: this.throttle[i], brake: this.brake[i], choice: this.choice[i] };
+  }
+
+  // Where the ghost is while frame i is shown; null before it begins to drive, and after.
+  ghostAt(i) {
+    const line = this.ghost?.edited ?? [];
+    const k = line.findLastIndex(({ t_s }) => t_s <= this.t_s[i] + 0.01);
+    return k < 0 || (k === line.length - 1 && this.t_s[i] > line[k].t_s + 0.2) ? null : line[k];
   }
 
   // How far to the right a decision leans: the mean steering of all choices, weighed by how sure it is of each.

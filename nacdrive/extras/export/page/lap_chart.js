@@ -77,26 +77,55 @@ export class LapChart {
     const { lap } = this;
     if (!lap.x_m) return;
     const [pen, w, h] = this.sized($("map"));
-    const known = (v) => v !== null;
-    const [xs, ys] = [lap.x_m.filter(known), lap.y_m.filter(known)];
+    const ghosts = [lap.ghost?.unedited ?? [], lap.ghost?.edited ?? []].map((line) => line.map(({ x_m, y_m }) => [x_m, y_m]));
+    const driven = lap.x_m.map((x, i) => [x, lap.y_m[i]]);
+    const known = ([x]) => x !== null;
+    const all = [...driven, ...ghosts.flat()].filter(known);
+    const [xs, ys] = [all.map(([x]) => x), all.map(([, y]) => y)];
     const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const scale = Math.min(w - 16, h - 16) / Math.max(right - left, high - low, 1);
-    const at = (i) => [w / 2 + (lap.x_m[i] - (left + right) / 2) * scale, h / 2 - (lap.y_m[i] - (low + high) / 2) * scale];
-    for (let i = 1; i < lap.length; i++) {
-      if (lap.x_m[i] === null || lap.x_m[i - 1] === null) continue;
-      const differs = judged[i] && !sameDecision(judged[i], lap.driven(i));
-      pen.strokeStyle = colour(differs ? "alert" : "policy");
-      pen.lineWidth = differs ? 4 : 2;
+    const scale = Math.min((w - 20) / Math.max(right - left, 20), (h - 20) / Math.max(high - low, 20));
+    const at = ([x, y]) => [w / 2 + (x - (left + right) / 2) * scale, h / 2 - (y - (low + high) / 2) * scale];
+    pen.lineCap = pen.lineJoin = "round";
+    const trace = (points) => {
+      let open = false;
+      for (const point of points) {
+        if (known(point)) pen[open ? "lineTo" : "moveTo"](...at(point));
+        open = known(point);
+      }
+    };
+    if (lap.road) {
+      pen.fillStyle = colour("line");
       pen.beginPath();
-      pen.moveTo(...at(i - 1));
-      pen.lineTo(...at(i));
-      pen.stroke();
+      for (const edge of lap.road) {
+        trace(edge);
+        pen.closePath();
+      }
+      pen.fill("evenodd");
     }
-    if (lap.x_m[shown] === null) return;
-    pen.fillStyle = colour("ink");
-    pen.beginPath();
-    pen.arc(...at(shown), 5, 0, 2 * Math.PI);
-    pen.fill();
+    const stroke = (points, name, width, dash = []) => {
+      pen.strokeStyle = colour(name);
+      pen.lineWidth = width;
+      pen.setLineDash(dash);
+      pen.beginPath();
+      trace(points);
+      pen.stroke();
+      pen.setLineDash([]);
+    };
+    stroke(driven, "policy", 2);
+    for (let i = 1; i < lap.length; i++) {
+      if (judged[i] && !sameDecision(judged[i], lap.driven(i))) stroke(driven.slice(i - 1, i + 1), "alert", 4);
+    }
+    stroke(ghosts[0], "ink", 1.5, [3, 4]);
+    stroke(ghosts[1], "stop", 3);
+    const disc = (point, name) => {
+      pen.fillStyle = colour(name);
+      pen.beginPath();
+      pen.arc(...at(point), 5, 0, 2 * Math.PI);
+      pen.fill();
+    };
+    const ghost = lap.ghostAt(shown);
+    if (ghost) disc([ghost.x_m, ghost.y_m], "stop");
+    if (known(driven[shown])) disc(driven[shown], "ink");
   }
 
   sized(canvas) {

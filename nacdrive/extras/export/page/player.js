@@ -66,6 +66,8 @@ class Player {
     for (const e of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-circuit]"))) e.hidden = !this.circuit;
     $("map").hidden = !lap.x_m;
     $("live").hidden = !$("playground").textContent;
+    $("key-ghost").hidden = $("ghost-text").hidden = !lap.ghost;
+    put($("ghost-text"), lap.ghost ? `The ghost, from ${lap.ghost.edited[0].t_s.toFixed(1)} s on. ${lap.ghost.text}` : "");
   }
 
   buildBars() {
@@ -188,6 +190,12 @@ class Player {
     if (Number(input("seek").value) !== at) input("seek").value = String(at);
     const t = this.lap.t_s[at];
     put($("clock"), `${t.toFixed(1)} s`);
+    const ghost = this.lap.ghostAt(at);
+    $("ghost-sees").hidden = !ghost;
+    if (ghost) {
+      document.querySelector(".ghost img").setAttribute("src", `data:image/jpeg;base64,${ghost.picture}`);
+      put(document.querySelector(".ghost figcaption"), `the ghost at ${ghost.t_s.toFixed(1)} s`);
+    }
     $("seek").setAttribute("aria-valuetext", `${t.toFixed(1)} seconds, frame ${at + 1} of ${this.lap.length}`);
     input("back").disabled = at === 0;
     input("forward").disabled = at === this.lap.length - 1;
@@ -456,5 +464,5 @@ class Player {
 const dark = matchMedia("(prefers-color-scheme: dark)");
 document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 const network = new Network(json("description"), floatsOf($("weights").textContent.trim()));
-const player = new Player(new Lap(json("record"), network));
+const player = new Player(new Lap(json("record"), network, json("ghost")));
 dark.addEventListener("change", () => player.setTheme(dark.matches ? "dark" : "light"));

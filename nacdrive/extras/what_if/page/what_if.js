@@ -187,7 +187,7 @@ export class WhatIf {
 
   askGhost() {
     if (!this.moment) return;
-    this.ghost = { edited: [], unedited: [], driving: true };
+    this.ghost = { edited: [], unedited: [], road: null, text: "", driving: true };
     this.panel.tell("Driving the past once more, to come to this moment …", true);
     this.questions.ask("ghost", { moment: this.moment, edits: this.edits, seconds: 10 });
   }
@@ -196,6 +196,7 @@ export class WhatIf {
     if (this.ghost?.driving) this.questions.stop("ghost");
     this.ghost = null;
     this.panel.tell("", false);
+    this.panel.see(null);
   }
 
   // What is changed, to be seen where it is changed.
@@ -263,9 +264,12 @@ export class WhatIf {
   drove(answer) {
     const { ghost } = this;
     if (answer.points) ghost[answer.who].push(...answer.points);
+    this.panel.see(ghost.edited.at(-1)?.picture);
     if (answer.effect) {
       ghost.driving = false;
-      this.panel.tell(consequence(answer.effect, this.edits), false);
+      ghost.road = answer.road;
+      ghost.text = consequence(answer.effect, this.edits);
+      this.panel.tell(ghost.text, false);
     } else if (answer.who) {
       const line = ghost[answer.who];
       const seconds = line.length ? line.at(-1).t_s - line[0].t_s : 0;

@@ -57,6 +57,7 @@ export class WhatIfPanel {
     this.effect = document.createElement("p");
     this.effect.className = "sentence effect";
     this.effect.setAttribute("role", "status");
+    this.eyes = Object.assign(document.createElement("img"), { className: "eyes", alt: "What the ghost sees", hidden: true });
     this.list = document.createElement("ol");
     this.list.className = "edits";
     this.list.setAttribute("aria-label", "Edits");
@@ -91,7 +92,7 @@ export class WhatIfPanel {
     tools.append(group("paint over the picture: drag on it", row(this.level, this.mapButton), this.dim.row, this.blur.row), this.memory, this.network);
     const answers = document.createElement("div");
     answers.className = "answers";
-    answers.append(this.sentence, this.outcome, row(this.driveButton), this.effect);
+    answers.append(this.sentence, this.outcome, row(this.driveButton), this.eyes, this.effect);
     const kept = document.createElement("div");
     kept.className = "kept";
     kept.append(this.list, row(this.undo, this.clear, this.copy));
@@ -182,6 +183,12 @@ export class WhatIfPanel {
 
   say(text) {
     put(this.sentence, text);
+  }
+
+  // picture: JPEG in base64, or nothing.
+  see(picture) {
+    this.eyes.hidden = !picture;
+    if (picture) this.eyes.src = `data:image/jpeg;base64,${picture}`;
   }
 
   tell(text, driving) {
