@@ -165,12 +165,6 @@ class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
         super().__init__(env)
         self.name, self.actions, self.step_s, self.realtime = env.name, env.actions, env.step_s, env.realtime
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        return self.env.step(action)
-
     def native_action(self, action: Action) -> Any:
         return self.env.native_action(action)
 
@@ -190,7 +184,6 @@ class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):
         return self.env.road_edges()
 
     def __getattr__(self, name: str) -> Any:
-        """What is not known here is asked of the environment."""
         if name.startswith("_") or name == "env":
             raise AttributeError(name)
         return getattr(self.env, name)

@@ -73,35 +73,29 @@ class CameraNoise(Options):
         return CameraNoise(**drawn)
 
     def __str__(self) -> str:
-        parts = []
-        if self.noise:
-            parts.append(f"noise {self.noise:g} of full scale")
-        if self.blackout and self.blackout_steps == 1:
-            parts.append(f"{self.blackout:.0%} of the frames black")
-        elif self.blackout:
-            parts.append(f"a blackout of {self.blackout_steps} decisions begins with probability {self.blackout:g}")
-        if self.delay_steps:
-            parts.append(f"frames {self.delay_steps} decisions late")
-        if self.dropped:
-            parts.append(f"{self.dropped:.0%} of the frames lost")
-        if self.late:
-            parts.append(f"frames up to {self.late} decisions late")
-        if self.brightness != 1:
-            parts.append(f"brightness x {self.brightness:g}")
-        if self.rate is not None:
-            parts.append("{:g} to {:g} frames a second".format(*self.rate))
-        return ", ".join(parts) or "none"
+        black = f"{self.blackout:.0%} of the frames black"
+        if self.blackout_steps > 1:
+            black = f"a blackout of {self.blackout_steps} decisions begins with probability {self.blackout:g}"
+        parts = {
+            f"noise {self.noise:g} of full scale": self.noise,
+            black: self.blackout,
+            f"frames {self.delay_steps} decisions late": self.delay_steps,
+            f"{self.dropped:.0%} of the frames lost": self.dropped,
+            f"frames up to {self.late} decisions late": self.late,
+            f"brightness x {self.brightness:g}": self.brightness != 1,
+            "{:g} to {:g} frames a second".format(*self.rate or (0, 0)): self.rate,
+        }
+        return ", ".join(part for part, is_so in parts.items() if is_so) or "none"
 
 
 class Camera:
-    """Applies a ``CameraNoise`` frame by frame; the same seed gives the same disturbance."""
+    """Applies a ``CameraNoise`` frame by frame; a seed gives the same disturbance again, None another one each time."""
 
     def __init__(self, disturbance: CameraNoise) -> None:
         self.disturbance = disturbance
         self.reset(0)
 
     def reset(self, seed: int | None) -> None:
-        """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
         self._random = np.random.default_rng(None if seed is None else (seed, 0xCA3E7A))
         self._late: deque[Frame] = deque(maxlen=self.disturbance.delay_steps + 1)
         # Of their own: whether frames are lost leaves noise and blackouts as they are.
@@ -132,10 +126,10 @@ class Camera:
             self._black_left = d.blackout_steps
         black = self._black_left > 0
         self._black_left -= black
-        if d.brightness == 1 and d.noise == 0 and not black:
-            return seen
         if black:
             return np.zeros_like(seen)
+        if d.brightness == 1 and d.noise == 0:
+            return seen
         picture = seen.astype(np.float32) * d.brightness
         if d.noise:
             picture += self._random.standard_normal(seen.shape, dtype=np.float32) * (d.noise * 255)
@@ -200,11 +194,9 @@ class NoisyCamera(DrivingWrapper):
         """When the newest frame was taken, in simulated seconds."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """Start the episode of ``seed``; without a seed the disturbance is another one each time."""
         self.camera.reset(seed)
         self._fraction = 0.0
-        frame, info = self.env.reset(seed=seed, options=options)
-        return self._seen(frame, info)
+        return self._seen(*self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
         if self._usual is not None:
@@ -214,7 +206,6 @@ class NoisyCamera(DrivingWrapper):
         return seen, reward, terminated, truncated, info
 
     def _frames(self) -> int:
-        """Simulated frames until the next picture."""
         assert self._usual is not None
         wait_s = self.camera.wait_s()
         if wait_s is None:
@@ -226,7 +217,6 @@ class NoisyCamera(DrivingWrapper):
         return frames
 
     def _seen(self, frame: Frame, info: Any) -> tuple[Frame, Any]:
-        """What the camera makes of a frame, and what is known beside it."""
         self.t_s = float(info.get("t_s", 0.0))
         seen = self.camera(frame, self.t_s)
         taken = {"frame_t_s": self.camera.taken_s} if self.camera.disturbance.irregular else {}

@@ -72,15 +72,16 @@ class GymEnv(DrivingEnv):
                 f"nothing fits the actions of {name}, {env.action_space}: it needs Discrete or a Box of 1 to 3 numbers "
                 "(steering, throttle, brake), or GymEnv(env, to_native=...), which makes its actions of ours."
             )
-        self._image_keys = _image_keys(env.observation_space)
+        seen = env.observation_space
+        self._image_keys = _image_keys(seen)
         if not self._image_keys and env.render_mode != "rgb_array":
             raise UserError(
-                f"{name} shows no pictures: its observations are {_in_short(env.observation_space)}; "
+                f"{name} shows no pictures: its observations are {type(seen).__name__}{seen.shape or ''}; "
                 'make it with render_mode="rgb_array", or let it observe RGB images.'
             )
         self.frame = 0
         self._shown: Frame | None = None
-        shape = _frame_shape(env.observation_space, self._image_keys)
+        shape = _frame_shape(seen, self._image_keys)
         if shape is None:
             env.reset(seed=0)
             shape = self._look(None)[0].shape
@@ -123,9 +124,6 @@ class GymEnv(DrivingEnv):
         return (space.low + share * (space.high - space.low)).astype(space.dtype)
 
     def metrics(self) -> dict[str, float]:
-        """``progress`` and ``laps`` as the environment says them last, and the mean of ``wheels_off``; none that it
-        does not say.
-        """
         measures = {name: float(self._last[name]) for name in ("progress", "laps") if name in self._last}
         return measures | ({"wheels_off": float(np.mean(self._wheels_off))} if self._wheels_off else {})
 
@@ -169,17 +167,14 @@ class GymEnv(DrivingEnv):
     def _look(self, observation: Any) -> tuple[Frame, dict[str, Frame]]:
         """The frame that drivers see, and all pictures by name."""
         if not self._image_keys:
-            return self._rendered(), {}
+            picture: Any = self.env.render()
+            if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
+                raise UserError(f"{self.name} renders no RGB picture: its render() gave {type(picture).__name__}.")
+            return _rgb(picture), {}
         if self._image_keys == ("",):
             return _rgb(observation), {}
         cameras = {key: _rgb(observation[key]) for key in self._image_keys}
         return cameras[self._image_keys[0]], cameras
-
-    def _rendered(self) -> Frame:
-        picture: Any = self.env.render()
-        if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
-            raise UserError(f"{self.name} renders no RGB picture: its render() gave {type(picture).__name__}.")
-        return _rgb(picture)
 
 
 class FrameLimit(DrivingWrapper):
@@ -284,7 +279,3 @@ def _rgb(picture: Any) -> Frame:
     if pixels.shape[2] == 1:
         pixels = np.repeat(pixels, 3, axis=2)
     return np.ascontiguousarray(pixels)
-
-
-def _in_short(space: spaces.Space[Any]) -> str:
-    return f"{type(space).__name__}{space.shape if space.shape else ''}"

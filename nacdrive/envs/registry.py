@@ -110,7 +110,6 @@ class EnvSpec:
         return FrameLimit(env, max_frames)
 
     def honours(self, option: str) -> bool:
-        """Whether the option of that name (with underscores) means anything here."""
         return option in self.options
 
     @property
@@ -235,15 +234,13 @@ def _make_udacity_track(
 ) -> DrivingEnv:
     from nacdrive.envs.udacity_track import make_udacity_track
 
-    max_seconds = 600.0 if max_frames is None else max_frames / 50
-    cameras = ("center", "left", "right") if sides else ("center",)
     return make_udacity_track(
         track,
         repeat=repeat,
         laps=laps,
-        cameras=cameras,
+        cameras=("center", "left", "right") if sides else ("center",),
         recover=recover,
-        max_seconds=max_seconds,
+        max_seconds=600.0 if max_frames is None else max_frames / 50,
         start=Start(start_offset=start_offset, start_heading=start_heading, start_speed=start_speed),
         **road,
     )
@@ -252,8 +249,7 @@ def _make_udacity_track(
 def _make_udacity(**options: Any) -> DrivingEnv:
     from nacdrive.envs.udacity.env import UdacityEnv
 
-    env: DrivingEnv = UdacityEnv(**options)
-    return env
+    return UdacityEnv(**options)
 
 
 def _make_gym(name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:

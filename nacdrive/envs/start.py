@@ -25,7 +25,6 @@ class Start(Options):
 
     @property
     def given(self) -> dict[str, float]:
-        """Those that are not None, by name."""
         return {name: value for name in START_OPTIONS if (value := getattr(self, name)) is not None}
 
     @property

@@ -160,10 +160,6 @@ class CarRacingEnv(DrivingEnv):
         return self._picture, self._info(self.world.grass_share(), finished=False)
 
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
-        """Hold ``action`` for ``repeat`` frames, fewer where the episode ends.
-
-        Returns the last frame, the sum of the rewards, and ``Info``.
-        """
         if self._picture is None:
             raise UserError("the lap has not begun: call reset() before step().")
         given = np.asarray(action) if self.world.continuous else int(action)
@@ -207,9 +203,6 @@ class CarRacingEnv(DrivingEnv):
         }
 
     def episode_meta(self) -> dict[str, Any]:
-        """Whether the lap was finished, the share of the tiles that were visited, and the rule of the lap where it is
-        not Gymnasium's.
-        """
         rule = {"rule": self.world.rule} if self.world.rule != LAP_RULES[0] else {}
         return {"finished_lap": self._finished, "tiles_visited": self._tiles_visited(), **rule}
 

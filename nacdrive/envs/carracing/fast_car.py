@@ -31,7 +31,6 @@ class FastCar(Car):
             wheel.gas += min(gas - wheel.gas, 0.1)
 
     def step(self, dt: float) -> None:
-        """Apply steering, engine, brakes and friction of one frame to the bodies."""
         for wheel in self.wheels:
             self._steer(wheel)
             friction_limit = max((FRICTION_LIMIT * tile.road_friction for tile in wheel.tiles), default=0.0)

@@ -67,7 +67,6 @@ class SimulatorConnection:
             return True
 
     def end(self, reports: int = 1) -> None:
-        """Note that the report begun has been dealt with."""
         with self._lock:
             self.busy -= reports
 
@@ -129,7 +128,6 @@ class Connections:
         self._lock = RLock()
 
     def of(self, sid: str, simulator: bool, now_s: float) -> SimulatorConnection:
-        """That of a session; a new one for a new session."""
         with self._lock:
             if sid not in self._connections:
                 self._connections[sid] = SimulatorConnection(sid, self._count, simulator, now_s)

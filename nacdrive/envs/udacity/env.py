@@ -103,7 +103,6 @@ class UdacityEnv(DrivingEnv):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a simulator to drive."""
         return self._server.connections.driven() is not None
 
     @property
@@ -382,7 +381,6 @@ class Drive:
         """Of the picture handed out last; metres since the episode began."""
 
     def hand_out(self, arrived_s: float, speed_mps: float) -> None:
-        """Note that a picture is handed out."""
         if self.began_s is None:
             self.began_s, self.t_s, self.metres = arrived_s, 0.0, 0.0
         t_s = arrived_s - self.began_s

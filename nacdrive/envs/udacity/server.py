@@ -69,18 +69,8 @@ class Pilot(Protocol):
 class SimulatorServer:
     """Serves the simulator and, on the same port, modern Socket.IO clients, which may ask for ``status``.
 
-    A client that reports as the simulator does is driven while there is no simulator.
-
-    Args:
-        pilot: Who drives.
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one, ``port`` then tells which.
-        engine: ``threads`` or ``eventlet``.
-        on_event: Told in one line of what happens; at most once a second for each kind.
-        in_flight: Reports of one simulator that may be under way at once; see ``SimulatorConnection``.
-
-    Raises:
-        UserError: if there is no such engine, the port is in use, or the address is not this machine's.
+    A client that reports as the simulator does is driven while there is no simulator. Arguments and errors are those of
+    ``UdacityEnv``, which is its ``pilot``.
     """
 
     def __init__(
@@ -371,12 +361,8 @@ def landing_page(say: Callable[[str, str], None]) -> Flask:
 
 
 def same_site(app: Any, local: bool, say: Callable[[str, str], None]) -> Any:
-    """``app`` for everybody but other sites' pages, which a browser on this machine would let reach this port.
-
-    Args:
-        app: A WSGI application.
-        local: Whether only this machine is served.
-        say: Called with a kind and a line where a request makes ``app`` fail.
+    """``app`` for everybody but other sites' pages, which a browser on this machine would let reach this port; where
+    ``local``, only this machine is served. ``say`` is called with a kind and a line where a request makes ``app`` fail.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

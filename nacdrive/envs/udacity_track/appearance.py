@@ -54,27 +54,20 @@ class Appearance:
     boulders: int = 0
 
 
-def standard_appearance() -> Appearance:
-    """The appearance without any randomness."""
-    return Appearance()
-
-
 def random_appearance(rng: np.random.Generator) -> Appearance:
     """Another day: the standard appearance with everything varied."""
     base = Appearance()
     height, direction = np.deg2rad(rng.uniform(18, 75)), rng.uniform(0, 2 * np.pi)
-    sun = (np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height))
     # One warm or cold cast over everything, as at different hours.
     cast = 1 + rng.uniform(-0.10, 0.10) * np.array([1.0, 0.1, -1.0])
 
     def near(colour: Colour, spread: float) -> Colour:
-        varied = np.array(colour) * cast * rng.uniform(1 - spread, 1 + spread) * rng.uniform(0.94, 1.06, 3)
-        return unit(varied)
+        return unit(np.array(colour) * cast * rng.uniform(1 - spread, 1 + spread) * rng.uniform(0.94, 1.06, 3))
 
     grey = float(rng.uniform(0.42, 0.78))
     clear = float(rng.uniform(0, 1))
     return Appearance(
-        sun=tuple(float(x) for x in sun),  # type: ignore[arg-type]
+        sun=unit_vector(height, direction),
         ambient=float(rng.uniform(0.35, 0.65)),
         exposure=float(rng.uniform(0.85, 1.46)),
         zenith=near(unit(np.array(base.zenith) * clear + np.array((0.54, 0.56, 0.59)) * (1 - clear)), 0.12),
@@ -127,7 +120,7 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
     if hour < 0.18:
         # Dusk or dawn: a low sun, warm and weak.
         changes |= {
-            "sun": tuple(float(x) for x in unit_vector(height, direction)),
+            "sun": unit_vector(height, direction),
             "exposure": day.exposure * float(dim),
             "horizon": unit(np.array((0.92, 0.66, 0.46))),
             "zenith": unit(np.array((0.36, 0.36, 0.52))),
@@ -146,13 +139,13 @@ def varied_day(rng: np.random.Generator, variety: float) -> Appearance:
 
 def at_elevation(day: Appearance, degrees: float) -> Appearance:
     """``day`` with its sun so many degrees above the horizon, in the same direction."""
-    east, north, up = unit_vector(np.deg2rad(degrees), np.arctan2(day.sun[1], day.sun[0])).tolist()
-    return replace(day, sun=(east, north, up))
+    return replace(day, sun=unit_vector(np.deg2rad(degrees), np.arctan2(day.sun[1], day.sun[0])))
 
 
-def unit_vector(height: float, direction: float) -> NDArray[np.float64]:
+def unit_vector(height: float, direction: float) -> tuple[float, float, float]:
     """Towards a place in the sky, both in radians."""
-    return np.array((np.cos(height) * np.cos(direction), np.cos(height) * np.sin(direction), np.sin(height)))
+    level = np.cos(height)
+    return float(level * np.cos(direction)), float(level * np.sin(direction)), float(np.sin(height))
 
 
 def unit(colour: NDArray[np.float64]) -> Colour:

@@ -16,7 +16,7 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.envs.base import DrivingEnv, Frame
 from nacdrive.envs.seeds import POLICY_RECORDING
 from nacdrive.envs.start import MIDDLE, Start
-from nacdrive.envs.udacity_track.appearance import at_elevation, random_appearance, standard_appearance, varied_day
+from nacdrive.envs.udacity_track.appearance import Appearance, at_elevation, random_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
 from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
@@ -165,7 +165,6 @@ class UdacityTrackEnv(DrivingEnv):
         self.traffic: Traffic | None = None
 
     def _draw(self, seed: int) -> Track:
-        """The random road of ``seed``, at this environment's difficulty and variety."""
         difficulty, variety = self.road.road_difficulty, self.road.scene_variety
         return draw_road(
             seed,
@@ -174,7 +173,6 @@ class UdacityTrackEnv(DrivingEnv):
         )
 
     def _take_to(self, track: Track) -> None:
-        """Move car and counters to another road."""
         if track is not self.track:
             self.track = track
             self.car = Car(track)
@@ -207,7 +205,6 @@ class UdacityTrackEnv(DrivingEnv):
         return frame, self._before
 
     def _step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
-        """Hold (steering, throttle) for ``repeat`` steps of 0.02 s and look."""
         if not self.frames:
             raise UserError("the drive has not begun: call reset() before step().")
         steering, throttle = (float(x) for x in action)
@@ -361,7 +358,6 @@ class UdacityTrackEnv(DrivingEnv):
 
     @property
     def t_s(self) -> float:
-        """Simulated seconds since ``reset``."""
         return self.steps * STEP_S
 
     def wheels_off(self) -> float:
@@ -387,7 +383,7 @@ class UdacityTrackEnv(DrivingEnv):
         if self._furnished is self.track and not self.randomize and not wrong:
             return
         if not self.randomize:
-            appearance = standard_appearance()
+            appearance = Appearance()
         elif self.track.road_seed is None:
             appearance = random_appearance(self.np_random)
         else:

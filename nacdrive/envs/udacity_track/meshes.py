@@ -6,7 +6,7 @@ Textures are painted as uint8 arrays; grey ones are tinted by the colours of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import cv2
@@ -52,7 +52,6 @@ class Quads:
 
     @staticmethod
     def joined(parts: list[Quads]) -> Quads:
-        """All of them in one."""
         return Quads(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("corners", "colours", "uv")))
 
 
@@ -140,6 +139,15 @@ def tiled(parent: NodePath, name: str, quads: Quads, square: float = SQUARE) -> 
     return parent.attach_new_node(node)
 
 
+def as_node(name: str, quads: Quads) -> NodePath:
+    """``quads`` as one node that is seen from both sides."""
+    node = GeomNode(name)
+    node.add_geom(geometry(quads))
+    path = NodePath(node)
+    path.set_two_sided(True)
+    return path
+
+
 def lay_texture(part: NodePath, picture: NDArray[np.uint8], tint: NDArray[np.float64] | None = None) -> None:
     """Lay a texture on ``part``: ``picture`` times the colours of the vertices, or times one ``tint`` (RGB).
 
@@ -160,13 +168,15 @@ def make_texture(picture: NDArray[np.uint8]) -> Texture:
     made.setup_2d_texture(width, height, Texture.T_unsigned_byte, form)
     order = [2, 1, 0, 3][:channels]
     made.set_ram_image(np.ascontiguousarray(picture[::-1, :, order]).tobytes())
-    cut_out = channels == 4
-    wrap = SamplerState.WM_clamp if cut_out else SamplerState.WM_repeat
+    if channels == 4:
+        # Averaged over a few pixels, thin trunks would fade away.
+        wrap, smaller, larger = SamplerState.WM_clamp, SamplerState.FT_nearest, SamplerState.FT_nearest
+    else:
+        wrap, smaller, larger = SamplerState.WM_repeat, SamplerState.FT_linear_mipmap_nearest, SamplerState.FT_linear
     made.set_wrap_u(wrap)
     made.set_wrap_v(wrap)
-    # Averaged over a few pixels, thin trunks would fade away.
-    made.set_minfilter(SamplerState.FT_nearest if cut_out else SamplerState.FT_linear_mipmap_nearest)
-    made.set_magfilter(SamplerState.FT_nearest if cut_out else SamplerState.FT_linear)
+    made.set_minfilter(smaller)
+    made.set_magfilter(larger)
     return made
 
 
@@ -223,16 +233,6 @@ def cobbles_texture(rng: Generator) -> NDArray[np.uint8]:
     return grey(picture + 0.06 * grain(rng, 1.0))
 
 
-def pine_texture(rng: Generator) -> NDArray[np.uint8]:
-    """A tall tree with a bare trunk, RGBA [128, 64, 4]; what is transparent has alpha 0."""
-    return crown(rng, centres=26, top=0.05, bottom=0.62, spread=0.34, trunk=0.09)
-
-
-def oak_texture(rng: Generator) -> NDArray[np.uint8]:
-    """A round tree, RGBA [128, 64, 4]."""
-    return crown(rng, centres=34, top=0.12, bottom=0.78, spread=0.40, trunk=0.11)
-
-
 def bush_texture(rng: Generator) -> NDArray[np.uint8]:
     """Stalks from the ground, RGBA [64, 128, 4]."""
     picture = np.zeros((64, 128, 4), dtype=np.uint8)
@@ -245,7 +245,9 @@ def bush_texture(rng: Generator) -> NDArray[np.uint8]:
 
 
 def crown(rng: Generator, *, centres: int, top: float, bottom: float, spread: float, trunk: float) -> NDArray[np.uint8]:
-    """Clusters of leaves around a trunk, darker below; shares of the picture's height and width."""
+    """A tree, RGBA [128, 64, 4]: clusters of leaves around a trunk, darker below; shares of the picture's height and
+    width. What is transparent has alpha 0.
+    """
     high, wide = 128, 64
     picture = np.zeros((high, wide, 4), dtype=np.uint8)
     half = max(1, int(trunk * wide / 2))
@@ -262,3 +264,8 @@ def crown(rng: Generator, *, centres: int, top: float, bottom: float, spread: fl
             cv2.ellipse(picture, at, (int(rng.integers(4, 10)), int(rng.integers(3, 7))), 0, 0, 360, colour, -1)
     picture[0] = 0
     return picture
+
+
+# A tall tree with a bare trunk, and a round one.
+pine_texture = partial(crown, centres=26, top=0.05, bottom=0.62, spread=0.34, trunk=0.09)
+oak_texture = partial(crown, centres=34, top=0.12, bottom=0.78, spread=0.40, trunk=0.11)

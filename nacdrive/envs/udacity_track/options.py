@@ -41,7 +41,6 @@ class RoadOptions(Options):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that are not None, by name."""
         return {name: value for name in ROAD_OPTIONS if (value := getattr(self, name)) is not None}
 
     def check(self, track: str | None) -> None:

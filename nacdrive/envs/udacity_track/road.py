@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +16,6 @@ from nacdrive.envs.udacity_track.track import SHOULDER, Track
 
 Rows = NDArray[np.int64]
 """Points of the centre line at which rows of quadrilaterals begin."""
-Ribbon = Callable[..., Quads]
-"""``ribbon`` or ``on_side`` with the track given."""
-
 BLOCK = 4
 """Points of the centre line to one row of quadrilaterals that are drawn; half as many in bends."""
 STONE = (0.88, 0.78, 0.70)
@@ -152,9 +147,8 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
         rows = rows[rows < len(track.line)]
         on_bridge, on_earth, hidden = (marks[rows // BLOCK] for marks in (bridge, earth, tunnel))
         worn = gone[rows // BLOCK]
-        kinds["cobbles"].append(
-            ribbon(track, rows[on_bridge], -track.half_width, track.half_width, STONE, texture_m=3.0, step=step)
-        )
+        common = Brush(track, appearance, style, step, kinds)
+        common.across("cobbles", rows[on_bridge], -track.half_width, track.half_width, STONE, texture_m=3.0)
         # Nearly always one part alone: outside, with its marks.
         for target, looks, chosen in (
             (kinds, style, ~hidden & ~worn),
@@ -165,148 +159,117 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
             kerbed = looks.kerbs == "everywhere" or (in_bend and looks.kerbs == "bends")
             if chosen.any():
                 part = chosen & ~on_bridge
-                lane(target, partial(ribbon, track, step=step), track, rows[part], appearance, looks)
+                brush = Brush(track, appearance, looks, step, target)
+                brush.lane(rows[part])
                 for sign in (-1, 1):
-                    side = partial(on_side, track, sign, step=step)
-                    edges(target, side, track.half_width, rows[part & ~on_earth], appearance, looks, kerbed=kerbed)
+                    brush.edge(sign, rows[part & ~on_earth], kerbed=kerbed)
         for sign in (-1, 1):
-            side = partial(on_side, track, sign, step=step)
-            earth_edges(kinds, side, track.half_width, rows[~on_bridge], rows[on_earth], appearance)
-            bridge_walls(kinds, side, track.half_width, rows[on_bridge])
+            common.earth_edge(sign, rows[~on_bridge], rows[on_earth])
+            common.bridge_wall(sign, rows[on_bridge])
     kinds["dim"] += inside["asphalt"]
     kinds["plain"] += [Quads(quads.corners, quads.colours * DIM, quads.uv) for quads in inside["plain"]]
     return {name: Quads.joined(parts) for name, parts in kinds.items() if parts}
 
 
-def lane(
-    kinds: dict[str, list[Quads]], across: Ribbon, track: Track, rows: Rows, appearance: Appearance, style: RoadStyle
-) -> None:
-    """The surface between the lines along the edges, and what is painted along its middle."""
-    inner, line = inner_edge(track.half_width, style), style.line_m
-    if style.centre_line == "double":
-        # From left to right: where each strip ends, and whether it is painted.
-        strips = [(-inner, False), (-DOUBLE_GAP - line, True), (-DOUBLE_GAP, False), (DOUBLE_GAP, True)]
-        strips += [(DOUBLE_GAP + line, False), (inner, False)]
-        for (left, paint), (right, _) in pairwise(strips):
-            kinds["plain" if paint else "asphalt"].append(across(rows, left, right, centre_colour(appearance, style)))
-        return
-    half_line = line / 2
-    painted_rows = {"none": rows[:0], "solid": rows, "dashed": dashes(rows, style)}[str(style.centre_line)]
-    kinds["asphalt"] += [
-        across(rows, -inner, -half_line, appearance.asphalt),
-        across(rows, half_line, inner, appearance.asphalt),
-        across(np.setdiff1d(rows, painted_rows), -half_line, half_line, appearance.asphalt),
-    ]
-    kinds["plain"].append(across(painted_rows, -half_line, half_line, centre_colour(appearance, style)))
+@dataclass(frozen=True)
+class Brush:
+    """Draws stretches of a road, a row for ``step`` points, and keeps what it has drawn by its texture."""
 
+    track: Track
+    appearance: Appearance
+    style: RoadStyle
+    step: int
+    drawn: dict[str, list[Quads]]
 
-def inner_edge(half: float, style: RoadStyle) -> float:
-    """Metres from the middle to where the line along the edge begins, or the asphalt ends."""
-    inset = {"double": VERGE, "none": 0.0}.get(style.edge_line, LINE_INSIDE + style.line_m)
-    return half - inset
+    def across(self, kind: str, *where: Any, **options: Any) -> None:
+        """A ``ribbon``."""
+        self.drawn[kind].append(ribbon(self.track, *where, step=self.step, **options))
 
+    def beside(self, kind: str, sign: int, *where: Any, **options: Any) -> None:
+        """A ribbon ``on_side``."""
+        self.drawn[kind].append(on_side(self.track, sign, *where, step=self.step, **options))
 
-def dashes(rows: Rows, style: RoadStyle) -> Rows:
-    """Those of ``rows`` where a dashed line is painted."""
-    paint, bare = style.dash
-    return rows[rows % (paint + bare) >= bare]
+    @property
+    def inner_edge(self) -> float:
+        """Metres from the middle to where the line along the edge begins, or the asphalt ends."""
+        inset = {"double": VERGE, "none": 0.0}.get(self.style.edge_line, LINE_INSIDE + self.style.line_m)
+        return self.track.half_width - inset
 
+    def dashes(self, rows: Rows) -> Rows:
+        """Those of ``rows`` where a dashed line is painted."""
+        paint, bare = self.style.dash
+        return rows[rows % (paint + bare) >= bare]
 
-def centre_colour(appearance: Appearance, style: RoadStyle) -> Colour:
-    """Of the lines along the middle."""
-    return appearance.white_paint if style.white_centre else appearance.marking
+    def lane(self, rows: Rows) -> None:
+        """The surface between the lines along the edges, and what is painted along its middle."""
+        inner, line, asphalt = self.inner_edge, self.style.line_m, self.appearance.asphalt
+        colour = self.appearance.white_paint if self.style.white_centre else self.appearance.marking
+        if self.style.centre_line == "double":
+            # From left to right: where each strip ends, and whether it is painted.
+            strips = [(-inner, False), (-DOUBLE_GAP - line, True), (-DOUBLE_GAP, False), (DOUBLE_GAP, True)]
+            strips += [(DOUBLE_GAP + line, False), (inner, False)]
+            for (left, paint), (right, _) in pairwise(strips):
+                self.across("plain" if paint else "asphalt", rows, left, right, colour)
+            return
+        painted_rows = {"none": rows[:0], "solid": rows, "dashed": self.dashes(rows)}[str(self.style.centre_line)]
+        self.across("asphalt", rows, -inner, -line / 2, asphalt)
+        self.across("asphalt", rows, line / 2, inner, asphalt)
+        self.across("asphalt", np.setdiff1d(rows, painted_rows), -line / 2, line / 2, asphalt)
+        self.across("plain", painted_rows, -line / 2, line / 2, colour)
 
+    def edge(self, sign: int, rows: Rows, *, kerbed: bool) -> None:
+        """The lines along one edge and what lies beyond them: a shoulder, or red and white kerbs."""
+        inner, line, half = self.inner_edge, self.style.line_m, self.track.half_width
+        look = self.appearance
+        colour = look.white_paint if self.style.white_edges else look.marking
+        if self.style.edge_line != "double":
+            self.single_edge(sign, rows, colour, kerbed=kerbed)
+            return
+        self.beside("plain", sign, rows, inner, inner + line, colour)
+        if kerbed:
+            self.beside("plain", sign, rows, inner + line, half + 0.25, stripes(rows, look))
+            self.beside("plain", sign, rows, half + 0.25, half + SHOULDER, np.array(look.concrete) * 1.3)
+            return
+        self.beside("plain", sign, rows, inner + line, half - 0.1, look.verge)
+        self.beside("plain", sign, rows, half - 0.1, half, colour)
+        self.shoulder(sign, rows, half)
 
-def edges(
-    kinds: dict[str, list[Quads]],
-    side: Ribbon,
-    half: float,
-    rows: Rows,
-    appearance: Appearance,
-    style: RoadStyle,
-    *,
-    kerbed: bool,
-) -> None:
-    """The lines along one edge and what lies beyond them: a shoulder, or red and white kerbs."""
-    inner, line = inner_edge(half, style), style.line_m
-    colour = appearance.white_paint if style.white_edges else appearance.marking
-    if style.edge_line != "double":
-        single_edge(kinds, side, half, rows, appearance, style, colour, kerbed=kerbed)
-        return
-    kinds["plain"].append(side(rows, inner, inner + line, colour))
-    if kerbed:
-        kinds["plain"] += [
-            side(rows, inner + line, half + 0.25, stripes(rows, appearance)),
-            side(rows, half + 0.25, half + SHOULDER, np.array(appearance.concrete) * 1.3),
-        ]
-        return
-    kinds["plain"] += [
-        side(rows, inner + line, half - 0.1, appearance.verge),
-        side(rows, half - 0.1, half, colour),
-    ]
-    shoulder(kinds, side, half, half + SHOULDER, rows, appearance, style)
+    def single_edge(self, sign: int, rows: Rows, colour: Colour, *, kerbed: bool) -> None:
+        """One line or none along an edge, the rest of the asphalt, and what lies beyond."""
+        inner, line, half = self.inner_edge, self.style.line_m, self.track.half_width
+        asphalt = self.appearance.asphalt
+        if self.style.edge_line != "none":
+            painted_rows = rows if self.style.edge_line == "solid" else self.dashes(rows)
+            self.beside("plain", sign, painted_rows, inner, inner + line, colour)
+            self.beside("asphalt", sign, np.setdiff1d(rows, painted_rows), inner, inner + line, asphalt)
+            self.beside("asphalt", sign, rows, inner + line, half, asphalt)
+        if kerbed:
+            marks = stripes(rows, self.appearance)
+            self.beside("plain", sign, rows, half, half + KERB_M, marks, heights=(0.0, 0.05))
+        self.shoulder(sign, rows, half + KERB_M * kerbed)
 
+    def shoulder(self, sign: int, rows: Rows, inner: float) -> None:
+        """What lies between the edge, ``inner`` metres from the middle, and the slope."""
+        outer, look = self.track.half_width + SHOULDER, self.appearance
+        if self.style.shoulder == "earth":
+            self.beside("soil", sign, rows, inner, outer, look.earth)
+            return
+        colour = look.concrete if self.style.shoulder == "concrete" else look.gravel
+        self.beside("plain", sign, rows, inner, outer, colour, heights=(0.0, 0.05))
 
-def single_edge(
-    kinds: dict[str, list[Quads]],
-    side: Ribbon,
-    half: float,
-    rows: Rows,
-    appearance: Appearance,
-    style: RoadStyle,
-    colour: Colour,
-    *,
-    kerbed: bool,
-) -> None:
-    """One line or none along an edge, the rest of the asphalt, and what lies beyond."""
-    inner, line = inner_edge(half, style), style.line_m
-    if style.edge_line != "none":
-        painted_rows = rows if style.edge_line == "solid" else dashes(rows, style)
-        kinds["plain"].append(side(painted_rows, inner, inner + line, colour))
-        kinds["asphalt"] += [
-            side(np.setdiff1d(rows, painted_rows), inner, inner + line, appearance.asphalt),
-            side(rows, inner + line, half, appearance.asphalt),
-        ]
-    if kerbed:
-        kinds["plain"].append(side(rows, half, half + KERB_M, stripes(rows, appearance), heights=(0.0, 0.05)))
-    shoulder(kinds, side, half + KERB_M * kerbed, half + SHOULDER, rows, appearance, style)
+    def earth_edge(self, sign: int, rows: Rows, unmarked: Rows) -> None:
+        """The slope beside the road, and earth from the asphalt on where no lines are."""
+        half, look = self.track.half_width, self.appearance
+        self.beside("asphalt", sign, unmarked, half - VERGE, half, look.asphalt)
+        self.beside("soil", sign, rows, half + SHOULDER, half + SHOULDER + 4, look.earth, heights=(0.0, -1.2))
+        self.beside("soil", sign, unmarked, half, half + SHOULDER, look.earth)
 
-
-def shoulder(
-    kinds: dict[str, list[Quads]],
-    side: Ribbon,
-    inner: float,
-    outer: float,
-    rows: Rows,
-    appearance: Appearance,
-    style: RoadStyle,
-) -> None:
-    """What lies between the edge and the slope."""
-    if style.shoulder == "earth":
-        kinds["soil"].append(side(rows, inner, outer, appearance.earth))
-        return
-    colour = appearance.concrete if style.shoulder == "concrete" else appearance.gravel
-    kinds["plain"].append(side(rows, inner, outer, colour, heights=(0.0, 0.05)))
-
-
-def earth_edges(
-    kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows, unmarked: Rows, appearance: Appearance
-) -> None:
-    """The slope beside the road, and earth from the asphalt on where no lines are."""
-    kinds["asphalt"].append(side(unmarked, half - VERGE, half, appearance.asphalt))
-    kinds["soil"] += [
-        side(rows, half + SHOULDER, half + SHOULDER + 4, appearance.earth, heights=(0.0, -1.2)),
-        side(unmarked, half, half + SHOULDER, appearance.earth),
-    ]
-
-
-def bridge_walls(kinds: dict[str, list[Quads]], side: Ribbon, half: float, rows: Rows) -> None:
-    """A wall along the bridge: its inner face, its top, and its outer face down into the water."""
-    kinds["plain"] += [
-        side(rows, half, half, (0.05, 0.05, 0.06), heights=(0.0, WALL)),
-        side(rows, half, half + 0.3, (0.04, 0.04, 0.05), heights=(WALL, WALL)),
-        side(rows, half + 0.3, half + 0.3, (0.3, 0.29, 0.27), heights=(WALL, -4.0)),
-    ]
+    def bridge_wall(self, sign: int, rows: Rows) -> None:
+        """A wall along the bridge: its inner face, its top, and its outer face down into the water."""
+        half = self.track.half_width
+        self.beside("plain", sign, rows, half, half, (0.05, 0.05, 0.06), heights=(0.0, WALL))
+        self.beside("plain", sign, rows, half, half + 0.3, (0.04, 0.04, 0.05), heights=(WALL, WALL))
+        self.beside("plain", sign, rows, half + 0.3, half + 0.3, (0.3, 0.29, 0.27), heights=(WALL, -4.0))
 
 
 def patch(track: Track, at: int, offset: float, length: float, width: float) -> Quads:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.core import DepthOffsetAttrib, GeomNode, NodePath, TransparencyAttrib
+from panda3d.core import DepthOffsetAttrib, NodePath, TransparencyAttrib
 
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour, unit
 from nacdrive.envs.udacity_track.blocks import boulders, cars, houses
@@ -17,11 +17,11 @@ from nacdrive.envs.udacity_track.extras import NO_EXTRAS, Extras
 from nacdrive.envs.udacity_track.meshes import (
     SIDE,
     Quads,
+    as_node,
     asphalt_texture,
     bush_texture,
     cobbles_texture,
     concrete_texture,
-    geometry,
     grain,
     gravel_texture,
     lay_texture,
@@ -85,14 +85,14 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
 
 def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tuple[NDArray[np.uint8], Colour]:
     """Texture and colour of what the road is laid with."""
-    contrast, surface = appearance.asphalt_contrast, track.style.surface
-    if surface == "concrete":
-        return concrete_texture(rng, contrast), appearance.concrete
-    if surface == "cobbles":
+    if track.style.surface == "cobbles":
         return cobbles_texture(rng), STONE
-    if surface == "gravel":
-        return gravel_texture(rng, contrast), appearance.gravel
-    return asphalt_texture(rng, contrast), appearance.asphalt
+    paint, colour = {
+        "asphalt": (asphalt_texture, appearance.asphalt),
+        "concrete": (concrete_texture, appearance.concrete),
+        "gravel": (gravel_texture, appearance.gravel),
+    }[track.style.surface]
+    return paint(rng, appearance.asphalt_contrast), colour
 
 
 def lay_stains(root: NodePath, track: Track, extras: Extras) -> None:
@@ -265,14 +265,11 @@ def build_sky(appearance: Appearance, rng: np.random.Generator) -> NodePath:
         band(ring, level + 18, level + 60, 0.6 * horizon + 0.4 * zenith, zenith),
         band(ring, level + 60, level + 400, zenith, zenith),
     ]
-    node = GeomNode("sky")
-    node.add_geom(geometry(Quads.joined(parts)))
-    path = NodePath(node)
+    path = as_node("sky", Quads.joined(parts))
     # Last, at the greatest depth that is nearer than nothing: only where nothing else is, it costs anything.
     path.set_bin("fixed", LAST)
     path.set_depth_write(False)
     path.set_attrib(DepthOffsetAttrib.make(0, FARTHEST, FARTHEST))
-    path.set_two_sided(True)
     return path
 
 
@@ -297,8 +294,4 @@ def build_hood(appearance: Appearance) -> NodePath:
     for k in range(len(HOOD_BANDS) - 1):
         corners, colours = (np.stack([r[k][:-1], r[k + 1][:-1], r[k + 1][1:], r[k][1:]], axis=1) for r in (rows, light))
         parts.append(Quads(corners, colours, np.zeros((12, 4, 2))))
-    node = GeomNode("hood")
-    node.add_geom(geometry(Quads.joined(parts)))
-    path = NodePath(node)
-    path.set_two_sided(True)
-    return path
+    return as_node("hood", Quads.joined(parts))

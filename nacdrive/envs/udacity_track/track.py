@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,27 +101,28 @@ Stretches = tuple[tuple[float, float], ...]
 """Parts of a lap: from and to, as shares of it."""
 
 
-@dataclass(frozen=True)
-class TrackSpec:
-    """What a track is drawn from."""
-
-    corners: Sequence[tuple[float, float, float]]
-    """Points (east, north, up) that the centre line passes near."""
-    rounding: float
-    """Metres over which corners are rounded off."""
-    half_width: float
-    bridge: Stretches
-    earth: Stretches
-    centre_line: bool
-    water_level: float
-    relief: float
-    lake: tuple[float, float, float]
+def fixed_track(
+    name: str,
+    corners: Sequence[tuple[float, float, float]],
+    rounding: float,
+    bridge: Stretches,
+    earth: Stretches,
+    **more: Any,
+) -> Track:
+    """A track whose line passes near ``corners`` (east, north, up), which are rounded off over ``rounding`` metres;
+    ``more`` are fields of ``Track``.
+    """
+    line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
+    heading, curvature = directions(line)
+    on_bridge, beside_earth = stretches(len(line), bridge), stretches(len(line), earth)
+    return Track(name, line, heading, curvature, bridge=on_bridge, earth_edge=beside_earth, **more)
 
 
 TRACK_SPECS = {
     # An easy loop of the size of the simulator's first track, counter-clockwise as there; every bend can be driven
     # at the top speed.
-    "lake": TrackSpec(
+    "lake": partial(
+        fixed_track,
         corners=(
             (-40, -8, 1.4), (30, -14, 1.2), (110, -4, 1.2), (185, 8, 1.5), (225, 55, 2.0), (206, 112, 2.4),
             (158, 150, 2.4), (163, 206, 2.2), (205, 248, 2.2), (196, 304, 2.6), (140, 330, 3.0), (76, 308, 3.0),
@@ -137,7 +139,8 @@ TRACK_SPECS = {
         lake=(30.0, 130.0, 62.0),
     ),
     # A narrow road over hills with sharp bends: the limits of speed must be known there.
-    "mountain": TrackSpec(
+    "mountain": partial(
+        fixed_track,
         corners=(
             (0, 0, 4), (70, -6, 6), (128, 4, 10), (150, 44, 13), (112, 66, 16), (70, 62, 18), (48, 92, 21),
             (78, 118, 23), (134, 116, 24), (186, 104, 22), (226, 130, 19), (218, 176, 17), (170, 182, 17),
@@ -163,22 +166,7 @@ def load_track(name: str) -> Track:
     """The track ``lake`` or ``mountain``; computed once, to be left unchanged."""
     if name not in TRACK_SPECS:
         raise unknown_name("track", name, TRACK_SPECS)
-    spec = TRACK_SPECS[name]
-    line = evenly_spaced(rounded(evenly_spaced(np.array(spec.corners, dtype=float), 0.5), spec.rounding / 0.5))
-    heading, curvature = directions(line)
-    return Track(
-        name=name,
-        line=line,
-        heading=heading,
-        curvature=curvature,
-        half_width=spec.half_width,
-        bridge=stretches(len(line), spec.bridge),
-        earth_edge=stretches(len(line), spec.earth),
-        centre_line=spec.centre_line,
-        water_level=spec.water_level,
-        relief=spec.relief,
-        lake=spec.lake,
-    )
+    return TRACK_SPECS[name](name)
 
 
 def directions(line: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -208,8 +196,7 @@ def evenly_spaced(points: NDArray[np.float64], spacing: float = SPACING) -> NDAr
 
 def rounded(points: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     """A closed line smoothed by a Gaussian of ``sigma`` points, heights by one three times as wide."""
-    frequency = np.fft.rfftfreq(len(points))
-    gain = np.exp(-2 * (np.pi * frequency * sigma) ** 2)
+    gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(points)) * sigma) ** 2)
     widths = np.stack([gain, gain, gain**9], axis=1)
     return np.fft.irfft(np.fft.rfft(points, axis=0) * widths, len(points), axis=0)
 
@@ -226,12 +213,7 @@ class TrackPosition:
         self.offset = 0.0
         """Metres to the right of the centre line."""
         self.driven = 0.0
-        """Metres forward along the centre line since ``start``."""
-
-    def start(self, place: NDArray[np.float64]) -> None:
-        """Look for ``place`` [3] on the whole track and count from there."""
-        self.find(place)
-        self.driven = 0.0
+        """Metres forward along the centre line; whoever begins a drive sets it to 0."""
 
     def find(self, place: NDArray[np.float64]) -> None:
         """Look for ``place`` [3] on the whole track without counting the way there."""

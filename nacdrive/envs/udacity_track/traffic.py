@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 from panda3d.bullet import BulletBoxShape, BulletRigidBodyNode
-from panda3d.core import GeomNode, NodePath, Vec3
+from panda3d.core import NodePath, Vec3
 
 from nacdrive.envs.udacity_track.appearance import Appearance
 from nacdrive.envs.udacity_track.blocks import CAR, cars
-from nacdrive.envs.udacity_track.meshes import geometry
+from nacdrive.envs.udacity_track.meshes import as_node
 from nacdrive.envs.udacity_track.track import Track
 
 SPEED = 3.0, 6.0
@@ -115,7 +115,6 @@ class Traffic:
         self._move_bodies(blocking)
 
     def show(self) -> None:
-        """Move what is seen to where they are now."""
         for path, s in zip(self.paths, self.cars.s, strict=True):
             self._set(path, float(s), 0.0)
 
@@ -143,9 +142,6 @@ def painted_car(appearance: Appearance, heading: float, rng: np.random.Generator
     """A car at the origin along +y, lit as it is at ``heading`` radians; in bends its light goes with it."""
     turned, (x, y, z) = math.pi / 2 - heading, appearance.sun
     sun = (x * math.cos(turned) - y * math.sin(turned), x * math.sin(turned) + y * math.cos(turned), z)
-    node = GeomNode("slow car")
-    node.add_geom(geometry(cars(np.zeros((1, 3)), np.array([math.pi / 2]), rng, replace(appearance, sun=sun))))
-    path = NodePath(node)
-    path.set_two_sided(True)
+    path = as_node("slow car", cars(np.zeros((1, 3)), np.array([math.pi / 2]), rng, replace(appearance, sun=sun)))
     path.set_bin("fixed", ORDER)
     return path

@@ -61,7 +61,6 @@ class Window:
         time.sleep(max(0.0, self._next - time.monotonic()))
 
     def pressed(self) -> set[str]:
-        """Names of the keys of ``KEYS`` that are held down."""
         held = pygame.key.get_pressed()
         return {name for name, code in KEYS.items() if held[code]}
 

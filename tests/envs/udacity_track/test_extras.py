@@ -13,7 +13,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.drivers.pure_pursuit import PurePursuit
 from nacdrive.envs.udacity_track import make_udacity_track, meshes, scene
-from nacdrive.envs.udacity_track.appearance import standard_appearance, varied_day
+from nacdrive.envs.udacity_track.appearance import Appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import Cameras
 from nacdrive.envs.udacity_track.extras import CAR_EVERY, FREE_START, draw_extras
 from nacdrive.envs.udacity_track.options import RoadOptions
@@ -134,7 +134,7 @@ def test_a_low_sun_dims_the_road_and_leaves_the_rest_of_the_day_as_it_is() -> No
 
 
 def standard_elevation() -> float:
-    east, north, up = standard_appearance().sun
+    east, north, up = Appearance().sun
     return math.degrees(math.atan2(up, math.hypot(east, north)))
 
 
@@ -161,7 +161,7 @@ def test_days_vary_with_the_knob() -> None:
 def test_what_makes_the_scene_quick_to_draw_leaves_every_pixel_as_it_is(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    road, day = draw_road(5, 0.5, 0.5), standard_appearance()
+    road, day = draw_road(5, 0.5, 0.5), Appearance()
     pictures = []
     for slow in (False, True):
         if slow and way == "a tile per square":
