@@ -13,17 +13,8 @@ from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.files import file_checksum
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
-from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert, PolicyFailureError
+from nacdrive.drivers.base import Driver, DriverWrapper, PolicyFailureError
 from nacdrive.envs.base import DrivingEnv, Frame, Info
-
-__all__ = [
-    "DRIVERS",
-    "Driver",
-    "DriverWrapper",
-    "FollowExpert",
-    "load_driver",
-    "load_expert",
-]
 
 SHIPPED = {"ppo": "carracing/ppo/ppo.pt", "continuous": "carracing/continuous/continuous.pt"}
 """Trained experts of CarRacing by name: one that chooses among five actions, and one with steering and pedal."""
@@ -53,11 +44,11 @@ def load_driver(name: str) -> NamedDriver:
         raise
     except Exception as error:
         raise UserError(f"the driver '{name}' cannot be made ({type(error).__name__}: {error}).") from error
-    for method, arguments in (("reset", 1), ("act", 2)):
+    for method, arguments in (("reset", ("env",)), ("act", ("frame", "info"))):
         function = getattr(driver, method, None)
-        if not callable(function) or len(inspect.signature(function).parameters) < arguments:
+        if not callable(function) or len(inspect.signature(function).parameters) < len(arguments):
             raise UserError(
-                f"the driver '{name}' has no {method}({', '.join(('env',) if arguments == 1 else ('frame', 'info'))}): "
+                f"the driver '{name}' has no {method}({', '.join(arguments)}): "
                 "see docs/extend.md for what a driver needs."
             )
     if not getattr(driver, "name", ""):

@@ -157,11 +157,6 @@ class FollowExpert(Driver):
         return self._needs
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The expert's action of this frame.
-
-        Raises:
-            RuntimeError: if no expert rides along.
-        """
         if "expert_action" not in info:
             raise RuntimeError("no expert rides along: give rollout(expert=...)")
         return info["expert_action"]

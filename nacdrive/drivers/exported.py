@@ -83,12 +83,12 @@ class ExportedPolicy(FramePolicy):
 
         return StepMeter(self.config, step)
 
+    # A graph shows no neurons and no wiring.
+
     def neurons(self) -> dict[str, NDArray[np.float32]]:
-        """None: a graph shows no neurons."""
         return {}
 
     def circuit(self) -> None:
-        """None: a graph shows no wiring."""
         return None
 
 

@@ -82,7 +82,6 @@ class HumanControl:
             return {"paused": self._paused, "person": self._person, "needs_person": self.needs_person}
 
     def pause(self) -> None:
-        """Let the drive stand still before its next decision."""
         with self._change():
             if not self._paused:
                 self._paused, self._paused_at = True, self._clock()
@@ -108,7 +107,6 @@ class HumanControl:
             return self._person == who
 
     def release(self, who: int, why: str = "") -> None:
-        """Take the wheel from browser ``who`` if it has it."""
         with self._change():
             if self._person == who:
                 self._let_go(why)
@@ -134,8 +132,7 @@ class HumanControl:
                 # What has happened is told with the first decision after it.
                 self._reset = False
                 return ControlState(reset=True)
-            keys = self._keys if self._person is not None else None
-            axes = self._axes if self._person is not None else None
+            keys, axes = (self._keys, self._axes) if self._person is not None else (None, None)
             orders = ControlState(keys, axes, paused=self._standing, events=tuple(self._events))
             self._events.clear()
             return orders
@@ -213,12 +210,9 @@ class RestartEpisode(Exception):  # noqa: N818 - a signal to the loop, no error
 class HumanOverride(DriverWrapper):
     """Lets a person who has taken over drive in the driver's stead, pause, and start over.
 
-    The driver is asked in either case: it must not lose the thread, and people want to see what it would do. Where
-    time passes by itself a pause brakes the car, and starting over makes the driver alone forget the drive.
-
-    Args:
-        driver: Who drives while nobody has taken over; None where a person is the only one.
-        control: What people at browsers want.
+    The driver (None where a person is the only one) is asked in either case: it must not lose the thread, and people
+    want to see what it would do. Where time passes by itself a pause brakes the car, and starting over makes the driver
+    alone forget the drive.
     """
 
     def __init__(self, driver: Driver | None, control: HumanControl) -> None:
@@ -245,7 +239,6 @@ class HumanOverride(DriverWrapper):
             self._wanted = self.control.poll(wait=False)
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The driver's action, or the person's with the driver's beside it."""
         own = None if self._alone else self.driver.act(frame, info)
         keys, t_s = self._wanted.keys, float(info["t_s"])
         failed = self.driver.state().failure is not None

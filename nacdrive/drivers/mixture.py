@@ -17,14 +17,8 @@ SWITCH = 0.1
 class Mixture(DriverWrapper):
     """Lets the expert that rides along drive for a share ``beta`` of the time, in stretches of 10 decisions on average.
 
-    A driver that steers alone gets the expert's pedals; one with ``pedals`` keeps its own.
-
-    Args:
-        driver: The learner; it is asked at every decision, so that it keeps its memory.
-        beta: Share of the decisions that the expert drives, 0 .. 1.
-        rng: Random numbers.
-        expert_first: Whether the expert drives first; None draws that too.
-        pedals: Whether a learner that steers continuously has the pedals too.
+    A driver that steers alone gets the expert's pedals; one with ``pedals`` keeps its own. The driver is asked at every
+    decision, so that it keeps its memory. ``expert_first``: whether the expert drives first; None draws that too.
     """
 
     def __init__(

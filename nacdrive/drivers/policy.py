@@ -88,7 +88,6 @@ class PolicyDriver(Driver):
             self.policy.replace_weights(weights)  # type: ignore[union-attr]
 
     def neurons(self) -> Mapping[str, NDArray[np.float32]]:
-        """Named neuron states of the last decision."""
         with self._memory:
             return dict(self.policy.neurons())
 

@@ -30,8 +30,6 @@ class PpoExpert(Driver):
         net: The policy; one with a memory decides on frames in their order, and streams. One that stable-baselines3
             trained elsewhere brings its view of the frames along.
         repeat: Frames for which its actions are held.
-        name: For people.
-        device: Where it runs.
         env: What it was trained on: CarRacing, or what ``--env`` calls it.
         continuous: Whether its outputs are (steering, pedal); two outputs are that if not given.
     """
@@ -156,18 +154,13 @@ class PpoExpert(Driver):
 
 
 def split_pedal(action: Any) -> NDArray[np.float64]:
-    """(steering, pedal) in [-1, 1] -> the environment's (steering, gas, brake); the pedal brakes below zero.
-
-    An agent that only steers has no pedal.
-    """
+    """(steering, pedal) in [-1, 1], or steering alone -> (steering, gas, brake); the pedal brakes below zero."""
     steering, pedal = (*(float(np.clip(value, -1, 1)) for value in action), 0.0)[:2]
     return np.array([steering, max(pedal, 0.0), max(-pedal, 0.0)])
 
 
 def steering_and_pedal(row: NDArray[np.float32]) -> Action:
-    """The continuous expert's (steering, pedal), or (steering, gas, brake), in nacdrive's units; a pedal brakes below
-    zero.
-    """
+    """A continuous expert's (steering, pedal), or (steering, gas, brake), in nacdrive's units."""
     if len(row) == 3:
         steering, gas, brake = (float(value) for value in np.clip(row, (-1, 0, 0), 1))
     else:

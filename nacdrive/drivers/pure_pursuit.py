@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,10 +75,8 @@ class ContinuousPursuit:
 
 
 class PurePursuit(Driver):
-    """Drives CarRacing and the built-in Udacity tracks, and says at any moment what it would do.
-
-    Args:
-        parameters: Of the kind that fits the environment; the usual ones if not given.
+    """Drives CarRacing and the built-in Udacity tracks, and says at any moment what it would do; with the usual
+    ``parameters`` if none are given.
     """
 
     name = "geometric"
@@ -86,7 +84,7 @@ class PurePursuit(Driver):
 
     def __init__(self, parameters: DiscretePursuit | ContinuousPursuit | None = None) -> None:
         self.parameters = parameters
-        self._controller: _Controller | None = None
+        self._controller: _Discrete | _Continuous | None = None
 
     def reset(self, env: Any) -> None:
         """Begin the episode of ``env`` (it may be wrapped), which has just been reset.
@@ -109,15 +107,11 @@ class PurePursuit(Driver):
             )
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
-        """What pure pursuit does now; neither ``frame`` nor ``info`` is looked at."""
         if self._controller is None:
             raise UserError("the geometric driver reads the track: call reset(env) first.")
         return self._controller.action()
 
     def vary(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Drive with another top speed from the next ``reset`` on, so that recordings hold many; returns what
-        recordings shall say of it. For the built-in tracks.
-        """
         top_speed = float(rng.uniform(*TOP_SPEEDS_MPS))
         self.parameters = ContinuousPursuit(top_speed=top_speed)
         return {"top_speed_mps": top_speed}
@@ -127,11 +121,6 @@ class PurePursuit(Driver):
             name = getattr(env, "name", type(env).__name__)
             raise UserError(f"{name} is driven with {kind.__name__}, and {type(self.parameters).__name__} was given.")
         return self.parameters or kind()
-
-
-class _Controller(Protocol):
-    def action(self) -> Action:
-        """What to do now."""
 
 
 class _Discrete:
@@ -180,7 +169,6 @@ class _Continuous:
         self.limits = speed_limits(env.track.curvature, env.track.spacing, p.top_speed, p.grip, p.braking)
 
     def action(self) -> Action:
-        """Steering -1 .. 1 (right is positive), throttle and brake 0 .. 1."""
         p, car = self.parameters, self.env.car
         # The limit a moment ahead: the car answers late.
         ahead = round(0.2 * car.speed / self.env.track.spacing)

@@ -86,7 +86,6 @@ class RacingLine(Driver):
         self._at = 0
 
     def act(self, frame: Frame | None = None, info: Info | None = None) -> Action:
-        """What it does now; neither ``frame`` nor ``info`` is looked at."""
         if self._world is None:
             raise UserError("the driver of the racing line reads the track: call reset(env) first.")
         p, hull = self.parameters, self._world.car.hull

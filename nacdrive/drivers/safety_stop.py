@@ -21,11 +21,7 @@ LONGEST_STOP_S = 3.2
 
 
 def checked(action: Action, choices: int = 0) -> Action:
-    """``action`` itself if it can be carried out.
-
-    Args:
-        action: What a driver decided.
-        choices: Number of discrete actions that there are; 0 where control is continuous.
+    """``action`` itself if it can be carried out; ``choices`` discrete ones there are, 0 where control is continuous.
 
     Raises:
         PolicyFailureError: if it is no action, a number is not finite or far out of range, or the choice is unknown.
@@ -67,11 +63,9 @@ class SafetyStop(DriverWrapper):
         if self._stop.reason is None or self._env.realtime:
             try:
                 action = checked(self.driver.act(frame, info), len(self._env.actions))
-            except PolicyFailureError as error:
-                events = self._fail(error, t_s)
-            except UserError:
-                raise
             except Exception as error:
+                if isinstance(error, UserError) and not isinstance(error, PolicyFailureError):
+                    raise
                 events = self._fail(error, t_s)
             else:
                 self._state = self.driver.state()
@@ -98,7 +92,6 @@ class SafetyStop(DriverWrapper):
         return action
 
     def _is_over(self, t_s: float, speed_mps: float | None) -> bool:
-        """Whether the car stands, or has been braked long enough."""
         standing = speed_mps is not None and speed_mps < STANDING_MPS
         # While the course is held, a car that stands has only just been started.
         return (standing and self._stop.action(t_s).brake > 0) or t_s - self._stop.began_s >= LONGEST_STOP_S

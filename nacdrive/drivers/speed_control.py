@@ -23,12 +23,7 @@ BLIND_M = 4.0
 
 
 class SpeedController:
-    """Throttle and brake that keep a speed, uphill and downhill.
-
-    Args:
-        target_mps: Speed to keep, metres per second.
-        bend: Share of the target that is taken off at full steering; 0 keeps it in bends too.
-    """
+    """Throttle and brake that keep a speed, uphill and downhill, less the share ``bend`` of it at full steering."""
 
     def __init__(self, target_mps: float, bend: float = 0.5) -> None:
         self.target_mps, self.bend = target_mps, bend

@@ -23,14 +23,8 @@ WHEELBASE_M = 2.87
 class SteeringNoise(DriverWrapper):
     """Now and then the wheel is held wrong for a moment; between such kicks it trembles.
 
-    A kick turns the car by up to 0.35 rad times the strength, whatever the speed. The same generator gives the same
-    noise.
-
-    Args:
-        driver: Who drives; must steer continuously.
-        strength: Factor on all of it; 0 for none.
-        step_s: Seconds between two decisions.
-        rng: Random numbers; one that others draw from too is drawn from in the order of the decisions.
+    A kick turns the car by up to 0.35 rad times the strength, whatever the speed; decisions are ``step_s`` apart. The
+    driver must steer continuously. An ``rng`` that others draw from too is drawn from in the order of the decisions.
     """
 
     def __init__(self, driver: Driver | DriverLike, strength: float, step_s: float, rng: np.random.Generator) -> None:
@@ -39,7 +33,6 @@ class SteeringNoise(DriverWrapper):
         self._steps_left, self._kick, self._jitter = 0, 0.0, 0.0
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The driver's action with a disturbed steering, -1 .. 1."""
         action = self.driver.act(frame, info)
         steering = float(np.clip(action.steering + self.offset(float(info["speed_mps"])), -1, 1))
         return replace(action, steering=steering)
@@ -62,11 +55,8 @@ class SteeringNoise(DriverWrapper):
 
 
 class LedAstray(DriverWrapper):
-    """The car first goes with the wheel held, off most roads, and stands for a while; then its driver has it.
-
-    Args:
-        driver: Who drives; must steer continuously. It is asked all along, so that it keeps its memory.
-        rng: Random numbers: how far, which way, and how long it stands.
+    """The car first goes with the wheel held, off most roads, and stands for a while; then its driver has it, who must
+    steer continuously and is asked all along, to keep its memory. ``rng`` decides how far, which way, and how long.
     """
 
     def __init__(self, driver: Driver | DriverLike, rng: np.random.Generator) -> None:
@@ -76,7 +66,6 @@ class LedAstray(DriverWrapper):
         self.ends_s = self.stops_s + float(rng.uniform(0.0, 1.5))
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """The driver's action, once the car is its own."""
         action, t_s = self.driver.act(frame, info), info["t_s"]
         if t_s >= self.ends_s:
             return action

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from nacdrive.common.action import Action
-from nacdrive.drivers import FollowExpert
+from nacdrive.drivers.base import FollowExpert
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
