@@ -75,13 +75,7 @@ class Progress:
 
 
 class BatchedExpert(PpoExpert):
-    """An agent whose network decides for many drives at once.
-
-    Args:
-        net: The network.
-        repeat: Frames for which an action is held.
-        ask: (stack, seconds, memory or None) -> scores [2] and the next memory.
-    """
+    """An agent whose network decides for many drives at once: ``ask`` answers its questions."""
 
     def __init__(self, net: CockpitNet, repeat: int, ask: Callable[[Question], Answer]) -> None:
         super().__init__(net, repeat=repeat, continuous=True)
@@ -122,9 +116,7 @@ class LabelledDrive:
 class Drives:
     """All that was labelled so far, in memory: each frame once, whatever number of them the agent sees at once.
 
-    Args:
-        capacity: Most decisions; memory is taken only as they come.
-        view: What the agent sees.
+    ``capacity`` is the most decisions; memory is taken only as they come.
     """
 
     def __init__(self, capacity: int, view: View) -> None:
@@ -159,9 +151,9 @@ class Drives:
         self, rng: np.random.Generator, count: int, length: int, window: int
     ) -> tuple[Sequences, torch.Tensor]:
         """The ``pieces`` that are drawn, and the labels float32 [N, 2] of the trained decisions."""
-        position, padding, trained = self.pieces(rng, count, length, window)
-        seen = self.stacks(position), *map(torch.from_numpy, (self.t[position], padding, trained))
-        return Sequences(*seen), torch.from_numpy(self.labels[position[trained]])
+        position, *flags = self.pieces(rng, count, length, window)
+        seen = self.stacks(position), *map(torch.from_numpy, (self.t[position], *flags))
+        return Sequences(*seen), torch.from_numpy(self.labels[position[flags[1]]])
 
     def pieces(
         self, rng: np.random.Generator, count: int, length: int, window: int
@@ -396,20 +388,15 @@ class Imitation:
         return self.out / "drives" / f"round-{round_:03d}.pt"
 
     def write_drives(self, drives: list[LabelledDrive]) -> None:
-        """Keep the present round's drives, so that a resumed run need not drive again."""
         path = self.drives_path(self.round)
         if path.exists():
             return
         about = [[len(drive.labels), drive.episode_return, drive.finished] for drive in drives]
-        tensors = {
-            "frames": torch.from_numpy(np.concatenate([drive.frames for drive in drives])),
-            "labels": torch.from_numpy(np.concatenate([drive.labels for drive in drives])),
-            "t": torch.from_numpy(np.concatenate([drive.t for drive in drives])),
-        }
+        whole = {name: np.concatenate([getattr(drive, name) for drive in drives]) for name in ("frames", "labels", "t")}
+        tensors = {name: torch.from_numpy(values) for name, values in whole.items()}
         write_tensor_file(path, DRIVES, DRIVES_VERSION, {"about": json.dumps(about)}, tensors)
 
     def read_drives(self) -> list[LabelledDrive]:
-        """The present round's drives, if they were kept."""
         path = self.drives_path(self.round)
         if not path.exists():
             return []

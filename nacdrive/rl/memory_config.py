@@ -54,7 +54,6 @@ class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size":
 
     @property
     def layer_options(self) -> dict[str, Any]:
-        """The memory's own options."""
         try:
             options = json.loads(self.memory_options)
         except json.JSONDecodeError as error:

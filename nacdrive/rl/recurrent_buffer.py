@@ -50,11 +50,8 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     Sequences are cut where an episode begins and every ``sequence_length`` decisions; how they are cut changes neither
     values nor gradients (tested), for every sequence brings its past along.
 
-    Args:
-        args: Those of ``RolloutBuffer``.
-        window: Decisions, the present one included, that a decision depends on.
-        sequence_length: Most decisions of a sequence that are learnt from.
-        options: Those of ``RolloutBuffer``.
+    Beside the arguments of ``RolloutBuffer`` it takes ``window``, the decisions that a decision depends on, the present
+    one included, and ``sequence_length``, the most decisions of a sequence that are learnt from.
     """
 
     t: NDArray[np.float64]

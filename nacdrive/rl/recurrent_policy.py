@@ -27,11 +27,8 @@ from nacdrive.rl.recurrent_buffer import Sequences
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
     """``ActorCriticPolicy`` whose actor and critic read the features and, beside them, what a memory makes of the past.
 
-    Args:
-        args: Those of ``ActorCriticPolicy``.
-        memory: Name of a sequence layer, or the fields of ``MemorySpec``, such as
-            ``{"layer": "nac-steady", "window": 16, "gap_s": 0.08}``.
-        options: Those of ``ActorCriticPolicy``.
+    Beside the arguments of ``ActorCriticPolicy`` it takes ``memory``: the name of a sequence layer, or the fields of
+    ``MemorySpec``, such as ``{"layer": "nac-steady", "window": 16, "gap_s": 0.08}``.
 
     Raises:
         UserError: for an unknown layer, or one that cannot stream.
@@ -109,14 +106,12 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     def get_distribution(  # type: ignore[override]
         self, obs: Tensor, state: MemoryState, episode_starts: Tensor, t: Tensor | None = None
     ) -> tuple[Distribution, MemoryState]:
-        """The distribution of the next action, and the next state; see ``forward``."""
         joint, state = self.memory.advance(self._features(obs), t, episode_starts, state)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(joint)), state
 
     def predict_values(  # type: ignore[override]
         self, obs: Tensor, state: MemoryState, episode_starts: Tensor, t: Tensor | None = None
     ) -> Tensor:
-        """Values [n_envs, 1]; see ``forward``."""
         joint, _ = self.memory.advance(self._features(obs), t, episode_starts, state)
         values: Tensor = self.value_net(self.mlp_extractor.forward_critic(joint))
         return values

@@ -36,11 +36,8 @@ class RecurrentPPO(PPO):
 
         model = RecurrentPPO("CnnPolicy", env, policy_kwargs={"memory": {"layer": "nac-steady", "window": 16}})
 
-    Args:
-        policy: ``CnnPolicy`` or ``MlpPolicy``, which name the features, or a class.
-        args: Those of ``PPO``.
-        sequence_length: Most decisions of a training sequence.
-        options: Those of ``PPO``.
+    ``policy`` may be ``CnnPolicy`` or ``MlpPolicy``, which name the features, or a class; ``sequence_length`` is the
+    most decisions of a training sequence; all other arguments are those of ``PPO``.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {

@@ -65,7 +65,6 @@ class Sb3Zip:
 
     @property
     def actions(self) -> spaces.Space[Any]:
-        """What it chooses from."""
         about = self.data.get("action_space")
         if "Discrete'" in str(_described(about, ":type:")) and str(_described(about, "n")) == "5":
             return spaces.Discrete(5)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +158,7 @@ class Agent:
 
     @property
     def outputs(self) -> int:
-        return (
-            int(self.actions.n) if isinstance(self.actions, spaces.Discrete) else int((self.actions.shape or (1,))[0])
-        )
+        return int(spaces.flatdim(self.actions))
 
     def net(self) -> PolicyNet:
         """Its network, not trained; draws no random numbers that training would miss."""
@@ -168,14 +167,13 @@ class Agent:
             return PolicyNet(self.outputs, self.memory)
 
     def about(self) -> dict[str, Any]:
-        known = {
+        return {
             "env": self.env,
             "actions": "continuous" if self.continuous else "discrete",
             "repeat": self.repeat,
+            **({"outputs": self.outputs} if self.env != CARRACING else {}),
+            **({} if self.memory is None else {"memory": self.memory.to_json()}),
         }
-        if self.env != CARRACING:
-            known["outputs"] = self.outputs
-        return known if self.memory is None else {**known, "memory": self.memory.to_json()}
 
     def driver(self, net: PolicyNet) -> PpoExpert:
         return PpoExpert(net, repeat=self.repeat, env=self.env, continuous=self.continuous)
@@ -187,13 +185,9 @@ class TimeIsUpError(Exception):
 
 def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = None) -> PPO:
     """stable-baselines3's PPO with nacdrive's network, and with ``memory`` where it is given."""
-    own: dict[str, Any] = {}
-    remembering: dict[str, Any] = {}
-    if memory is not None:
-        own = {"sequence_length": config.sequence_length}
-        remembering = {"memory": memory.to_json()}
-    kind = PPO if memory is None else RecurrentPPO
-    model = kind(
+    remembering: dict[str, Any] = {} if memory is None else {"memory": memory.to_json()}
+    kind: Callable[..., PPO] = PPO if memory is None else partial(RecurrentPPO, sequence_length=config.sequence_length)
+    model: PPO = kind(
         "CnnPolicy",
         laps,
         learning_rate=config.lr_at,
@@ -210,7 +204,6 @@ def build(config: PpoConfig, laps: ParallelVecEnv, memory: MemorySpec | None = N
         seed=None,
         device=config.device,
         policy_kwargs={"features_extractor_class": VisionExtractor, "net_arch": [], **remembering},
-        **own,
     )
     # After the orthogonal initialisation, which needs contiguous weights; a third faster on the CPU.
     model.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -228,17 +221,6 @@ def save_sb3(path: Path, model: PPO, policy: Path, agent: Agent) -> None:
     setattr(model, ABOUT, agent.about())
     with atomic_path(path) as partial, partial.open("wb") as file:
         model.save(file)
-
-
-def lap_return(expert: PpoExpert, env: DrivingEnv | None = None) -> Callable[[int], float]:
-    """A function: seed of an episode -> return of ``expert`` in ``env``, if not given the official CarRacing."""
-    env = env or make_carracing(repeat=expert.repeat, continuous=expert.continuous)
-
-    def drive(seed: int) -> float:
-        *_, last = rollout(env, expert, seed)
-        return last.episode_return
-
-    return drive
 
 
 class TrainingCallback(BaseCallback):
@@ -278,7 +260,6 @@ class TrainingCallback(BaseCallback):
 
     @property
     def actor(self) -> dict[str, torch.Tensor]:
-        """Its actor's present weights, as ``PolicyNet`` names them."""
         return actor_tensors(self.model.policy.state_dict())
 
     @property
@@ -288,7 +269,6 @@ class TrainingCallback(BaseCallback):
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds of training, over all resumptions."""
         return self.earlier_s + time.monotonic() - self.started
 
     @property
@@ -298,9 +278,7 @@ class TrainingCallback(BaseCallback):
     def _on_rollout_start(self) -> None:
         self.num_timesteps = self.model.num_timesteps
         if not self.average:
-            self.average = {
-                name: value.detach().clone() for name, value in actor_tensors(self.model.policy.state_dict()).items()
-            }
+            self.average = {name: value.detach().clone() for name, value in self.actor.items()}
         elif self.fresh:
             over = self.time_is_up
             self._after_update(last=over)
@@ -333,27 +311,27 @@ class TrainingCallback(BaseCallback):
             self.saved = time.monotonic()
 
     def policy(self) -> PolicyNet:
-        """The averaged weights as nacdrive's own network."""
         net = self.agent.net()
         net.load_state_dict({name: value.cpu() for name, value in self.average.items()})
         return net.eval()
 
     def _about(self, evaluation: dict[str, Any] | None) -> dict[str, Any]:
-        return {
-            **self.agent.about(),
-            "decisions": self.num_timesteps,
-            "seed": self.config.seed,
-            "validation": evaluation,
-        }
+        progress = {"decisions": self.num_timesteps, "seed": self.config.seed, "validation": evaluation}
+        return self.agent.about() | progress
 
     def _evaluate(self) -> dict[str, Any]:
-        seeds = [EXPERT_VALIDATION.start + i for i in range(self.config.eval_episodes)]
         began = time.monotonic()
-        policy = self.policy()
-        env = None if self.config.shaped else make_driving_env(self.config.spec, self.agent.repeat)
-        returns = list(map(lap_return(self.agent.driver(policy), env), seeds))
-        if env is not None:
-            env.close()
+        policy, agent = self.policy(), self.agent
+        expert = agent.driver(policy)
+        if self.config.shaped:
+            env: DrivingEnv = make_carracing(repeat=agent.repeat, continuous=agent.continuous)
+        else:
+            env = make_driving_env(self.config.spec, agent.repeat)
+        returns = []
+        for seed in range(EXPERT_VALIDATION.start, EXPERT_VALIDATION.start + self.config.eval_episodes):
+            *_, last = rollout(env, expert, seed)
+            returns.append(last.episode_return)
+        env.close()
         evaluation = {
             "mean": float(np.mean(returns)),
             "std": float(np.std(returns)),

@@ -39,19 +39,42 @@ class Decision:
 
 
 class ResumableEpisodes(ABC):
-    """Episodes that go on exactly where a checkpoint was written, for they are driven again from their beginning."""
+    """Episodes that go on exactly where a checkpoint was written, for they are driven again from their beginning.
 
-    episode: int
-    actions: list[Any]
-    continuous: bool
+    What is driven in them follows from ``seed``, ``index``, the number of the episode and the actions alone.
+    """
 
-    @abstractmethod
+    def __init__(self, seed: int, index: int, continuous: bool, view: View | None = None) -> None:
+        self.seed, self.index, self.continuous = seed, index, continuous
+        self.stack = FrameStack(view)
+        self.episode = -1
+        self.shaping = Shaping()
+        self.actions: list[Any] = []
+        self.raw_return = 0.0
+
     def reset(self) -> NDArray[np.uint8]:
         """Start the next episode; returns the stack uint8 [4, 48, 48]."""
+        self.episode += 1
+        rng = np.random.default_rng((self.seed, self.index, self.episode))
+        # One of those that experts learn on.
+        frame = self.begin(int(rng.integers(EXPERT_TRAINING.start, EXPERT_TRAINING.stop)))
+        self.actions, self.raw_return = [], 0.0
+        self.stack.reset()
+        return self.stack.push(frame)
+
+    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+        """Carry out one decision; returns the stack uint8 [4, 48, 48] and what it led to."""
+        self.actions.append(action.tolist() if isinstance(action, np.ndarray) else int(action))
+        frame, decision = self.decide(self.actions[-1])
+        return self.stack.push(frame), decision
 
     @abstractmethod
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
-        """Carry out one decision; returns the stack and what it led to."""
+    def begin(self, seed: int) -> NDArray[np.uint8]:
+        """Start the episode of ``seed``; returns its first frame."""
+
+    @abstractmethod
+    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+        """Carry out ``action``; returns the next frame and what it led to."""
 
     def state(self) -> dict[str, Any]:
         """What ``restore`` needs, in plain numbers."""
@@ -67,38 +90,20 @@ class ResumableEpisodes(ABC):
 
 
 class TrainingEnv(ResumableEpisodes):
-    """One environment of the training: five actions (or steering and pedal), each held for ``repeat`` frames.
-
-    Its state is its seed, the number of its episode and the actions since the start of it, for the simulator is
-    deterministic: ``state()`` and ``restore()`` continue exactly where a checkpoint was written.
-    """
+    """One environment of the training: five actions (or steering and pedal), each held for ``repeat`` frames."""
 
     def __init__(self, seed: int, index: int, repeat: int = 4, continuous: bool = False) -> None:
-        self.env = FastCarRacing(continuous=continuous)
-        self.seed, self.index, self.repeat, self.continuous = seed, index, repeat, continuous
-        self.episode = -1
-        self.stack = FrameStack()
-        self.shaping = Shaping()
-        self.actions: list[Any] = []
+        super().__init__(seed, index, continuous)
+        self.env, self.repeat = FastCarRacing(continuous=continuous), repeat
 
-    def reset(self) -> NDArray[np.uint8]:
-        """Start the next episode; the tracks follow from (seed, index, episode) alone."""
-        self.episode += 1
+    def begin(self, seed: int) -> NDArray[np.uint8]:
         self.env.drawing = False
-        self.env.reset(seed=seed_of(self.seed, self.index, self.episode))
-        self.actions = []
-        self.frames = 0
-        self.idle = 0
-        self.raw_return = 0.0
-        self.furthest = 0
-        self.stack.reset()
-        return self.stack.push(self.env.grey())
+        self.env.reset(seed=seed)
+        self.frames = self.idle = self.furthest = 0
+        return self.env.grey()
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
-        """Hold ``action`` for ``repeat`` frames; returns the stack uint8 [4, 48, 48] and what it led to."""
+    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
         env, shaping = self.env, self.shaping
-        action = action.tolist() if isinstance(action, np.ndarray) else int(action)
-        self.actions.append(action)
         given: Any = split_pedal(action) if self.continuous else action
         before = env.tile_visited_count
         reward, finished, left_field = 0.0, False, False
@@ -122,8 +127,7 @@ class TrainingEnv(ResumableEpisodes):
         terminated = left_field or (stalled and not truncated)
         over = terminated or truncated
         episode = dict(r=self.raw_return, l=self.frames, tiles=share, finished=float(finished)) if over else None
-        t_s = self.frames / FPS
-        return self.stack.push(env.grey()), Decision(reward * REWARD_SCALE, terminated, truncated, episode, t_s)
+        return env.grey(), Decision(reward * REWARD_SCALE, terminated, truncated, episode, self.frames / FPS)
 
     def _missed(self) -> int:
         """Tiles that have newly been left behind unvisited."""
@@ -137,46 +141,25 @@ class TrainingEnv(ResumableEpisodes):
 class DrivingTrainingEnv(ResumableEpisodes):
     """One environment of the training of any ``DrivingEnv``: its own reward times ``reward_scale``, its own ends.
 
-    ``restore`` drives the episode in progress again, so that it is exact for an environment that its seed determines.
+    ``restore`` is exact for an environment that its seed determines.
     """
 
     def __init__(self, seed: int, index: int, env: str, repeat: int, reward_scale: float = 1.0) -> None:
-        spec = env_spec(env)
-        self.env = make_driving_env(spec, repeat, index)
-        self.continuous = not self.env.actions
-        self.seed, self.index, self.reward_scale = seed, index, reward_scale
-        self.episode = -1
-        self.stack = FrameStack(View(rows=None))
-        self.shaping = Shaping()
-        self.actions: list[Any] = []
+        self.env, self.reward_scale = make_driving_env(env_spec(env), repeat, index), reward_scale
+        super().__init__(seed, index, not self.env.actions, View(rows=None))
 
-    def reset(self) -> NDArray[np.uint8]:
-        """Start the next episode; its seed follows from (seed, index, episode) alone."""
-        self.episode += 1
-        frame, _ = self.env.reset(seed=seed_of(self.seed, self.index, self.episode))
-        self.actions = []
-        self.raw_return = 0.0
-        self.stack.reset()
-        return self.stack.push(frame)
+    def begin(self, seed: int) -> NDArray[np.uint8]:
+        frame, _ = self.env.reset(seed=seed)
+        return frame
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
-        """Carry out one decision; returns the stack uint8 [4, 48, 48] and what it led to."""
-        action = action.tolist() if isinstance(action, np.ndarray) else int(action)
-        self.actions.append(action)
+    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
         taken = steering_and_pedal(np.asarray(action)) if self.continuous else self.env.action_of(action)
         frame, reward, terminated, truncated, info = self.env.step(taken)
         self.raw_return += float(reward)
         over = bool(terminated or truncated)
         episode = dict(r=self.raw_return, l=float(len(self.actions))) if over else None
         scaled = float(reward) * self.reward_scale
-        decision = Decision(scaled, bool(terminated), bool(truncated), episode, float(info["t_s"]))
-        return self.stack.push(frame), decision
-
-
-def seed_of(seed: int, index: int, episode: int) -> int:
-    """Seed of an episode: one of those that experts learn on."""
-    rng = np.random.default_rng((seed, index, episode))
-    return int(rng.integers(EXPERT_TRAINING.start, EXPERT_TRAINING.stop))
+        return frame, Decision(scaled, bool(terminated), bool(truncated), episode, float(info["t_s"]))
 
 
 def make_driving_env(spec: EnvSpec, repeat: int, index: int = 0) -> DrivingEnv:

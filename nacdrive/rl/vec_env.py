@@ -63,14 +63,12 @@ class ParallelVecEnv(VecEnv):
 
     Args:
         n_envs: Environments side by side.
-        n_workers: Processes that drive them.
+        n_workers: Processes that drive them, on a Ray cluster where ``ray`` is its address.
         seed: Of the laps.
         repeat: Frames for which an action is held.
         continuous: Steering and pedal instead of the five actions of CarRacing.
-        env: Another environment than CarRacing, as ``--env`` names it; then ``actions`` is what its agent chooses from.
-        actions: See ``env``.
-        reward_scale: Factor on the rewards of that environment.
-        ray: Address of a Ray cluster whose workers drive.
+        env: Another environment than CarRacing, as ``--env`` names it; then ``actions`` is what its agent chooses from,
+            and ``reward_scale`` a factor on its rewards.
     """
 
     def __init__(
@@ -101,14 +99,12 @@ class ParallelVecEnv(VecEnv):
         return [values[share.start : share.stop] for share in self.shares]
 
     def reset(self) -> np.ndarray:
-        """Start every lap; returns uint8 [n_envs, 4, 48, 48]."""
         return np.concatenate(self._ask("reset"))
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def step_wait(self) -> Any:
-        """Drive one decision in every lap; a lap that ends starts its next episode at once."""
         answers = self._ask("step", self._by_share(self._actions))
         rewards = np.zeros(self.num_envs, dtype=np.float32)
         dones = np.zeros(self.num_envs, dtype=bool)
@@ -126,7 +122,6 @@ class ParallelVecEnv(VecEnv):
         return np.concatenate([stacks for stacks, _ in answers]), rewards, dones, infos
 
     def shape(self, shaping: Shaping) -> None:
-        """Use this shaping of the reward from now on."""
         self._ask("shape", [shaping] * len(self.shares))
 
     def state(self) -> list[dict[str, Any]]:
@@ -143,16 +138,15 @@ class ParallelVecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
 
+    # The laps live in other processes; of their attributes stable-baselines3 asks for the render mode alone.
+
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Only what stable-baselines3 asks for: the render mode, of which there is none."""
         if attr_name == "render_mode":
             return [None] * self.num_envs
         raise AttributeError(attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Not offered: the laps live in other processes."""
         raise AttributeError(attr_name)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Not offered: the laps live in other processes."""
         raise AttributeError(method_name)
