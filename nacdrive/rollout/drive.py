@@ -92,7 +92,6 @@ class Drive:
 
     @property
     def name(self) -> str:
-        """Of the one who drives."""
         return self.model.name if self.model is not None else str(self.driver or self.expert)
 
     @property
@@ -142,11 +141,8 @@ def _usual(one: Any) -> Any:
 class LoadedDrive:
     """A drive whose networks and drivers are in memory, to be opened for one episode after the other.
 
-    Args:
-        drive: What is driven, by whom.
-        driver: Who drives, where it is not to be loaded by its name.
-        expert: The same of who rides along.
-        repeat: Frames for which an action is held, where it is not the driver's pace that counts.
+    ``driver`` and ``expert`` are given where they are not to be loaded by their names, and ``repeat``, the frames for
+    which an action is held, where it is not the driver's pace that counts.
 
     Raises:
         UserError: when first asked for a policy, driver or expert that is not there or does not fit.
@@ -224,7 +220,6 @@ class LoadedDrive:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Names of the environment's discrete actions."""
         env = self.make_env(0)
         env.close()
         return env.actions
@@ -241,13 +236,10 @@ class LoadedDrive:
         camera: CameraNoise | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> DrivingEnv:
-        """The environment of the episode of ``seed``.
+        """The environment of the episode of ``seed``, on the ``track`` that the seed chooses if none is given.
 
-        Args:
-            seed: Of the episode, which chooses among several tracks.
-            track: Name of the track, where it is not the seed that chooses.
-            camera: A camera that can be made worse on the way, and how it begins.
-            more: Options of the environment that are no plain data.
+        ``camera`` asks for one that can be made worse on the way, and says how it begins; ``more`` are options of the
+        environment that are no plain data.
         """
         drive, spec = self.drive, self.spec
         options = {**drive.options, **(more or {})}
@@ -268,14 +260,9 @@ class LoadedDrive:
         rng: np.random.Generator | None = None,
         control: HumanControl | None = None,
     ) -> Driver:
-        """The driver with all that stands around it, the innermost first: the expert's share, the speed that is kept,
-        noise of the wheel, wrappers of one's own, the safety stop, people.
-
-        Args:
-            env: What is driven.
-            driver: Drives in the place of the drive's own.
-            rng: Random numbers of the expert's share and of the wheel.
-            control: People at browsers.
+        """The driver (in the place of the drive's own the one given) with all that stands around it, the innermost
+        first: the expert's share, the speed that is kept, noise of the wheel, wrappers of one's own, the safety stop,
+        people. ``rng`` draws the expert's share and the noise.
         """
         drive = self.drive
         whole = own = self.driver if driver is None else driver
@@ -308,19 +295,12 @@ class LoadedDrive:
         probes: Probes | None = None,
         realtime: bool = False,
     ) -> OpenDrive:
-        """The episode of ``seed``, ready to be driven.
+        """The episode of ``seed``, ready to be driven; see ``make_env`` and ``rollout`` for what is not said here.
 
         Args:
-            seed: Of the episode.
-            episode: Its number in this run, from 0.
-            track: See ``make_env``.
-            camera: See ``make_env``.
             env: The environment, where it is open already and stays open.
             rng: Random numbers of start, expert's share and wheel, drawn from in the order of the decisions; of the
                 seed alone if not given.
-            control: People at browsers.
-            probes: What to read of the driver's inside.
-            realtime: Keep pace with the wall clock.
 
         Raises:
             UserError: if the driver does not fit the environment.
@@ -342,24 +322,25 @@ class LoadedDrive:
         return opened
 
 
+@dataclass
 class OpenDrive:
     """One episode, ready to be driven: iterating it drives, and yields its Ticks; leaving it closes the environment."""
 
-    driver: Driver
+    env: DrivingEnv
+    seed: int
+    episode: int
+    probes: Probes | None
+    realtime: bool
+    keep: bool
+    """Whether the environment stays open."""
+    driver: Driver = field(init=False)
     """Who drives, with all that stands around it."""
     expert: Driver | None = None
     """Who rides along."""
     start: dict[str, Any] | None = None
     """How the episode begins: for the environment's ``reset``."""
-
-    def __init__(
-        self, env: DrivingEnv, seed: int, episode: int, probes: Probes | None, realtime: bool, keep: bool
-    ) -> None:
-        self.env, self.seed, self.episode, self.probes, self.realtime, self._keep = (
-            env, seed, episode, probes, realtime, keep,
-        )  # fmt: skip
-        self.meta: dict[str, Any] = {}
-        """What a recording shall say of how the expert drives."""
+    meta: dict[str, Any] = field(default_factory=dict)
+    """What a recording shall say of how the expert drives."""
 
     def __enter__(self) -> OpenDrive:
         return self
@@ -368,7 +349,7 @@ class OpenDrive:
         self.close()
 
     def close(self) -> None:
-        if not self._keep:
+        if not self.keep:
             self.env.close()
 
     def __iter__(self) -> Iterator[Tick]:

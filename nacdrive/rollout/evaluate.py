@@ -19,7 +19,6 @@ from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
-from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import DRIVES, MANIFEST, new_manifest, write_manifest
 from nacdrive.datasets.writer import RecordingWriter
@@ -32,7 +31,6 @@ from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.results import (
     OLD_NAMES,
-    EpisodeCurve,
     EpisodeMetrics,
     ResultsFile,
     Row,
@@ -90,12 +88,9 @@ class RolloutWorker:
         loaded = self.loaded if job.who == "policy" else self.expert
         title = loaded.driver.name if job.who == "policy" else f"expert {loaded.driver.name}"
         watchers = self.watchers if job.who == "policy" else ()
-        probes = (
-            Probes(loaded.policy.neurons, NEURONS_EVERY, why=loaded.policy.why)
-            if watchers and loaded.policy is not None
-            else None
-        )
-        source = loaded.spec.source
+        probes, policy = None, loaded.policy
+        if watchers and policy is not None:
+            probes = Probes(policy.neurons, NEURONS_EVERY, why=policy.why)
         with ExitStack() as stack:
             opened = loaded.open(job.seed, episode=job.episode, track=job.track, probes=probes, env=self._env)
             env = stack.enter_context(opened).env
@@ -104,26 +99,20 @@ class RolloutWorker:
             if job.film is not None:
                 on = f"{title} on {job.track}" if job.track else title
                 listeners += [stack.enter_context(video(job.film, on, 1 / env.step_s, actions=env.actions)), buffer]
-            metrics, curve = EpisodeMetrics(), EpisodeCurve(len(env.actions))
+            metrics = EpisodeMetrics(len(env.actions))
             for tick in opened:
                 metrics.add(tick)
-                curve.add(tick)
                 for listener in listeners:
                     listener(tick)
             meta = env.episode_meta()
-            row = row_of(metrics.result(), curve, env.metrics(), job.track)
+            row = row_of(metrics.result(), metrics, env.metrics(), job.track)
         if job.film is not None:
-            _keep(job, buffer.episode(source=source, driver=title, meta=meta))
+            # The main process lists it when all are there.
+            folder = job.film.parent / DRIVES
+            folder.mkdir(exist_ok=True)
+            with atomic_path(folder / drive_name(job.seed, job.track)) as unfinished:
+                unfinished.write_bytes(to_parquet(buffer.episode(source=loaded.spec.source, driver=title, meta=meta)))
         return row
-
-
-def _keep(job: EvalJob, episode: Episode) -> None:
-    """Write a filmed episode; the main process lists it when all are there."""
-    assert job.film is not None
-    folder = job.film.parent / DRIVES
-    folder.mkdir(exist_ok=True)
-    with atomic_path(folder / drive_name(job.seed, job.track)) as partial:
-        partial.write_bytes(to_parquet(episode))
 
 
 def drive_jobs(
@@ -273,14 +262,9 @@ def by_track(rows: Sequence[Row], drive: Drive) -> dict[str, Any]:
 
 
 def track_numbers(rows: Sequence[Row], laps: float, totals: Collection[str]) -> dict[str, Any]:
-    """What the drives of one track say together.
+    """What the drives of one track say together; ``totals`` are the environment's own numbers that are added up.
 
-    A drive is flawless that has all its laps, no wheel off the road, and no intervention.
-
-    Args:
-        rows: The drives.
-        laps: How many were asked for.
-        totals: Names of the environment's own numbers that are added up; of the others mean and interval are given.
+    A drive is flawless that has all the ``laps`` that were asked for, no wheel off the road, and no intervention.
     """
     flawless = sum(
         (row["laps"] if "laps" in row else row["progress"]) >= laps

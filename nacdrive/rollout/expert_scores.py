@@ -10,11 +10,10 @@ from typing import Any
 
 from nacdrive.common.files import read_json
 from nacdrive.common.paths import shipped
+from nacdrive.drivers import SHIPPED
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.rollout.results import drive_name
 
-SHIPPED = {"ppo": "carracing/ppo/eval.json", "continuous": "carracing/continuous/eval.json"}
-"""Shipped experts and where their own evaluation lies, lap by lap."""
 SHIPPED_ENV = "carracing"
 SHIPPED_OPTIONS = {"renderer": "official", "max_frames": 1000, "rule": LAP_RULES[0]}
 """What that evaluation drove with; all of them the environment's usual ones."""
@@ -33,18 +32,14 @@ def scores_of_evaluation(folder: Path) -> dict[str, float]:
 
 
 def shipped_score(expert: str | None, env: str, seed: int, **options: Any) -> float | None:
-    """What the shipped ``expert`` scored on the track of ``seed``; None where it was not measured under these options.
-
-    Args:
-        expert: Its name.
-        env: Name of the environment, such as ``carracing``.
-        seed: Of the track.
-        options: ``renderer``, ``max_frames`` and ``rule``; None, or none, for the environment's usual one.
+    """What the shipped ``expert`` scored on the track of ``seed``; None where it was not measured under these options:
+    ``renderer``, ``max_frames`` and ``rule``, None for the environment's usual one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if expert not in SHIPPED or env != SHIPPED_ENV or not given.items() <= SHIPPED_OPTIONS.items():
         return None
-    path = shipped("agents") / SHIPPED[expert]
+    # Beside the expert, lap by lap.
+    path = (shipped("agents") / SHIPPED[expert]).with_name("eval.json")
     if not path.is_file():
         return None
     return next((float(lap["total"]) for lap in read_json(path)["laps"] if lap["seed"] == seed), None)

@@ -113,15 +113,10 @@ def record_episodes(
         tell()
 
     if listeners is None:
-        workers = min(config.parallel, seeds.missing)
+        record, made = partial(call_in_worker, "record"), (EpisodeDriver, config)
+        workers = max(1, min(config.parallel, seeds.missing))
         done = run_jobs(
-            partial(call_in_worker, "record"),
-            seeds,
-            workers=max(1, workers),
-            initializer=make_in_worker,
-            initargs=(EpisodeDriver, config),
-            on_message=count,
-            ray=config.ray,
+            record, seeds, workers=workers, initializer=make_in_worker, initargs=made, on_message=count, ray=config.ray
         )
     else:
         done = run_jobs(here.record, seeds, workers=0, on_message=count)
@@ -195,11 +190,9 @@ class EpisodeDriver:
     ) -> None:
         self.config, self.listeners, self.control = config, tuple(listeners), control
         spec = config.spec
-        expert = driver = None
-        if config.expert is not None and not config.by_hand:
-            expert = load_expert(config.expert, discrete_only=False)
-        if config.driver is not None:
-            driver = load_driver(config.driver)
+        by_expert = config.expert is not None and not config.by_hand
+        expert = load_expert(str(config.expert), discrete_only=False) if by_expert else None
+        driver = load_driver(config.driver) if config.driver is not None else None
         for who in filter(None, (expert, driver)):
             check_repeat(spec, who, config.repeat)
         # What is learnt comes from the expert, so that its pace counts.
@@ -230,7 +223,6 @@ class EpisodeDriver:
 
     @property
     def labels_by(self) -> str:
-        """Who says what there is to learn."""
         return (self.loaded.expert or self.loaded.driver).name
 
     @property

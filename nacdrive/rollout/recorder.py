@@ -172,9 +172,8 @@ class EpisodeRecorder:
         fps: Decisions per simulated second.
         driver: Who drives.
         teacher: Who gives the labels, where anybody does.
-        label: What there is to learn from a Tick.
+        label: See ``EpisodeBuffer``, as for ``image``.
         wanted: Which Ticks are kept.
-        image: ``png`` or ``jpeg``; frames that came as a JPEG are kept as they came.
         drive: What the recording says of how it is driven, plain JSON.
 
     Raises:

@@ -47,12 +47,22 @@ class EpisodeResult:
 
 
 class EpisodeMetrics:
-    """Sums up one episode while it is driven; an episode that a person starts over counts from its last start."""
+    """Sums up one episode while it is driven; an episode that a person starts over counts from its last start.
 
-    def __init__(self) -> None:
+    ``actions`` is the number of discrete actions; 0 where control is continuous.
+    """
+
+    def __init__(self, actions: int = 0) -> None:
+        self._choices = actions
         self._begin()
 
     def _begin(self) -> None:
+        self.points: list[list[float]] = []
+        """[seconds, return so far]."""
+        self.actions = [0] * self._choices
+        """How often each discrete action was taken."""
+        self.ending = ""
+        self._every = CURVE_EVERY
         self._last: Tick | None = None
         self._latencies: list[float] = []
         self._speeds: list[float] = []
@@ -70,6 +80,14 @@ class EpisodeMetrics:
         self._late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
         if tick.expert is not None and tick.expert.choice is not None and tick.action.choice is not None:
             self._agreed.append(tick.expert.choice == tick.action.choice)
+        if tick.action.choice is not None and self.actions:
+            self.actions[tick.action.choice] += 1
+        if tick.step % self._every == 0 or tick.done:
+            self.points.append([round(tick.t_s, 2), round(tick.episode_return, 1)])
+            if len(self.points) > MOST_POINTS:
+                self.points, self._every = self.points[::2], 2 * self._every
+        if tick.done:
+            self.ending = tick.events[-1]
 
     def result(self) -> EpisodeResult:
         if self._last is None:
@@ -112,42 +130,10 @@ def in_file_name(track: str) -> str:
     return track.replace(":", "-")
 
 
-class EpisodeCurve:
-    """What a report shows of an episode: its return over time, how often which action was taken, how it ended.
-
-    Args:
-        actions: Number of discrete actions; 0 where control is continuous.
-    """
-
-    def __init__(self, actions: int) -> None:
-        self._choices = actions
-        self._begin()
-
-    def _begin(self) -> None:
-        self.points: list[list[float]] = []
-        """[seconds, return so far]."""
-        self.actions = [0] * self._choices
-        """How often each discrete action was taken."""
-        self.ending = ""
-        self._every = CURVE_EVERY
-
-    def add(self, tick: Tick) -> None:
-        if tick.step == 0:
-            self._begin()
-        if tick.action.choice is not None and self.actions:
-            self.actions[tick.action.choice] += 1
-        if tick.step % self._every == 0 or tick.done:
-            self.points.append([round(tick.t_s, 2), round(tick.episode_return, 1)])
-            if len(self.points) > MOST_POINTS:
-                self.points, self._every = self.points[::2], 2 * self._every
-        if tick.done:
-            self.ending = tick.events[-1]
-
-
-def row_of(result: EpisodeResult, curve: EpisodeCurve, metrics: Mapping[str, float], track: str = "") -> Row:
+def row_of(result: EpisodeResult, driven: EpisodeMetrics, metrics: Mapping[str, float], track: str = "") -> Row:
     """One episode as plain JSON: its result, the environment's own ``metrics`` where they say more, its curve."""
     numbers = {k: round(v, 6) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
-    row = {**numbers, "ending": curve.ending, "actions": curve.actions, "curve": curve.points}
+    row = {**numbers, "ending": driven.ending, "actions": driven.actions, "curve": driven.points}
     row |= {old: row[name] for name, old in OLD_NAMES.items()} | ({"track": track} if track else {})
     return {**row, **{k: v for k, v in metrics.items() if k not in row}}
 

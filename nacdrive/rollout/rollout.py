@@ -26,7 +26,6 @@ class RealTimeClock:
         self.origin = time.perf_counter()
 
     def wait_until(self, t_s: float) -> None:
-        """Sleep until ``t_s`` simulated seconds have passed on the wall clock."""
         ahead = self.origin + t_s - time.perf_counter()
         if ahead > 0:
             time.sleep(ahead)
@@ -85,7 +84,7 @@ def rollout(
     Args:
         env: What is driven.
         driver: Who decides.
-        seed: Seed of the episode.
+        seed: Of the episode.
         episode: Its number in this run, from 0, for the Ticks.
         options: Handed to ``env.reset``.
         expert: Rides along: it sees every frame as it was taken, and its action reaches the driver as

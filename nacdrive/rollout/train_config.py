@@ -115,7 +115,6 @@ class TrainConfig(
 
     @property
     def rounds(self) -> int:
-        """Rounds after the first fit."""
         return self.dagger or len(self.lessons)
 
     @property

@@ -48,14 +48,10 @@ def train_policy(
 ) -> Path:
     """Train as ``config`` says and return the path of the model file.
 
-    Args:
-        config: What is learnt, from what, how.
-        callbacks: Called while it goes on.
-        cases: Episodes that are driven in each round; see ``DaggerRound``.
-        load: Reads recordings in the place of the task, such as one that remembers them.
-
     The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
-    after each round, and at the end the model file with all of that in its ``meta``.
+    after each round, and at the end the model file with all of that in its ``meta``. ``cases`` are episodes that are
+    driven in each round (see ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that
+    remembers them.
 
     Raises:
         UserError: for data, names or a folder that do not fit; if a loss is not finite.

@@ -31,7 +31,6 @@ from nacdrive.rollout.evaluate import EvalJob, RolloutWorker, claim, drive_jobs,
 from nacdrive.rollout.results import (
     MOST_POINTS,
     OLD_NAMES,
-    EpisodeCurve,
     EpisodeMetrics,
     EpisodeResult,
     ResultsFile,
@@ -255,9 +254,9 @@ def test_the_camera_is_disturbed_for_the_policy_alone(model_file: Path) -> None:
 def whole_row(seed: int, episode_return: float = 5.0, **more: Any) -> Row:
     """A row of an episode without a policy's drive behind it."""
     result = EpisodeResult(0, seed, episode_return, 9, 0.7, 0.5, False, 0.25, 3.0, 1.0, 2.0, 0, None, None)
-    curve = EpisodeCurve(2)
-    curve.points = [[0.5, 1.5]]
-    return row_of(result, curve, more)
+    driven = EpisodeMetrics(2)
+    driven.points = [[0.5, 1.5]]
+    return row_of(result, driven, more)
 
 
 def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
@@ -315,20 +314,18 @@ def test_rows_of_a_version_without_returns_are_driven_again(tmp_path: Path) -> N
 
 
 def test_an_episode_counts_from_its_last_start_and_a_long_curve_is_thinned() -> None:
-    metrics, curve = EpisodeMetrics(), EpisodeCurve(5)
+    metrics = EpisodeMetrics(5)
     with pytest.raises(ValueError, match="without a decision"):
         metrics.result()
     steps = 5 * (MOST_POINTS + 1)
     for step in [0, 1, 2, *range(steps)]:
         info = {"t_s": 0.05 * (step + 1), "progress": step / steps, "wheels_off": 0.25, "laps": 0}
-        tick = make_tick(step, next_info=info, done=step == steps - 1, events=("time is up",))
-        metrics.add(tick)
-        curve.add(tick)
+        metrics.add(make_tick(step, next_info=info, done=step == steps - 1, events=("time is up",)))
     result = metrics.result()
-    assert (result.decisions, sum(curve.actions)) == (steps, steps)
+    assert (result.decisions, sum(metrics.actions)) == (steps, steps)
     assert result.wheels_off == 0.25 and not result.finished_lap
-    assert MOST_POINTS / 2 < len(curve.points) <= MOST_POINTS
-    assert curve.points[0] == [0.0, 1.0] and curve.ending == "time is up"
+    assert MOST_POINTS / 2 < len(metrics.points) <= MOST_POINTS
+    assert metrics.points[0] == [0.0, 1.0] and metrics.ending == "time is up"
 
 
 def test_names_in_a_report_are_escaped(model_file: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
-from nacdrive.drivers import FollowExpert, load_expert
-from nacdrive.drivers.base import Driver
+from nacdrive.drivers import load_expert
+from nacdrive.drivers.base import Driver, FollowExpert
 from nacdrive.drivers.safety_stop import SafetyStop
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info

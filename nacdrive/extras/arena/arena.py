@@ -24,7 +24,7 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.extras.arena.contestant import Abandon, Begin, Contestant, Ended, Failed, Go, Ready, drive_contestant
-from nacdrive.rollout.results import EpisodeCurve, EpisodeMetrics, Row, row_of
+from nacdrive.rollout.results import EpisodeMetrics, Row, row_of
 
 LEAD_S = 0.5
 """Simulated seconds that anybody may be ahead of the slowest, with an audience."""
@@ -61,7 +61,7 @@ class _Lane:
 
     def begin(self, track: str) -> None:
         self.track, self.t_s, self.driving = track, 0.0, True
-        self.metrics, self.curve = EpisodeMetrics(), EpisodeCurve(0)
+        self.metrics = EpisodeMetrics()
         self.row: Row | None = None
 
 
@@ -206,12 +206,11 @@ class Arena:
         if isinstance(message, Tick):
             lane.t_s = message.t_s
             lane.metrics.add(message)
-            lane.curve.add(message)
             for one in audience:
                 one.tick(self._lanes.index(lane), message)
         elif isinstance(message, Ended):
             lane.driving = False
-            lane.row = row_of(lane.metrics.result(), lane.curve, message.metrics, lane.track)
+            lane.row = row_of(lane.metrics.result(), lane.metrics, message.metrics, lane.track)
         elif isinstance(message, Failed):
             raise _error(message)
 
