@@ -50,11 +50,8 @@ def hunt_results(path: Path) -> ResultsFile:
 
 
 class HuntWorker:
-    """Drives cases in one process.
-
-    Args:
-        drive: How the policy drives, its reference as ``expert``.
-        least_share: Share of the reference's return below which a drive has failed.
+    """Drives cases in one process, with the reference as the ``expert`` of ``drive``; below ``least_share`` of its
+    return a drive has failed.
     """
 
     def __init__(self, drive: Drive, least_share: float) -> None:

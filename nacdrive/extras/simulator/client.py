@@ -88,7 +88,6 @@ class UdacityClient:
         self._thread = Thread(target=self._run, name="udacity-client", daemon=True)
 
     def start(self) -> Self:
-        """Begin to connect, in the background."""
         self._thread.start()
         return self
 

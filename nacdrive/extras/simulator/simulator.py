@@ -88,7 +88,6 @@ class UdacitySimulator:
 
     @property
     def closed(self) -> bool:
-        """True once a person has closed the window."""
         return self.window is not None and self.window.closed
 
     def frame(self, steps: int = 1) -> None:
@@ -102,7 +101,6 @@ class UdacitySimulator:
         self._tell()
 
     def _advance(self) -> None:
-        """One step of the physics, by the server's last command or by the keys."""
         wanted, most = self._keys.turn, KEY_RATE * STEP_S
         self._hand += max(-most, min(most, wanted - self._hand))
         if self._keys.manual:
@@ -143,7 +141,6 @@ class UdacitySimulator:
         return self._picture[1]
 
     def _tell(self) -> None:
-        """Connections and laps, once each."""
         if self.client.connections != self._connections:
             self._connections = self.client.connections
             self.say(f"connected to {self.client.host}:{self.client.port}")

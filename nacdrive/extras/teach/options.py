@@ -25,7 +25,6 @@ class TeachOptions(ControlOption, RecordingsOption, Result):
             raise UserError(f"{' and '.join(names)} of a drive are for teaching: add --teach, or leave it out.")
 
     def teach_folder(self, model: str) -> Path:
-        """Folder of the teaching of ``model``."""
         return self.out or Path("runs") / f"teach-{model}"
 
     def corrections_of(self, model: str) -> Path:

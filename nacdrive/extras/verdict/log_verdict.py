@@ -207,12 +207,7 @@ def judgement(numbers: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely",
     if sides_ is not None:
         share = sides_["steered_back"]["mean"]
         reason = f"it steers back from the side cameras' pictures in {share:.1%} of the cases"
-        if share >= LEAST_FOR_LIKELY:
-            good.append(reason)
-        elif share >= LEAST_FOR_UNCLEAR:
-            fair.append(reason)
-        else:
-            bad.append(reason)
+        (good if share >= LEAST_FOR_LIKELY else fair if share >= LEAST_FOR_UNCLEAR else bad).append(reason)
     else:
         fair.append("there are no side cameras, which would tell most")
         correlated = numbers["correlation"]
