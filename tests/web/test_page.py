@@ -94,6 +94,21 @@ def shows(page: Any, tick: Tick) -> None:
     until(page, f"document.getElementById('step').textContent === '{tick.step}'")
 
 
+# What the exported picture says: each word, its left, middle and right.
+WORDS_OF_PNG = """async () => {
+  const { drawPage } = await import("/js/png_export.js");
+  const [drawn, pen] = [[], CanvasRenderingContext2D.prototype];
+  const own = pen.fillText;
+  pen.fillText = function (word, x, y) {
+    drawn.push([word, x, y, x + this.measureText(word).width]);
+    own.call(this, word, x, y);
+  };
+  drawPage();
+  pen.fillText = own;
+  return drawn;
+}"""
+
+
 def test_values_on_the_page_are_those_of_the_tick(open_page: Callable[..., Any]) -> None:
     with serve() as server:
         page = open_page(server.url)
@@ -128,6 +143,12 @@ def test_values_on_the_page_are_those_of_the_tick(open_page: Callable[..., Any])
         for canvas in ("frame", "wheel", "circuit", "attention", "strips"):
             until(page, PAINTED, canvas)
         assert text(page, "#equation").startswith("φ ")
+        words = page.evaluate(WORDS_OF_PNG)
+        assert WHY["sentence"] in " ".join(word for word, *_ in words)
+        for i, (word, left, y, right) in enumerate(words):
+            assert right <= page.viewport_size["width"], word
+            over = [a for a, x, at, end in words[:i] if abs(at - y) < 5 and x < right - 2 and left < end - 2]
+            assert over == [], word
         assert page.faults == []
 
 

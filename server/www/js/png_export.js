@@ -2,7 +2,9 @@
 
 import { colours } from "./theme.js";
 
-const BOXES = ".card, .track, .fill, .pill, .choice .mark, .agree .mark, .needle, .heads [aria-pressed=true]";
+const BOXES = ".card, .card button, .edits li, .track, .fill, .was, .pill, .badge, .choice .mark, .agree .mark, .needle";
+// Over the pictures.
+const LABELS = ".end-card, .curtain";
 
 export function drawPage() {
   const scale = devicePixelRatio || 1;
@@ -15,10 +17,11 @@ export function drawPage() {
   c.fillStyle = colours.bg;
   c.fillRect(-scrollX, -scrollY, canvas.width, canvas.height);
   for (const box of document.querySelectorAll(BOXES)) paintBox(c, box);
-  for (const source of document.querySelectorAll("canvas")) {
+  for (const source of /** @type {NodeListOf<HTMLCanvasElement | HTMLImageElement>} */ (document.querySelectorAll("canvas, .card img"))) {
     const r = source.getBoundingClientRect();
     if (r.width) c.drawImage(source, r.x, r.y, r.width, r.height);
   }
+  for (const box of document.querySelectorAll(LABELS)) paintBox(c, box);
   for (const line of document.querySelectorAll(".legend .line")) paintLine(c, line);
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) paintText(c, walker.currentNode);
@@ -57,20 +60,38 @@ function paintLine(c, line) {
   c.restore();
 }
 
-// What can be seen of a piece of text; controls and what has scrolled out of sight are left out.
+// What can be seen of a piece of text, each word where it stands on its line; sliders, switches and what is cut off are
+// left out.
 function paintText(c, node) {
   const holder = node.parentElement;
-  if (!node.data.trim() || !holder.closest(".top, .card") || holder.closest(".switch, .top button, noscript")) return;
-  const range = document.createRange();
-  range.selectNodeContents(node);
-  const r = range.getBoundingClientRect();
-  const clip = holder.closest(".events")?.getBoundingClientRect();
-  if (!r.width || (clip && (r.y < clip.y || r.bottom > clip.bottom))) return;
+  if (!node.data.trim() || !holder.closest(".top, .card") || holder.closest(".switch, .top button, noscript, option")) return;
+  const seen = visibleBox(holder);
   const style = getComputedStyle(holder);
   c.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   c.fillStyle = style.color;
   c.textBaseline = "middle";
-  c.fillText(node.data.trim(), r.x, r.y + r.height / 2);
+  c.letterSpacing = style.letterSpacing === "normal" ? "0px" : style.letterSpacing;
+  const range = document.createRange();
+  for (const word of node.data.matchAll(/\S+/g)) {
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    const r = range.getBoundingClientRect();
+    if (r.width && r.left >= seen.left - 1 && r.right <= seen.right + 1 && r.top >= seen.top - 1 && r.bottom <= seen.bottom + 1) {
+      c.fillText(word[0], r.x, r.y + r.height / 2);
+    }
+  }
+}
+
+// What those around an element leave to be seen of it.
+function visibleBox(element) {
+  const box = { left: -Infinity, right: Infinity, top: -Infinity, bottom: Infinity };
+  for (let around = element; around; around = around.parentElement) {
+    const { overflowX, overflowY } = getComputedStyle(around);
+    const r = around.getBoundingClientRect();
+    if (overflowX !== "visible") [box.left, box.right] = [Math.max(box.left, r.left), Math.min(box.right, r.right)];
+    if (overflowY !== "visible") [box.top, box.bottom] = [Math.max(box.top, r.top), Math.min(box.bottom, r.bottom)];
+  }
+  return box;
 }
 
 export function savePng() {
