@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
+import os
 import shutil
 import signal
 import threading
@@ -12,8 +14,6 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-
-from nacdrive.extras.bench.grid import PRELOADED
 
 pytest_plugins = ["tests.helpers.cpu_times"]
 
@@ -25,13 +25,34 @@ settings.register_profile("nightly", deadline=None)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# All workers of a test process are forked from one server, which the first of them starts: what takes seconds to
-# import is imported there once, and not by each of some hundred workers.
-multiprocessing.set_forkserver_preload([*PRELOADED, "gymnasium.envs.box2d.car_racing"])
+# Threads that wait for the next small picture or product take more time than they save.
+for threads in ("OMP_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
+    os.environ.setdefault(threads, "1")
+
+# All workers of a test process are forked from one server, which the first of them starts: what takes seconds to import
+# is imported there once, and not by each of some hundred workers. These are what they drive with.
+DRIVING = (
+    "gymnasium.envs.box2d.car_racing",
+    "nacdrive.envs.udacity_track.env",
+    "nacdrive.rollout.evaluate",
+    "nacdrive.rollout.record",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("daily" if "not nightly" in config.option.markexpr else "nightly")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # it runs no tests itself
+    from nacdrive.extras.bench.grid import PRELOADED
+
+    multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
+    # Modules and items stay to the end: to look for garbage among them is a tenth of what collecting them takes.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

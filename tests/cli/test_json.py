@@ -15,7 +15,7 @@ from tests.helpers.nightly import daily
 
 SAMPLE = shipped("recordings") / "carracing-sample"
 CASES = {
-    "record": "--expert geometric --episodes 1 --max-frames 12 --workers 2 --out {out}",
+    "record": "--expert geometric --episodes 1 --max-frames 12 --workers 1 --out {out}",
     "train": "--data {sample} --model gru --epochs 1 --out {out}",
     "eval": "--driver geometric --expert none --episodes 2 --max-frames 12 --workers 2 --no-videos --out {out}",
     "expert eval": "--expert geometric --episodes 1 --renderer fast",

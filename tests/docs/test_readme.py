@@ -20,10 +20,11 @@ def ran(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_layer_of_readme_runs(tmp_path: Path) -> None:
+def test_the_layer_of_readme_runs_and_its_import_brings_no_numba(tmp_path: Path) -> None:
     layer = "\n".join(line for line in code().splitlines() if "policy" not in line)
     assert "NAC(" in layer
-    ran(f"{layer}\nassert y.shape == (2, 100, 64)", tmp_path)
+    alone = "import sys, nacdrive.nac\nassert 'numba' not in sys.modules"
+    ran(f"{alone}\n{layer}\nassert y.shape == (2, 100, 64)", tmp_path)
 
 
 @pytest.mark.nightly

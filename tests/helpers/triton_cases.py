@@ -43,7 +43,7 @@ class Case:
     inter: bool = True
     low: bool = False
     rates: float = 1.0  # deviation of the motor neurons
-    steps: int = 7
+    steps: int = 6
 
     def __str__(self) -> str:
         changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]

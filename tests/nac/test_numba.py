@@ -312,10 +312,6 @@ def test_numba_without_its_compiler_is_as_no_numba():
     assert "True" in run_alone(USE, NUMBA_DISABLE_JIT="1")
 
 
-def test_importing_the_layer_does_not_import_numba():
-    assert run_alone("import sys, nacdrive.nac; print('numba' in sys.modules)").strip() == "False"
-
-
 def test_without_a_folder_for_the_cache_kernels_are_compiled_without_one(monkeypatch):
     """As in an installation that cannot be written, by a user without a home."""
     from nacdrive.nac.kernels.numba import compiled

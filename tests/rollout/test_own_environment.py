@@ -38,7 +38,7 @@ class Lane(gymnasium.Env):
     def step(self, action):
         self.x += (0.0, -0.1, 0.1)[int(action)] + float(self.np_random.normal(0, 0.02))
         self.n += 1
-        return self.look(), 1 - abs(self.x), abs(self.x) > 1.5, self.n >= 40, {}
+        return self.look(), 1 - abs(self.x), abs(self.x) > 1.5, self.n >= 24, {}
 
 
 def make_env():

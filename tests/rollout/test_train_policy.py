@@ -104,7 +104,7 @@ def test_no_episode_is_learnt_from_in_one_round_and_validated_on_in_another(
         return fit(network, task, train, valid, *rest, **more)
 
     monkeypatch.setattr("nacdrive.rollout.train_policy.fit", note)
-    train_policy(config_of(recording, tmp_path / "run", dagger=2, dagger_episodes=3))
+    train_policy(config_of(recording, tmp_path / "run", dagger=2, dagger_episodes=3, epochs=1, max_frames=16))
     learnt, kept = (set().union(*sides) for sides in zip(*rounds, strict=True))
     assert len(rounds) == 3
     assert len(learnt) + len(kept) == 9

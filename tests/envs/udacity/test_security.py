@@ -20,6 +20,7 @@ import socketio
 from PIL import Image
 
 from nacdrive.common.action import Action
+from nacdrive.envs.udacity import protocol
 from nacdrive.envs.udacity.protocol import LARGEST_MESSAGE, MOST_SESSIONS, MOST_UNSENT, STRANGERS_MESSAGE
 from nacdrive.envs.udacity.telemetry import BadTelemetryError, picture
 from nacdrive.extras.simulator.client import PATH
@@ -61,13 +62,15 @@ def test_an_unfinished_message_is_bounded_whatever_its_fragments(driven, simulat
     assert car.drives() and car.client.connections == 1
 
 
-def test_the_simulators_own_messages_are_bounded_too(driven, simulator) -> None:
+def test_the_simulators_own_messages_are_bounded_too(driven, simulator, monkeypatch) -> None:
+    largest = 2 * STRANGERS_MESSAGE
+    monkeypatch.setattr(protocol, "LARGEST_MESSAGE", largest)
     car = simulator(driven())
     assert car.drives()
     with suppress(OSError):
-        car.client._send("4" + "x" * (LARGEST_MESSAGE - 1000))
+        car.client._send("4" + "x" * (largest - 1000))
     assert car.drives() and car.client.connections == 1, "this one is just let through"
-    car.client._send("4" + "x" * (LARGEST_MESSAGE + 1000))
+    car.client._send("4" + "x" * (largest + 1000))
     assert until(lambda: car.client.connections == 2) and car.drives()
 
 

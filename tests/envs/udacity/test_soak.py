@@ -110,7 +110,7 @@ with drive(UdacityEnv(port=0), steer_by_speed) as loop:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts with /proc")
-@pytest.mark.parametrize("seconds", [5, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_car_is_driven_under_attack(seconds: int) -> None:
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER],
