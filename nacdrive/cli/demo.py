@@ -19,6 +19,7 @@ from nacdrive.training.config import EpochsOption
 
 if TYPE_CHECKING:
     from nacdrive.cli.drive import DriveConfig
+    from nacdrive.datasets.episode import Episode
     from nacdrive.rollout.record_config import RecordConfig
     from nacdrive.rollout.train_config import TrainConfig
 
@@ -106,9 +107,7 @@ def record_and_train(config: DemoConfig, recording: RecordConfig, training: Trai
     """The first two stages, watched on a page; the port of it, where the page of the third stage takes its place."""
     from nacdrive.cli import record, train
     from nacdrive.cli.page import open_page, show_in_browser
-    from nacdrive.datasets.episode_file import from_parquet
     from nacdrive.extras.learning.card import LearningCard
-    from nacdrive.rollout.record import Outcome
     from nacdrive.rollout.train_policy import TrainCallbacks
 
     card, port = LearningCard(), config.page_port
@@ -117,9 +116,9 @@ def record_and_train(config: DemoConfig, recording: RecordConfig, training: Trai
         print(f"\n[{number}/3] {text}", flush=True)
         card.stage(text)
 
-    def show_recorded(outcome: Outcome) -> None:
-        if outcome.path is not None:
-            card.lap(from_parquet(outcome.path.read_bytes()), config.expert)
+    def show_recorded(episode: Episode, path: Path | None) -> None:
+        if path is not None:
+            card.lap(episode, config.expert)
 
     with ExitStack() as stack:
         if not config.headless:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacdrive.common.action import KEYBOARD
@@ -12,14 +12,15 @@ from nacdrive.common.errors import UserError
 from nacdrive.rollout.record_config import RecordConfig
 
 if TYPE_CHECKING:
+    from nacdrive.datasets.episode import Episode
     from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Listener
-    from nacdrive.rollout.record import Outcome, RecordProgress, RecordResult
+    from nacdrive.rollout.record import OnEpisode, RecordProgress, RecordResult
 
 CONFIG = RecordConfig
 
 
-def run(config: RecordConfig, also: Callable[[Outcome], None] = lambda outcome: None) -> RecordResult:
+def run(config: RecordConfig, also: OnEpisode = lambda episode, path: None) -> RecordResult:
     """Record, with a bar that shows episodes, frames per second and returns; ``also`` hears of each episode."""
     from nacdrive.common.progress import progress_bar, resumable
     from nacdrive.rollout.record import record_episodes
@@ -37,14 +38,14 @@ def run(config: RecordConfig, also: Callable[[Outcome], None] = lambda outcome: 
     ):
         task = bar.add_task(f"recording {config.env}", total=config.episodes, state="starting the simulators")
 
-        def show_episode(outcome: Outcome) -> None:
-            also(outcome)
-            what = f"seed {outcome.seed}: return {outcome.episode_return:.1f}, {outcome.steps} frames"
-            if outcome.path is None:
+        def show_episode(episode: Episode, path: Path | None) -> None:
+            also(episode, path)
+            what = f"seed {episode.seed}: return {episode.episode_return:.1f}, {len(episode)} frames"
+            if path is None:
                 bar.console.print(f"{what}: dropped, below --min-return {config.min_return:g}")
                 return
-            returns.append(outcome.episode_return)
-            bar.console.print(f"{what} -> {outcome.path.name}")
+            returns.append(episode.episode_return)
+            bar.console.print(f"{what} -> {path.name}")
 
         def show_progress(progress: RecordProgress) -> None:
             nonlocal kept

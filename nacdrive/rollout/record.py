@@ -29,18 +29,8 @@ TRIES = 5
 """Tracks driven per episode asked for before --min-return is taken for unreachable."""
 REPORT_EVERY = 20
 """Recorded frames between two reports of progress."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One episode that has been driven to its end."""
-
-    seed: int
-    episode_return: float
-    steps: int
-    """Recorded frames."""
-    path: Path | None
-    """Where it lies; None where its return was below --min-return."""
+OnEpisode = Callable[[Episode, Path | None], None]
+"""Called with what was driven, and where it lies; None where its return was below --min-return."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +63,7 @@ class RecordResult:
 
 def record_episodes(
     config: RecordConfig,
-    on_episode: Callable[[Outcome], None] = lambda outcome: None,
+    on_episode: OnEpisode = lambda episode, path: None,
     progress: Callable[[RecordProgress], None] = lambda progress: None,
     listeners: Iterable[Listener] | None = None,
     control: HumanControl | None = None,
@@ -128,7 +118,7 @@ def record_episodes(
                 if not kept:
                     writer.drop(seed, episode.episode_return)
                 seeds.driving -= 1
-                on_episode(Outcome(seed, episode.episode_return, len(episode), path))
+                on_episode(episode, path)
                 tell()
     except KeyboardInterrupt:
         # Between an episode's renaming and its listing there is an instant.
@@ -155,11 +145,7 @@ class SeedQueue:
         return self
 
     def __next__(self) -> int:
-        """The next seed to drive; there may be another one later, when an episode has been dropped.
-
-        Raises:
-            UserError: if too many tracks were dropped, or the seeds reach those that policies are judged on.
-        """
+        """The next seed to drive; there may be another one later; ``UserError`` where too many were dropped."""
         if self.driving >= self.missing:
             raise StopIteration
         config, dropped = self._config, self._writer.dropped
@@ -265,11 +251,7 @@ class EpisodeDriver:
         return recipe | ({"camera": str(config.disturbance)} if config.disturbance.active else {})
 
     def record(self, seed: int) -> Episode:
-        """The episode of ``seed``; it depends on the config and that alone, unless a person drives.
-
-        Raises:
-            UserError: if the driver does not fit the environment.
-        """
+        """The episode of ``seed``; it depends on the config and that alone, unless a person drives."""
         config, loaded = self.config, self.loaded
         label = executed_action if loaded.expert is None else expert_action
         buffer = EpisodeBuffer(label, loaded.spec.image_format, batch=REPORT_EVERY, on_frames=report)

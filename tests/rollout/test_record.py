@@ -26,7 +26,7 @@ from nacdrive.drivers.tick import Tick
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing, to_action
 from nacdrive.rollout.drive import Hold
-from nacdrive.rollout.record import EpisodeDriver, Outcome, RecordProgress, record_episodes
+from nacdrive.rollout.record import EpisodeDriver, RecordProgress, record_episodes
 from nacdrive.rollout.record_config import RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from tests.helpers.ticks import make_tick
@@ -83,10 +83,10 @@ def test_the_number_of_processes_leaves_no_trace(uninterrupted: Path, tmp_path: 
 
 
 def test_progress_counts_every_frame_and_episode(tmp_path: Path) -> None:
-    outcomes: list[Outcome] = []
+    seeds: list[int] = []
     steps: list[RecordProgress] = []
-    result = record_episodes(config(tmp_path / "r"), outcomes.append, steps.append)
-    assert sorted(outcome.seed for outcome in outcomes) == [SEED, SEED + 1, SEED + 2]
+    result = record_episodes(config(tmp_path / "r"), lambda episode, path: seeds.append(episode.seed), steps.append)
+    assert sorted(seeds) == [SEED, SEED + 1, SEED + 2]
     assert (steps[-1].kept, steps[-1].asked, steps[-1].driving) == (3, 3, 0)
     assert steps[-1].frames == result.frames == 45
 
@@ -109,12 +109,14 @@ def test_min_return_drops_tracks_says_so_and_replaces_them(uninterrupted: Path, 
     returns = {info.seed: info.episode_return for info in Recording.open(uninterrupted).episodes}
     limit = sorted(returns.values())[3]
     good = [seed for seed in returns if returns[seed] >= limit][:3]
-    outcomes: list[Outcome] = []
-    result = record_episodes(config(tmp_path / "r", min_return=limit), outcomes.append)
+    paths: dict[int, Path | None] = {}
+    result = record_episodes(
+        config(tmp_path / "r", min_return=limit), lambda episode, path: paths.update({episode.seed: path})
+    )
     assert [info.seed for info in result.episodes] == good
     expected = {seed: returns[seed] for seed in range(SEED, good[-1]) if seed not in good}
     assert {seed: value for seed, value in result.dropped.items() if seed < good[-1]} == expected
-    assert {outcome.seed for outcome in outcomes if outcome.path is None} == result.dropped.keys()
+    assert {seed for seed, path in paths.items() if path is None} == result.dropped.keys()
     assert Recording.open(tmp_path / "r").meta["dropped"]
 
 
@@ -126,9 +128,9 @@ def test_min_return_out_of_reach_ends_with_a_sentence(tmp_path: Path) -> None:
 def test_resume_drives_only_what_is_missing(uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "r"
     record_episodes(config(out, episodes=2))
-    outcomes: list[Outcome] = []
-    record_episodes(config(out, episodes=6, resume=True), outcomes.append)
-    assert sorted(outcome.seed for outcome in outcomes) == list(range(SEED + 2, SEED + 6))
+    seeds: list[int] = []
+    record_episodes(config(out, episodes=6, resume=True), lambda episode, path: seeds.append(episode.seed))
+    assert sorted(seeds) == list(range(SEED + 2, SEED + 6))
     assert contents(out) == contents(uninterrupted)
     assert record_episodes(config(out, episodes=6, resume=True)).frames == 0
 
