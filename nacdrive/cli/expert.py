@@ -14,8 +14,8 @@ from nacdrive.common.options import Device, Result, Target, Tracks, Workers
 from nacdrive.drivers.options import ExpertOption, check_expert
 from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.world import EnvOption, RendererOption, RepeatOption, RuleOption
-from nacdrive.rl.config import ExpertTrainConfig
-from nacdrive.rl.imitate_config import ExpertImitateConfig
+from nacdrive.rl.config import ExpertTrainConfig, PpoConfig
+from nacdrive.rl.imitate_config import ExpertImitateConfig, ImitateConfig
 
 if TYPE_CHECKING:
     from nacdrive.rl.imitate import Progress as RoundProgress
@@ -69,7 +69,7 @@ def run_train(config: ExpertTrainConfig) -> int:
     from nacdrive.rl.train import train
 
     check_device(config.device)
-    settings, out = config.settings, config.folder
+    settings, out = PpoConfig.of(config), config.folder
     with resumable(lambda: f"what was learnt until the last checkpoint is kept in {out}"), progress_bar() as bar:
         task = bar.add_task("training", total=settings.timesteps, state="starting the worker processes")
 
@@ -94,8 +94,9 @@ def run_imitate(config: ExpertImitateConfig) -> int:
     def show(progress: RoundProgress) -> None:
         console.print(round_text(progress))
 
-    with resumable(lambda: f"whole rounds are kept in {config.folder}"):
-        best = imitate(config.settings, config.folder, resume=config.resume, overwrite=config.overwrite, show=show)
+    settings, out = ImitateConfig.of(config), config.folder
+    with resumable(lambda: f"whole rounds are kept in {out}"):
+        best = imitate(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
     print(f"best agent: {best}\nnext: nacdrive expert eval --expert {best} --episodes 100")
     return 0
 

@@ -73,16 +73,11 @@ class ModelIfGiven(Options):
     none, share takes that of the evaluation, or else nac_steady, and predict nac_exact (pronostia) or nac_lag."""
 
 
-class InstrumentsOption(Options):
+class PupilOptions(Options):
     """How it is learnt."""
 
     instruments: bool = True
     """carracing: let the policy or agent see the instruments: speed, turning of the wheels, steering, yaw rate."""
-
-
-class BetaOption(Options):
-    """How it is learnt."""
-
     beta: Share = 0.5
     """Share of the first round (of imitate of the second, for the expert alone drives the first) in which the expert
     has the wheel; halved with each further round."""

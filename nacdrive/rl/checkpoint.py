@@ -45,11 +45,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; nothing in it is executed.
-
-    Raises:
-        UserError: if it is missing, damaged or another kind of file.
-    """
+    """Read a checkpoint; nothing in it is executed; ``UserError`` if it is missing, damaged or another kind of file."""
     if not path.is_file():
         raise UserError(f"{path} does not exist: there is no checkpoint to resume from; start without --resume.")
     return read_tensor_file(path, KIND, VERSION, advice="start anew with --overwrite")

@@ -111,7 +111,3 @@ class ExpertTrainConfig(PpoConfig, Result):
     @property
     def folder(self) -> Path:
         return self.out or Path("runs") / f"expert-seed{self.seed}"
-
-    @property
-    def settings(self) -> PpoConfig:
-        return PpoConfig.of(self)

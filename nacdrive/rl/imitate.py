@@ -418,11 +418,7 @@ class Imitation:
         write_tensor_file(self.out / CHECKPOINT, KIND, VERSION, state)
 
     def restore(self) -> None:
-        """Go on after the last whole round.
-
-        Raises:
-            UserError: if the checkpoint is damaged or of other settings.
-        """
+        """Go on after the last whole round; ``UserError`` if the checkpoint is damaged or of other settings."""
         state = read_tensor_file(self.out / CHECKPOINT, KIND, VERSION, advice="start anew with --overwrite")
         self.net.load_state_dict(state["net"])
         self.average.load_state_dict(state["average"])

@@ -10,7 +10,7 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Count, Result, Share, Tracks
-from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, WheelOption
+from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, WheelOption
 from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.world import EpisodeOptions, RepeatOption
 from nacdrive.rl.memory_config import AgentTraining
@@ -25,8 +25,7 @@ class ImitateConfig(
     AgentTraining,
     PrecisionOption,
     ExpertOption,
-    BetaOption,
-    InstrumentsOption,
+    PupilOptions,
     WheelOption,
     LearningCamera,
     Tracks,
@@ -97,7 +96,3 @@ class ExpertImitateConfig(ImitateConfig, Result):
     @property
     def folder(self) -> Path:
         return self.out or Path("runs") / f"imitate-seed{self.seed}"
-
-    @property
-    def settings(self) -> ImitateConfig:
-        return ImitateConfig.of(self)

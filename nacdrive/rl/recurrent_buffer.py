@@ -99,10 +99,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         )
 
     def _begins(self) -> NDArray[np.int64]:
-        """Where the episode of each decision begins, [steps, environments]; positions count from the history's first.
-
-        Of an episode that was under way before: where the history of it begins.
-        """
+        """Where each decision's episode, or the history of it, begins, [steps, environments]; from its first on."""
         past = self.window - 1
         position = np.arange(past, past + self.buffer_size)[:, None]
         begins = np.where(self.episode_starts > 0, position, (past - self.history.seen)[None])

@@ -84,11 +84,7 @@ def _described(about: Any, key: str) -> Any:
 
 
 def read_sb3(path: Path) -> Sb3Zip:
-    """Read a zip of stable-baselines3's PPO, or of ``nacdrive expert train``.
-
-    Raises:
-        UserError: for a file that is missing, no such zip, damaged, or a model of another algorithm.
-    """
+    """Read a zip of stable-baselines3's PPO, or of ``nacdrive expert train``; ``UserError`` for any other file."""
     if not path.is_file():
         raise UserError(f"{path} does not exist: check the path.")
     try:
@@ -175,26 +171,17 @@ def _own(model: Sb3Zip) -> tuple[PolicyNet, dict[str, Any]]:
 def _about_of(actions: spaces.Space[Any]) -> dict[str, Any]:
     """What a file says of an agent of CarRacing with these actions."""
     continuous = isinstance(actions, spaces.Box)
-    outputs = (actions.shape or (1,))[0] if continuous else 5
-    return {"env": CARRACING, "actions": "continuous" if continuous else "discrete", "outputs": outputs}
+    kind = "continuous" if continuous else "discrete"
+    return {"env": CARRACING, "actions": kind, "outputs": int(spaces.flatdim(actions))}
 
 
 def export(
-    source: Path,
-    target: Path,
-    about: dict[str, Any] | None = None,
-    *,
-    repeat: int | None = None,
-    grey: bool = False,
+    source: Path, target: Path, about: dict[str, Any] | None = None, *, repeat: int | None = None, grey: bool = False
 ) -> Path:
-    """Write the policy of the zip ``source`` to ``target``.
+    """Write the policy of the zip ``source`` (of ``nacdrive expert train``, or of stable-baselines3's PPO with its
+    ``CnnPolicy``) to ``target``, with what more is known ``about`` it.
 
-    Args:
-        source: A zip of ``nacdrive expert train``, or of stable-baselines3's PPO with its ``CnnPolicy``.
-        target: The file of tensors and JSON.
-        about: More that is known of it.
-        repeat: Frames for which a stranger's actions are held; zips of ours know it.
-        grey: See ``to_net``.
+    ``repeat``: frames for which a stranger's actions are held; zips of ours know it. ``grey``: see ``to_net``.
 
     Raises:
         UserError: see ``read_sb3`` and ``to_net``; and if nobody says ``repeat``.

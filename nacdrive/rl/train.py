@@ -135,11 +135,7 @@ class Agent:
 
     @classmethod
     def of(cls, config: PpoConfig) -> Agent:
-        """The agent of ``config``.
-
-        Raises:
-            UserError: if its environment cannot be made.
-        """
+        """The agent of ``config``; ``UserError`` if its environment cannot be made."""
         assert config.repeat is not None
         spec = config.spec
         if config.shaped:

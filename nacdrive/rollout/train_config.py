@@ -10,7 +10,7 @@ from annotated_types import Interval
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import LARGEST, Count, Device, Options, Result, Workers
 from nacdrive.datasets.options import RecordingsOption
-from nacdrive.drivers.options import BetaOption, ExpertOption, InstrumentsOption, LearningCamera, check_expert
+from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, check_expert
 from nacdrive.envs.registry import EnvSpec
 from nacdrive.envs.world import EpisodeOptions, LearningRoads, check_world, drivable, env_of_task
 from nacdrive.models.presets import DrivingForm, FormOption, driving_form
@@ -54,8 +54,7 @@ class TrainConfig(
     LearningRoads,
     EpisodeOptions,
     ExpertOption,
-    BetaOption,
-    InstrumentsOption,
+    PupilOptions,
     LearningCamera,
     Device,
     Result,
