@@ -197,11 +197,7 @@ class FrameLimit(DrivingWrapper):
 
 
 def adapt(env: Any, name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
-    """A user's environment as a ``DrivingEnv``: itself if it is one, else by ``GymEnv``.
-
-    Raises:
-        UserError: if it is no environment, or ``GymEnv`` cannot adapt it.
-    """
+    """A user's environment as a ``DrivingEnv``: itself if it is one, else by ``GymEnv``, which may refuse it."""
     if isinstance(env, DrivingEnv):
         if repeat not in (None, 1):
             raise UserError(f"--repeat is not for {name}, which makes a DrivingEnv: leave it out, or give an EnvSpec.")

@@ -90,11 +90,7 @@ class EnvSpec:
     """Whether time passes by itself and episodes begin when the simulator wants: no seeds, no evaluation."""
 
     def make(self, options: Mapping[str, Any] | None = None) -> DrivingEnv:
-        """Make it; what is None in ``options`` counts as not given.
-
-        Raises:
-            UserError: for an option that it does not have, or whatever keeps it from being made.
-        """
+        """Make it; what is None in ``options`` counts as not given; ``UserError`` for one that it does not have."""
         given = {name: value for name, value in (options or {}).items() if value is not None}
         known = inspect.signature(self.build).parameters
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
@@ -118,11 +114,7 @@ class EnvSpec:
         return self.own_pace or not self.honours("repeat")
 
     def refuse(self, options: Mapping[str, Any]) -> None:
-        """Refuse the first option that is given (is not None) and would be ignored.
-
-        Raises:
-            UserError: one sentence that names the option, whom it is for, and what to do.
-        """
+        """Refuse the first option that is given (is not None) and would be ignored."""
         for option, value in options.items():
             if value is not None and option not in self.options:
                 flag = f"--{option.replace('_', '-')}"
@@ -146,11 +138,7 @@ class EnvSpec:
 
 
 def env_spec(name: str) -> EnvSpec:
-    """What is known of the environment of that name.
-
-    Raises:
-        UserError: if there is none, or a user's module cannot be imported.
-    """
+    """What is known of the environment of that name; ``UserError`` if there is none, or its module fails."""
     if name.startswith(GYM):
         return _foreign(name, partial(_make_gym, name))
     part: Any = ENVIRONMENTS.load(name)

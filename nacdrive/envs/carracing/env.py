@@ -48,11 +48,7 @@ def to_action(choice: int, logits: NDArray[np.float32] | None = None) -> Action:
 
 
 class Station:
-    """Follows a car along a closed line: metres counted on from step to step.
-
-    Args:
-        line: [N, 2] places in metres, in the order in which they are driven; the last is joined to the first.
-    """
+    """Follows a car along a closed ``line``, [N, 2] places in the order in which they are driven, and counts metres."""
 
     def __init__(self, line: NDArray[np.float64]) -> None:
         self._line = line

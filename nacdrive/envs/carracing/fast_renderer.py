@@ -81,12 +81,7 @@ class FastCarRacing(LazyCarRacing):
 
     Not drawn: the stripes of the wheels. Tests keep the mean absolute difference to the official pixels below half a
     level in 255 in grey at 48 x 48, and below one level in every channel at 96 x 96
-    (tests/envs/carracing/test_fast_renderer.py).
-
-    Args:
-        instruments: Whether speed, wheels, steering, turning and score are drawn below; else rows 84 to 95 are black.
-        options: Further ones of ``LazyCarRacing``; without an ``observation`` the grey picture is in three equal
-            channels.
+    (tests/envs/carracing/test_fast_renderer.py). Arguments are those of ``CarRacingEnv``.
     """
 
     def __init__(self, *, instruments: bool | None = None, **options: Any) -> None:

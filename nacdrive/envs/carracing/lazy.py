@@ -58,13 +58,7 @@ class LazyCarRacing(CarRacing):
     """CarRacing-v3 with five actions whose ``drawing`` can be switched off between the frames that are looked at.
 
     Every reset starts a fresh Box2D world, so that an episode depends on its seed and its actions and on nothing
-    that was driven before it.
-
-    Args:
-        continuous: Steering, gas and brake instead of five actions.
-        rule: When a lap is finished; see above.
-        observation: ``grey``: [96, 96, 1] instead of the official colours.
-        instruments: False: rows 84 to 95 are black.
+    that was driven before it. Arguments are those of ``CarRacingEnv``.
 
     Raises:
         UserError: for an unknown rule.
@@ -99,13 +93,10 @@ class LazyCarRacing(CarRacing):
         return (self.place(**place), info) if place else (frame, info)
 
     def place(self, offset: float = 0.0, heading: float = 0.0, speed: float = 0.0) -> Any:
-        """Move the car, which has just been reset, and look: the frame there. The tiles that it stood on count as
-        visited.
+        """Move the car, which has just been reset, and look: the frame there. Tiles that it stood on count as visited.
 
-        Args:
-            offset: Metres to the right of the middle of the road.
-            heading: Radians to the right of the road's direction.
-            speed: Metres per second, straight ahead.
+        It stands ``offset`` metres to the right of the middle of the road, turned by ``heading`` radians to the right
+        of the road's direction, and goes straight ahead at ``speed`` m/s.
         """
         assert self.car is not None
         _, along, x, y = self.track[0]

@@ -96,16 +96,10 @@ def draw_car(view: NDArray[np.uint8], front_angle: float, *, rgb: bool) -> None:
 
 
 def covered(low: float, high: float, unit: float, count: int) -> tuple[int, NDArray[np.float64]]:
-    """How much of the pixels of the frame lies between two places in the window, whose pixels there are filled too.
+    """How much of the frame's pixels lies from ``low`` to ``high``, pixels of the window, which are filled too.
 
-    Args:
-        low: Where it begins, in pixels of the window.
-        high: Where it ends.
-        unit: Pixels of the window in one of the frame.
-        count: Pixels of the frame.
-
-    Returns:
-        The first pixel that is touched, and the shares of it and the following ones.
+    ``unit`` pixels of the window are one of the ``count`` of the frame. Returns the first pixel that is touched, and
+    the shares of it and the following ones.
     """
     # pygame fills the pixels of the outline too.
     begin, end = max(int(low), 0) / unit, min((int(high) + 1) / unit, count)

@@ -413,11 +413,7 @@ class UnsoundActionError(Exception):
 
 
 def as_action(action: Any) -> Action:
-    """An ``Action`` from what ``step`` was given.
-
-    Raises:
-        UnsoundActionError: if it is neither an ``Action`` nor two numbers, or a number is not finite.
-    """
+    """An ``Action`` from what ``step`` was given; ``UnsoundActionError`` if it is none, or not of finite numbers."""
     if isinstance(action, Action):
         decided = action
     else:

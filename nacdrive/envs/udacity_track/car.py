@@ -131,11 +131,11 @@ class Car:
             path.set_h(math.degrees(turn) - 90)
             self.parked.append(node)
 
-    def touches(self) -> bool:
-        if not self.parked:
-            return False
-        contacts = self.world.contact_test(self.body).get_contacts()
-        return any(contact.get_node1() in self.parked or contact.get_node0() in self.parked for contact in contacts)
+    def touched(self) -> list[BulletRigidBodyNode]:
+        """Those of ``parked`` that it touches."""
+        contacts = self.world.contact_test(self.body).get_contacts() if self.parked else ()
+        nodes = [node for contact in contacts for node in (contact.get_node0(), contact.get_node1())]
+        return [node for node in nodes if node in self.parked]
 
     @property
     def forward(self) -> Vec3:

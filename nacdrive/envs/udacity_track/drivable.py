@@ -47,14 +47,10 @@ def keeps_clear(line: NDArray[np.float64], spacing: float, clearance: float = CL
 def speed_limits(
     curvature: NDArray[np.float64], spacing: float, top_speed: float, lateral: float, braking: float
 ) -> list[float]:
-    """Speed at every point from which all bends ahead can be reached at theirs, m/s.
+    """Speed at every point from which all bends ahead can be reached at theirs, m/s, and never above ``top_speed``.
 
-    Args:
-        curvature: Of a closed road, at points ``spacing`` metres apart, 1/m.
-        spacing: Metres.
-        top_speed: Never faster, m/s.
-        lateral: Sideways acceleration that bends are taken with, m/s².
-        braking: Deceleration before them, m/s².
+    ``curvature`` is that of a closed road, at points ``spacing`` metres apart, 1/m; ``lateral`` the sideways
+    acceleration that bends are taken with, and ``braking`` the deceleration before them, m/s².
     """
     limits: list[float] = np.sqrt(lateral / np.maximum(np.abs(curvature), lateral / top_speed**2)).tolist()
     slowing = 2 * braking * spacing

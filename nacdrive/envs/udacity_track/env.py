@@ -135,6 +135,7 @@ class UdacityTrackEnv(DrivingEnv):
             raise unknown_name(f"option of {self.name}", name, known)
         self.road = RoadOptions(**road)
         self.road.check(track)
+        self.variety = USUAL_VARIETY if self.road.scene_variety is None else self.road.scene_variety
         self._own_road_each = track == RANDOM
         self.track = self._draw(road_seed(track) or 0) if is_random(track) else load_track(track)
         for name in cameras:
@@ -165,12 +166,8 @@ class UdacityTrackEnv(DrivingEnv):
         self.traffic: Traffic | None = None
 
     def _draw(self, seed: int) -> Track:
-        difficulty, variety = self.road.road_difficulty, self.road.scene_variety
-        return draw_road(
-            seed,
-            USUAL_DIFFICULTY if difficulty is None else difficulty,
-            USUAL_VARIETY if variety is None else variety,
-        )
+        difficulty = self.road.road_difficulty
+        return draw_road(seed, USUAL_DIFFICULTY if difficulty is None else difficulty, self.variety)
 
     def _take_to(self, track: Track) -> None:
         if track is not self.track:
@@ -248,19 +245,12 @@ class UdacityTrackEnv(DrivingEnv):
 
     def _what_is_hit(self) -> str:
         """In words; empty where nothing is touched."""
-        if not self.car.touches():
-            return ""
-        if self.traffic is None:
-            return "hit a parked car"
-        touched = self.car.world.contact_test(self.car.body).get_contacts()
-        slow = any(node in self.traffic.bodies for x in touched for node in (x.get_node0(), x.get_node1()))
-        return "hit a slow car" if slow else "hit a parked car"
+        touched = self.car.touched()
+        is_slow = self.traffic is not None and any(node in self.traffic.bodies for node in touched)
+        return "hit a slow car" if is_slow else "hit a parked car" if touched else ""
 
     def metrics(self) -> dict[str, float]:
-        """Of the drive so far: laps, clean laps, times off the road, interventions, autonomy in %, ...; see ``Score``.
-
-        Empty before the first decision.
-        """
+        """See ``Score``; empty before the first decision."""
         return self._score.numbers(self._before) if self._score.steering else {}
 
     def episode_meta(self) -> dict[str, Any]:
@@ -330,11 +320,8 @@ class UdacityTrackEnv(DrivingEnv):
     ) -> tuple[Frame, dict[str, Any]]:
         """Set the car anywhere (no intervention) and look: the frame and ``info`` there.
 
-        Args:
-            s: Metres along the lap; wraps.
-            offset: Metres to the right of the middle of the road.
-            heading: Radians to the right of the road's direction.
-            speed: Metres per second, straight ahead.
+        It stands ``s`` metres along the lap (wraps), ``offset`` metres to the right of the middle of the road, turned
+        by ``heading`` radians to the right of the road's direction, and goes straight ahead at ``speed`` m/s.
         """
         self._place(s, offset, heading, speed)
         return self.look(), self._info()
@@ -387,15 +374,13 @@ class UdacityTrackEnv(DrivingEnv):
         elif self.track.road_seed is None:
             appearance = random_appearance(self.np_random)
         else:
-            variety = self.road.scene_variety
-            appearance = varied_day(self.np_random, USUAL_VARIETY if variety is None else variety)
+            appearance = varied_day(self.np_random, self.variety)
         if road.sun_elevation is not None:
             appearance = at_elevation(appearance, road.sun_elevation)
         extras = NO_EXTRAS
         if wrong:
-            extras = draw_extras(
-                self.track, self.road, np.random.default_rng(int(self.np_random.integers(2**32))), start_s
-            )
+            own = np.random.default_rng(int(self.np_random.integers(2**32)))
+            extras = draw_extras(self.track, self.road, own, start_s)
         self.car.park(extras.cars.places, extras.cars.turns)
         scene, sky = build_scene(self.track, appearance, extras)
         self.cameras.enter(scene, sky, build_hood(appearance))

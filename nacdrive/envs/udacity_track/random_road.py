@@ -56,11 +56,7 @@ def draw_road(seed: int, difficulty: float, variety: float) -> Track:
 
 
 def attempt_road(seed: int, attempt: int, difficulty: float, variety: float) -> Track:
-    """Draw number ``attempt`` of a seed.
-
-    Raises:
-        UndrivableError: if it comes too near to itself or cannot be driven.
-    """
+    """Draw number ``attempt`` of a seed; ``UndrivableError`` if it comes too near to itself or cannot be driven."""
     rng = np.random.default_rng([STREAM, seed, attempt])
     half_width = float(rng.uniform(*mixed((4.4, 5.4), (3.4, 4.4), difficulty)))
     line = draw_line(rng, difficulty, half_width)
@@ -107,11 +103,7 @@ def mixed(easy: tuple[float, float], hard: tuple[float, float], difficulty: floa
 
 
 def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) -> NDArray[np.float64]:
-    """The middle of the road seen from above, [N, 2], a point per metre, one way around or the other.
-
-    Raises:
-        UndrivableError: if it is far from the length that was aimed at.
-    """
+    """The middle of the road from above, [N, 2], a point per metre; ``UndrivableError`` if a bend is too tight."""
     least = LEAST_RADIUS[0] * (LEAST_RADIUS[1] / LEAST_RADIUS[0]) ** difficulty
     side = float(rng.uniform(*mixed((84, 104), (46, 66), difficulty)))
     count = max(2, round((rng.uniform(*LENGTHS) / side - 2) / 2))

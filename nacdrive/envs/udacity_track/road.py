@@ -124,12 +124,7 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
     """All that is drawn of the road, by texture: ``asphalt``, ``dim``, ``cobbles``, ``soil`` and ``plain``.
 
     ``asphalt`` is whatever the road is laid with, ``dim`` the same in a tunnel. Colours count in ``plain`` alone; the
-    others are of one colour each.
-
-    Args:
-        track: The road.
-        appearance: The day's colours.
-        bare: Where the marks have gone, [N].
+    others are of one colour each. ``bare``: where the marks have gone, [N].
     """
     blocks = np.arange(0, len(track.line), BLOCK)
     bend = np.maximum.reduceat(np.abs(track.curvature), blocks) > KERBED

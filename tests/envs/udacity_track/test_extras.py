@@ -88,7 +88,7 @@ def test_the_geometric_driver_passes_parked_cars_without_touching_them() -> None
         action = driver.act()
         for _ in range(5):
             env.advance(action.steering, action.throttle - action.brake)
-            assert not env.car.touches()
+            assert not env.car.touched()
     env.close()
 
 
@@ -200,7 +200,7 @@ def test_slow_cars_keep_to_their_lane_and_never_run_into_each_other_or_into_the_
     assert apart(road, cars.s, env.track_position.s)[0] <= 1e-6 - KEEP and moved[0] < 0.6 * 8.0 * cars.speed[0]
     gaps = (cars.s[:, None] - cars.s) % road.length
     assert gaps[~np.eye(len(gaps), dtype=bool)].min() >= KEEP - 1e-6
-    assert not env.car.touches()
+    assert not env.car.touched()
     env.look()
     for path, body in zip(env.traffic.paths, env.traffic.bodies, strict=True):
         seen, touched = path.get_pos(), body.get_transform().get_pos()
@@ -246,5 +246,5 @@ def test_a_slow_car_is_seen_and_one_that_is_hit_lets_pass() -> None:
         if info["put_back"]:
             break
     assert "hit a slow car" in events and env.metrics()["collisions"] == env.metrics()["interventions"] == 1
-    assert apart(env.track, cars.s, env.track_position.s)[0] < -10 and not env.car.touches()
+    assert apart(env.track, cars.s, env.track_position.s)[0] < -10 and not env.car.touched()
     env.close()
