@@ -226,11 +226,7 @@ class HumanOverride(DriverWrapper):
         self._env, self._keyboard = env, None
 
     def before_decision(self) -> None:
-        """Ask what holds for the next decision; stands still while the drive is paused and time stands too.
-
-        Raises:
-            RestartEpisode: if a person starts over and the simulator can.
-        """
+        """Ask what holds for the next decision; ``RestartEpisode`` if a person starts over and the simulator can."""
         self._wanted = self.control.poll(wait=not self._env.realtime)
         while self._wanted.reset:
             if not self._env.realtime:

@@ -29,11 +29,8 @@ class PolicyDriver(Driver):
     """Lets a ``Policy`` drive, or an exported one.
 
     Its memory may be read in another thread while it decides: ``neurons`` and ``look`` wait for a decision under way.
-
-    Args:
-        policy: Who decides.
-        pace_s: Least time between two decisions, in seconds; in between the last one holds. A memory of several
-            frames is used to the pace of its training, and simulators send up to 60 pictures a second.
+    Two decisions are at least ``pace_s`` seconds apart, and in between the last one holds: a memory of several frames
+    is used to the pace of its training, and simulators send up to 60 pictures a second.
     """
 
     def __init__(self, policy: Policy | ExportedPolicy, pace_s: float = 0.0) -> None:

@@ -58,11 +58,7 @@ class PpoExpert(Driver):
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> PpoExpert:
-        """Read an exported policy.
-
-        Raises:
-            UserError: if the file is missing, damaged or of another environment.
-        """
+        """Read an exported policy; ``UserError`` if the file is missing, damaged or of another environment."""
         net, about = load_policy(path, device)
         continuous = about["actions"] == "continuous"
         return cls(net, repeat=int(about["repeat"]), device=device, env=str(about["env"]), continuous=continuous)
@@ -77,12 +73,7 @@ class PpoExpert(Driver):
         return self.trained_on == CARRACING
 
     def reset(self, env: DrivingEnv | None = None) -> None:
-        """Forget the episode.
-
-        Raises:
-            UserError: if ``env`` is not the environment that the policy was trained on (of CarRacing's: no frames that
-                it can see come later).
-        """
+        """Forget the episode; ``UserError`` if ``env`` is another environment than the policy was trained on."""
         self._stack.reset()
         self._memory, self._last, self._held = None, None, False
         if env is None or self._carracing:

@@ -87,11 +87,7 @@ class PurePursuit(Driver):
         self._controller: _Discrete | _Continuous | None = None
 
     def reset(self, env: Any) -> None:
-        """Begin the episode of ``env`` (it may be wrapped), which has just been reset.
-
-        Raises:
-            UserError: if it is neither CarRacing nor a built-in track.
-        """
+        """Begin the episode of ``env``, which has just been reset; ``UserError`` for one whose track is not known."""
         inner: Any = env.unwrapped
         # Gymnasium's own CarRacing, or ours around it.
         world = inner if hasattr(inner, "track") else getattr(inner, "world", None)

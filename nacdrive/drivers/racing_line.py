@@ -1,9 +1,7 @@
 """A driver of CarRacing with steering, gas and brake: pure pursuit along a racing line, as fast as the tyres allow.
 
 It reads the track instead of looking: a reference of what continuous actions can reach, and an expert to learn from.
-The line bends as little as the road's width allows (a quadratic programme); speeds along it follow from the tyres'
-grip in two passes, as lap-time simulations do it; gas and brake stay below what makes a wheel slip, so that the car
-does not spin.
+The line is a quadratic programme's, speeds along it follow from the tyres' grip in two passes, as of lap times.
 """
 
 from __future__ import annotations
@@ -68,11 +66,7 @@ class RacingLine(Driver):
         self._world: Any = None
 
     def reset(self, env: Any) -> None:
-        """Begin the episode of ``env`` (it may be wrapped), which has just been reset.
-
-        Raises:
-            UserError: if it is not CarRacing with continuous actions.
-        """
+        """Begin the episode of ``env``, which has just been reset; ``UserError`` if it is no continuous CarRacing."""
         inner: Any = env.unwrapped
         world = inner if hasattr(inner, "track") else getattr(inner, "world", None)
         if not isinstance(world, official.CarRacing):
@@ -158,14 +152,10 @@ def with_margin() -> RacingLine:
 
 
 def racing_line(track: NDArray[np.float64], parameters: RacingLineParameters) -> NDArray[np.float64]:
-    """The closed line [N, 2] within the road that bends least, one point a tile.
+    """The closed line [N, 2] within the road that bends least, a point a tile of ``track`` [N, 4] (alpha, beta, x, y).
 
     Minimises the sum of squared second differences, and ``shortness`` times that of the first ones, over the offsets
     from the middle of the road; by the alternating direction method of multipliers (Boyd et al., 2011, section 5.2).
-
-    Args:
-        track: Gymnasium's ``track``: [N, 4] of (alpha, beta, x, y).
-        parameters: Of the driver.
     """
     middle = track[:, 2:4]
     across = np.stack([np.cos(track[:, 1]), np.sin(track[:, 1])], axis=1)

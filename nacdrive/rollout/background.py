@@ -24,13 +24,8 @@ class BackgroundListener:
     """A listener that tells others in a thread of its own, so that none of them holds up a decision.
 
     A listener that fails (a disk that is full) is told no more; the drive and the other listeners go on. A context
-    manager: at its end what is still to be told is told.
-
-    Args:
-        listeners: Who is told of every Tick.
-        probes: What is read of the driver's inside, in that thread too, and added to the Ticks. It must be safe to
-            read while the driver decides, as ``PolicyDriver``'s is.
-        say: Told of a listener's failure, in a line.
+    manager: at its end what is still to be told is told. ``probes`` are read in that thread too and added to the Ticks;
+    they must be safe to read while the driver decides, as ``PolicyDriver``'s are. ``say`` is told of failures.
     """
 
     def __init__(

@@ -34,11 +34,7 @@ class Batcher(Generic[Q, A]):
         self._changed = threading.Condition()
 
     def ask(self, number: int, question: Q) -> A:
-        """The answer to ``question``; waits for the others to ask.
-
-        Raises:
-            RuntimeError: if another drive or the deciding has failed.
-        """
+        """The answer to ``question``, once the others have asked too; ``RuntimeError`` if something has failed."""
         with self._changed:
             self._asked[number] = question
             now = self._round

@@ -109,11 +109,7 @@ def collect(
 
 
 def check_pace(spec: EnvSpec, expert: Driver, repeat: int) -> int:
-    """Frames for which an action is held, of expert and policy alike.
-
-    Raises:
-        UserError: if they decide at different rates.
-    """
+    """Frames that expert and policy hold an action for; ``UserError`` if they decide at different rates."""
     expected = action_repeat(spec, expert)
     if spec.drivers_pace and expected != repeat and expert.needs.repeat:
         raise UserError(
@@ -135,12 +131,7 @@ def check_kind(spec: EnvSpec, expert: Driver, policy: PolicyConfig) -> None:
 
 
 class MixtureWorker:
-    """A policy and its expert in one process.
-
-    Args:
-        round_: What they drive.
-        policy: Who learns; read from the round's file if not given.
-    """
+    """A policy and its expert in one process; the ``policy`` is read from the round's file if it is not given."""
 
     def __init__(self, round_: DaggerRound, policy: Policy | None = None) -> None:
         drive, spec = round_.drive, round_.drive.env_spec

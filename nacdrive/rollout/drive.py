@@ -119,11 +119,7 @@ class Drive:
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Drive:
-        """The drive that ``to_json`` described.
-
-        Raises:
-            UserError: if another nacdrive described it.
-        """
+        """The drive that ``to_json`` described; ``UserError`` if another nacdrive described it."""
         try:
             known = dict(about)
             known["camera"] = CameraNoise(**known.get("camera", {}))
@@ -142,10 +138,8 @@ class LoadedDrive:
     """A drive whose networks and drivers are in memory, to be opened for one episode after the other.
 
     ``driver`` and ``expert`` are given where they are not to be loaded by their names, and ``repeat``, the frames for
-    which an action is held, where it is not the driver's pace that counts.
-
-    Raises:
-        UserError: when first asked for a policy, driver or expert that is not there or does not fit.
+    which an action is held, where it is not the driver's pace that counts. Whoever is first asked for a policy, driver
+    or expert that is not there or does not fit raises ``UserError``.
     """
 
     def __init__(
@@ -297,13 +291,9 @@ class LoadedDrive:
     ) -> OpenDrive:
         """The episode of ``seed``, ready to be driven; see ``make_env`` and ``rollout`` for what is not said here.
 
-        Args:
-            env: The environment, where it is open already and stays open.
-            rng: Random numbers of start, expert's share and wheel, drawn from in the order of the decisions; of the
-                seed alone if not given.
-
-        Raises:
-            UserError: if the driver does not fit the environment.
+        An ``env`` that is given is open already and stays open. ``rng`` is drawn from in the order of the decisions, by
+        start, expert's share and wheel; of the seed alone if not given. ``UserError`` if the driver does not fit the
+        environment.
         """
         made = self.make_env(seed, track=track, camera=camera) if env is None else env
         opened = OpenDrive(made, seed, episode, probes, realtime, keep=env is not None)

@@ -48,10 +48,8 @@ class EvalConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.expert != NOBODY:
-            check_expert(self.spec, self.expert, also=(NOBODY,))
-        if self.driver is not None and ":" not in self.driver:
-            check_expert(self.spec, self.driver, name="--driver")
+        check_expert(self.spec, self.expert, also=(NOBODY,))
+        check_expert(self.spec, self.driver, name="--driver")
         for option, asked in (("--data", bool(self.data)), ("--speed", self.speed is not None)):
             if self.driver is not None and asked:
                 raise UserError(f"{option} is for a policy that steers alone, and --driver has pedals: leave one out.")

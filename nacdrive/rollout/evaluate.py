@@ -123,13 +123,7 @@ def drive_jobs(
     *,
     ray: str | None = None,
 ) -> Generator[tuple[EvalJob, Row], None, None]:
-    """Drive ``jobs`` and yield each with its row as soon as it is done.
-
-    ``workers`` processes; 0 drives in this process, where ``listeners`` hear every Tick of the policy.
-
-    Raises:
-        UserError: if a worker dies.
-    """
+    """Yield each of ``jobs`` with its row as soon as it is driven; by 0 ``workers``: here, where ``listeners`` hear."""
     initargs = (RolloutWorker, drive, *((tuple(listeners),) if workers == 0 else ()))
     drive_job = partial(call_in_worker, "drive")
     return run_jobs(drive_job, jobs, workers=workers, initializer=make_in_worker, initargs=initargs, ray=ray)
@@ -149,7 +143,7 @@ def evaluate(
     expert_folder: Path | None = None,
     ray: str | None = None,
 ) -> dict[str, Any]:
-    """Drive what is not yet driven; write ``metrics.json``, ``report.html`` and videos into ``out``.
+    """Drive what is not yet driven; write ``metrics.json``, ``report.html`` and videos into ``out``; the metrics.
 
     Rows of finished episodes are kept in ``out``; a later call with the same evaluation, or with more episodes, drives
     only what is missing.
@@ -159,16 +153,12 @@ def evaluate(
         seeds: Of the episodes; every track is driven with each of them.
         out: Folder of the result.
         tracks: Of the environment; all of them if not given.
-        workers: Processes that drive; 0 drives here, where ``listeners`` hear every Tick of the policy.
+        workers: Processes that drive, of the Ray cluster at ``ray`` if that is given; 0 drives here, where
+            ``listeners`` hear every Tick of the policy.
         films: Whether the worst, the median and the best episode of each track are filmed.
-        listeners: Who watches.
         progress: Called with each job that is done, those of an earlier call first.
         config: What is noted as the settings of the run; ``drive`` if not given.
         expert_folder: Where the expert's rows are kept, to share them among evaluations; ``out`` if not given.
-        ray: Address of a Ray cluster that drives.
-
-    Returns:
-        The metrics.
 
     Raises:
         UserError: if ``out`` holds another evaluation, or a driving process dies.
@@ -329,13 +319,10 @@ def film(
 
 def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
     """Remove videos and drives of an earlier ranking."""
-    films = {job.film for job in jobs}
-    kept = {drive_name(job.seed, job.track) for job in jobs}
-    for path in out.glob("*.mp4"):
-        if path not in films and is_own(path):
-            path.unlink()
-    for path in (out / DRIVES).glob("*.parquet"):
-        if path.name not in kept and is_own(path):
+    drives = out / DRIVES
+    wanted = {job.film for job in jobs} | {drives / drive_name(job.seed, job.track) for job in jobs}
+    for path in (*out.glob("*.mp4"), *drives.glob("*.parquet")):
+        if path not in wanted and is_own(path):
             path.unlink()
 
 

@@ -86,11 +86,7 @@ class RecordConfig(
 
 
 def labelled_by(folders: Sequence[Path], spec: EnvSpec) -> str | None:
-    """The expert that labelled all of the recordings in ``folders``; None where it is none that ``spec`` knows by name.
-
-    Raises:
-        UserError: if a recording is damaged.
-    """
+    """The expert that labelled all of the recordings in ``folders``; None where it is none that ``spec`` knows."""
     from nacdrive.common.paths import find_recording
     from nacdrive.datasets.manifest import MANIFEST, read_manifest
 

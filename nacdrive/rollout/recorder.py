@@ -164,20 +164,17 @@ def _logits(labels: Iterable[Action | None]) -> NDArray[np.float32] | None:
 class EpisodeRecorder:
     """Listener that writes Ticks into a recording, one episode per unbroken stretch of those that are ``wanted``.
 
-    A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it.
+    A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it;
+    one that holds something else is a ``UserError``.
 
     Args:
         folder: Where the recording lies; made when there is something to keep.
-        source: What is driven, such as ``carracing``.
-        fps: Decisions per simulated second.
+        source: What is driven, such as ``carracing``, ``fps`` decisions per simulated second.
         driver: Who drives.
         teacher: Who gives the labels, where anybody does.
         label: See ``EpisodeBuffer``, as for ``image``.
         wanted: Which Ticks are kept.
         drive: What the recording says of how it is driven, plain JSON.
-
-    Raises:
-        UserError: if the folder holds something else.
     """
 
     def __init__(

@@ -84,14 +84,12 @@ def rollout(
     Args:
         env: What is driven.
         driver: Who decides.
-        seed: Of the episode.
-        episode: Its number in this run, from 0, for the Ticks.
+        seed: Of the episode, which is number ``episode`` of this run.
         options: Handed to ``env.reset``.
         expert: Rides along: it sees every frame as it was taken, and its action reaches the driver as
             ``info["expert_action"]``.
         probes: What to read of the driver's inside.
-        realtime: Keep pace with the wall clock, for people who watch; an environment whose time passes by itself
-            does so anyway.
+        realtime: Keep pace with the wall clock, for people who watch, also where time does not pass by itself.
     """
     paced = realtime and not env.realtime
     beside = None if expert is None else as_driver(expert)

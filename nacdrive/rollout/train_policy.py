@@ -116,11 +116,7 @@ def train_policy(
 
 
 def check_alike(policy: Policy, recorded: PolicyConfig, folders: Sequence[Path]) -> None:
-    """Refuse recordings that a policy cannot go on learning from.
-
-    Raises:
-        UserError: if they hold choices and it steers, the other way round, or pictures of another size.
-    """
+    """Refuse recordings of other actions, or pictures of another size, than the policy has learnt from."""
     for name in ("continuous", "pedal", "height", "width"):
         if getattr(policy.config, name) != getattr(recorded, name):
             raise UserError(
