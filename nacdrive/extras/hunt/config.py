@@ -61,8 +61,7 @@ class HuntConfig(
         super().__post_init__()
         spec = self.spec
         check_expert(spec, self.expert, also=(NOBODY,))
-        if self.driver is not None and ":" not in self.driver:
-            check_expert(spec, self.driver, name="--driver")
+        check_expert(spec, self.driver, name="--driver")
         if self.expert == NOBODY or (self.expert is None and spec.expert is None):
             raise UserError(
                 f"a failure is what a reference driver passes, and none is known for {spec.name}: give --expert "

@@ -37,11 +37,7 @@ FIRST_JUDGED = POLICY_TEST.start + 500_000
 
 
 def teachable(here: HuntWorker) -> Policy:
-    """The policy that is to learn.
-
-    Raises:
-        UserError: if it cannot, or not from this reference.
-    """
+    """The policy that is to learn; ``UserError`` if it cannot, or not from this reference."""
     driver, reference = here.loaded.driver, here.reference.driver
     policy = driver.policy if isinstance(driver, PolicyDriver) else None
     if not isinstance(policy, Policy):

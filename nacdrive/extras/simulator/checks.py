@@ -31,11 +31,7 @@ LINK_S = 1.0
 
 
 def check_server_versions() -> str:
-    """Versions of what serves the simulator.
-
-    Raises:
-        UserError: if one is missing or too old, or another package stands in its place.
-    """
+    """Versions of what serves the simulator; ``UserError`` if one is missing, too old, or another package."""
     import socketio
 
     versions = {}
@@ -70,11 +66,7 @@ def release(text: str) -> tuple[int, ...]:
 
 
 def check_port(host: str, port: int) -> str:
-    """Whether the port that the simulator connects to is free.
-
-    Raises:
-        UserError: if it is not; says who has it where that can be told.
-    """
+    """Whether the simulator's port is free; ``UserError`` if not, which says who has it where that can be told."""
     try:
         listen(host, port).close()
     except UserError as error:
@@ -103,11 +95,7 @@ def who_is_there(port: int) -> str:
 
 
 def check_link() -> str:
-    """Drive an emulated simulator for a second on a free port of this machine.
-
-    Raises:
-        UserError: if it does not get through, or only slowly.
-    """
+    """Drive an emulated simulator for a second on a free port; ``UserError`` if it hardly gets through."""
     import numpy as np
     from PIL import Image
 

@@ -50,14 +50,10 @@ class UdacityClient:
     """Connects, stays connected, and exchanges messages in step with the caller's frames.
 
     Args:
-        host: Where the server is.
-        port: Its port.
+        host: Where the server is, at ``port``.
         telemetry: Asked in ``frame`` for the state to report; None while a person drives (W or S held).
         apply: Told in ``frame`` of each command: steering -1 left .. 1 right, throttle -1 (brake, reverse) .. 1.
-        culture: Whose decimal separators the operating system uses, such as ``de-DE``.
-
-    Raises:
-        UserError: if the culture is unknown.
+        culture: Whose decimal separators the operating system uses, such as ``de-DE``; ``UserError`` if it is unknown.
     """
 
     def __init__(
@@ -210,11 +206,7 @@ class UdacityClient:
 
 
 def event_of(text: str) -> tuple[str, Any]:
-    """Name and argument of a Socket.IO event.
-
-    Raises:
-        BadAnswerError: if it has more than one argument, or one that is no object.
-    """
+    """Name and argument of a Socket.IO event; ``BadAnswerError`` if that is more than one object."""
     event = re.fullmatch(r"42(?:/[^,]*,)?[0-9]*(\[.*)", text, re.DOTALL)
     if event is None:
         raise BadAnswerError("an event that is no array")

@@ -49,11 +49,10 @@ class UdacitySimulator:
 
     Args:
         env: The track, after its ``reset``.
-        host: Where the server is that drives.
-        port: Its port.
+        host: Where the server is that drives, at ``port``.
         culture: Whose decimal separators the wire has, such as ``de-DE``.
         say: Told, in one line, of what happens.
-        window: A window of ``env``, where a person watches and may drive.
+        window: Where a person watches and may drive.
     """
 
     def __init__(
@@ -108,10 +107,8 @@ class UdacitySimulator:
         else:
             self.env.advance(self._steering, self._throttle)
         if self.env.is_lost():
-            position = self.env.track_position
-            self.say(
-                f"{self.env.t_s:.0f} s: the car was lost at {position.s:.0f} m of the lap and is put back on the road"
-            )
+            place = f"{self.env.track_position.s:.0f} m of the lap"
+            self.say(f"{self.env.t_s:.0f} s: the car was lost at {place} and is put back on the road")
             self.env.put_back()
         off = self.env.wheels_off() > 0
         self.off_road += off and not self._was_off

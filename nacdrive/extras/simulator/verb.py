@@ -98,11 +98,7 @@ def run_roads(config: RoadsConfig) -> int:
 
 
 def check_host(host: str) -> None:
-    """A name that nobody knows is a mistake; an address where nobody listens yet is not.
-
-    Raises:
-        UserError: if ``host`` has no address.
-    """
+    """Refuse a name that nobody knows; an address where nobody listens yet is no mistake."""
     try:
         socket.getaddrinfo(host, None)
     except (OSError, UnicodeError) as error:

@@ -20,11 +20,7 @@ class WebSocketSharp:
     """A connected websocket. ``send`` and ``receive`` may be called from two threads."""
 
     def __init__(self, host: str, port: int, path: str, timeout_s: float = 10.0) -> None:
-        """Connect and shake hands.
-
-        Raises:
-            OSError: if nothing listens there, or what listens does not accept a websocket at ``path``.
-        """
+        """Connect and shake hands; ``OSError`` if nothing listens there, or no websocket at ``path``."""
         # Nagle's algorithm stays on, as in the simulator: a server has to cope with that.
         self._socket = socket.create_connection((host, port), timeout_s)
         self._stream = self._socket.makefile("rb")
@@ -53,11 +49,7 @@ class WebSocketSharp:
             raise ConnectionError(f"no websocket at {path}: {status.strip() or 'connection closed'}")
 
     def send(self, text: str) -> None:
-        """Send one text message, each fragment with a write of its own.
-
-        Raises:
-            OSError: if the connection is gone.
-        """
+        """Send one text message, each fragment with a write of its own; ``OSError`` if the connection is gone."""
         data = text.encode()
         starts = range(0, max(len(data), 1), FRAGMENT)
         with self._sending:
@@ -72,11 +64,7 @@ class WebSocketSharp:
         self._socket.sendall(head + mask + masked(payload, mask))
 
     def receive(self) -> tuple[int, bytes] | None:
-        """Wait for the next message: (TEXT or BINARY, payload); None once the server has closed.
-
-        Raises:
-            OSError: if the connection breaks.
-        """
+        """The next message: (TEXT or BINARY, payload); None once the server has closed; ``OSError`` if it breaks."""
         kind, parts = TEXT, []
         while True:
             opcode, last, payload = self._frame()

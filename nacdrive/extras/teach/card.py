@@ -41,12 +41,10 @@ class TeachCard(Card):
     """Listens to a drive, and lets its policy learn what a person does in its stead.
 
     Args:
-        teaching: What was learnt so far; opened when it begins.
+        teaching: What was learnt so far; opened when it begins, with ``overwrite`` and ``resume``.
         driver: Whose policy learns.
         begin: Whether it begins with the drive, and not with the button of the page.
         standing: Whether a new network takes over only while the car stands, or on request.
-        overwrite: Replace the teaching that is there.
-        resume: Go on with it.
     """
 
     name = "teach"
@@ -125,11 +123,7 @@ class TeachCard(Card):
         self._show()
 
     def begin(self) -> None:
-        """Learn from now on.
-
-        Raises:
-            UserError: if the folder of the teaching holds something else.
-        """
+        """Learn from now on; ``UserError`` if the folder of the teaching holds something else."""
         with self._changed:
             if self._thread is None:
                 self.teaching.open(**self._folder)

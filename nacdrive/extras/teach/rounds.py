@@ -92,11 +92,7 @@ class Teaching:
         return sum(len(one.corrections) for one in self.rounds)
 
     def open(self, *, overwrite: bool, resume: bool) -> None:
-        """Make the folder this process's, and go on with what is in it.
-
-        Raises:
-            UserError: if it holds something else, or another process teaches there.
-        """
+        """Make the folder this process's, and go on with what is in it; ``UserError`` if it is something else."""
         result_folder(self.folder, overwrite=overwrite, resume=resume)
         note_own(self.training.folder / RESULT_MARKER)
         if (path := self.folder / TEACHING).exists():
