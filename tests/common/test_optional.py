@@ -21,6 +21,7 @@ class NotInstalled:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, NotInstalled())
 import torch, nacdrive, nacdrive.layers
+assert "numba" not in sys.modules
 y = nacdrive.NAC(8, 2)(torch.randn(1, 4, 8), t=torch.arange(4.0))
 nacdrive.layers.build("lstm", 8, 2, window=4)
 for name in ("make_env", "Recording", "rollout"):

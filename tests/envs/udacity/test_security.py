@@ -142,6 +142,13 @@ def test_strangers_cannot_take_the_simulators_place(driven, simulator, lines, ca
     assert lines.told("makes way") and capfd.readouterr().err == ""
 
 
+def test_a_client_of_today_is_not_taken_for_the_simulator(driven, lines) -> None:
+    with socketio.SimpleClient() as client:
+        client.connect(f"http://127.0.0.1:{driven().env.port}", transports=["websocket"])
+        assert client.call("status", timeout=120)["simulator"] is False
+    assert lines.told("that is not the simulator") and not lines.told("The simulator has connected")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [("Host: {host}\r\n", ""), ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", ""), ("Host: {host}", "Host: [")],
