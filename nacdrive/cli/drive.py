@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -282,26 +283,14 @@ def drive_episodes(
                     following = f"Track {seed + 1} begins in {BETWEEN_TRACKS_S:g} s." if endless else ""
                     known = known_score(config, expert, seed)
                     page.result(end_card(vars(result), tick.events[-1], known, following))
+                if endless:
+                    time.sleep(BETWEEN_TRACKS_S)
             except KeyboardInterrupt:
                 if not endless:
                     raise
                 print()
                 break
-            if endless and not pause(BETWEEN_TRACKS_S):
-                break
     return results
-
-
-def pause(seconds: float) -> bool:
-    """Wait; False if Ctrl-C came meanwhile."""
-    import time
-
-    try:
-        time.sleep(seconds)
-    except KeyboardInterrupt:
-        print()
-        return False
-    return True
 
 
 def known_score(config: DriveConfig, expert: str | None, seed: int) -> float | None:
@@ -353,13 +342,8 @@ def drive_realtime(
                 f"a decision takes {decision_s:.2f} s here: the car is driven slowly, and braked after {limit_s:.1f} s "
                 "without one."
             )
-        serving = {
-            "host": config.host,
-            "port": PORT if config.port is None else config.port,
-            "engine": config.server,
-            "limit_s": limit_s,
-            "on_event": say,
-        }
+        serving = {"host": config.host, "port": PORT if config.port is None else config.port}
+        serving |= {"engine": config.server, "limit_s": limit_s, "on_event": say}
         env: Any = loaded.make_env(0, more=serving)
         stack.callback(env.close)
         say(f"{env.status}; Ctrl-C ends.")
@@ -419,8 +403,6 @@ def probes_of(config: DriveConfig, policy: PolicyDriver | None, page: LiveServer
 
 def warm_up(policy: PolicyDriver) -> float:
     """Decide on a few empty pictures, so that the first real one is not kept waiting; seconds that a decision takes."""
-    import time
-
     import numpy as np
 
     from nacdrive.envs.udacity.telemetry import HEIGHT, WIDTH
@@ -440,7 +422,6 @@ def warm_up(policy: PolicyDriver) -> float:
 @contextmanager
 def status_line(env: Any, page: LiveServer | None, seconds: float | None) -> Iterator[None]:
     """Keep the page's status up to date meanwhile, and end the drive when the time is up."""
-    import time
     from threading import Event, Thread
 
     ended = Event()

@@ -13,6 +13,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.rollout.eval_config import EvalConfig
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.models.policy import Policy
     from nacdrive.rollout.evaluate import EvalJob
@@ -29,6 +31,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.cli.page import open_page
     from nacdrive.common.files import result_folder, write_json
     from nacdrive.common.paths import find_model
+    from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import run_record, usable_cores
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout import evaluate as evaluation
@@ -46,7 +49,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         warn_of_pixels(policy, config.renderer)
     loaded = LoadedDrive(drive, driver=driver)
     _ = loaded.expert
-    offline = on_recorded(policy, config.data) if policy is not None and config.data else None
+    offline = judge_recorded(policy, config.data) if policy is not None and config.data else None
     if offline is not None and not config.count:
         out = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
         judged = {"env": env.title, "model": evaluation.identify(drive), "offline": offline, "run": run_record(config)}
@@ -58,7 +61,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     seeds = range(config.seed, config.seed + config.count)
     with ExitStack() as stack:
         listeners = []
-        show = stack.enter_context(Show(len(tracks) * len(seeds), drive.expert is not None))
+        show = Show(stack.enter_context(progress_bar()), len(tracks) * len(seeds), drive.expert is not None)
         progress: Callable[[EvalJob, Row], None] = show
         if config.watch:
             what: dict[str, Any] = {"choices": loaded.actions}
@@ -93,7 +96,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 run = evaluate
 
 
-def on_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
+def judge_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:
     """The verdict on recorded frames."""
     from nacdrive.drivers.exported import ExportedPolicy
 
@@ -115,20 +118,11 @@ def verdict_text(offline: dict[str, Any]) -> str:
 class Show:
     """Progress on the terminal: how many episodes are driven, by whom, and the mean return so far."""
 
-    def __init__(self, episodes: int, with_expert: bool) -> None:
-        from nacdrive.common.progress import progress_bar
-
-        self._progress = progress_bar()
+    def __init__(self, progress: Progress, episodes: int, with_expert: bool) -> None:
+        self._progress = progress
         names = ("policy", "expert") if with_expert else ("policy",)
-        self._tasks = {name: self._progress.add_task(name, total=episodes, state="") for name in names}
+        self._tasks = {name: progress.add_task(name, total=episodes, state="") for name in names}
         self._returns: dict[str, list[float]] = {name: [] for name in names}
-
-    def __enter__(self) -> Show:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def __call__(self, job: EvalJob, row: Row) -> None:
         """One more episode is driven, or driven again for a video."""

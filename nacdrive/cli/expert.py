@@ -90,13 +90,10 @@ def run_imitate(config: ExpertImitateConfig) -> int:
     from nacdrive.rl.imitate import imitate
 
     console = progress_console()
-
-    def show(progress: RoundProgress) -> None:
-        console.print(round_text(progress))
-
     settings, out = ImitateConfig.of(config), config.folder
+    again = {"resume": config.resume, "overwrite": config.overwrite}
     with resumable(lambda: f"whole rounds are kept in {out}"):
-        best = imitate(settings, out, resume=config.resume, overwrite=config.overwrite, show=show)
+        best = imitate(settings, out, **again, show=lambda progress: console.print(round_text(progress)))
     print(f"best agent: {best}\nnext: nacdrive expert eval --expert {best} --episodes 100")
     return 0
 

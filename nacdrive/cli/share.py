@@ -57,9 +57,7 @@ def playground_of(source: str) -> Callable[[Path], str] | None:
 
 def model_of(config: ShareConfig, source: str) -> Path:
     """File of the policy that looks at the lap."""
-    import hashlib
-
-    from nacdrive.common.files import read_json
+    from nacdrive.common.files import file_checksum, read_json
     from nacdrive.common.paths import find_model
     from nacdrive.envs.registry import spec_of_source
 
@@ -73,7 +71,7 @@ def model_of(config: ShareConfig, source: str) -> Path:
     about = read_json(evaluation)
     try:
         model = find_model(str(about["file"]), task)
-        if hashlib.sha256(model.read_bytes()).hexdigest() == about["sha256"]:
+        if file_checksum(model) == about["sha256"]:
             return model
     except (KeyError, TypeError, UserError):
         pass

@@ -5,7 +5,6 @@ The functions are the files of ``c/``, joined as a network needs them; sizes and
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, write_text
+from nacdrive.common.files import atomic_path, file_checksum, write_text
 from nacdrive.common.version import __version__
 from nacdrive.extras.export.network_description import (
     CfCStep,
@@ -42,30 +41,16 @@ ROW = 110
 
 
 def export_c(model: Path, out: Path) -> list[Path]:
-    """Write a policy as C.
-
-    Args:
-        model: its ``.pt`` file.
-        out: the ``.c`` file, or a folder for it; the header and the program to try it are written beside it.
-
-    Returns:
-        The files: ``NAME.c``, ``NAME.h`` and ``NAME_try.c``.
+    """Write a policy's ``.pt`` file as C: ``NAME.c``, which ``out`` is or is a folder for, ``NAME.h``, ``NAME_try.c``.
 
     Raises:
         UserError: if the model is no policy that drives, its sequence layer has no C, or ``out`` cannot be written.
     """
     target = out if out.suffix == ".c" else out / f"{model.stem}.c"
-    name = identifier(target.stem)
-    source = c_source(
-        describe(load_policy(model)),
-        name,
-        f"{model.name}",
-        hashlib.sha256(model.read_bytes()).hexdigest(),
-        include=target.stem,
-    )
+    texts = c_source(describe(load_policy(model)), target.stem, model)
     files = [target, target.with_suffix(".h"), target.with_name(f"{target.stem}_try.c")]
-    for path, text in zip(files, (source.code, source.header, source.program), strict=True):
-        write_text(path, text)
+    for path, text in zip(files, texts, strict=True):
+        write_text(path, named(text, identifier(target.stem)))
     return files
 
 
@@ -74,15 +59,6 @@ def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], t_s: Iterable[
     with atomic_path(path) as partial, partial.open("wb") as file:
         for frame, t in zip(frames, t_s, strict=True):
             file.write(np.float64(t).tobytes() + np.ascontiguousarray(frame, dtype=np.uint8).tobytes())
-
-
-@dataclass(frozen=True)
-class CSource:
-    """The three files as text."""
-
-    code: str
-    header: str
-    program: str
 
 
 def identifier(name: str) -> str:
@@ -103,8 +79,8 @@ def comment(text: str) -> str:
     return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
 
 
-def c_source(net: NetworkDescription, name: str, source: str, sha256: str, include: str | None = None) -> CSource:
-    """The C of a network whose functions begin with ``name``; ``source`` and ``sha256`` say what it was made from."""
+def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str, str]:
+    """The C of a network made from the file ``model``, its header ``stem``.h, and the program to try them."""
     parts = _Sequence.of(net)
     scratch = scratch_size(net)
     header = fill(
@@ -112,8 +88,8 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
         title=comment(f"{net.name}: drives '{net.task}', sequence layer {net.model}"),
         about="\n   ".join(wrap(comment(meaning(net)), 112, break_long_words=False, break_on_hyphens=False)),
         version=__version__,
-        source=comment(source),
-        sha256=sha256,
+        source=comment(model.name),
+        sha256=file_checksum(model),
         height=net.preprocessing.height,
         width=net.preprocessing.width,
         outputs=len(net.labels),
@@ -129,15 +105,20 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
     )
     code = "\n".join(
         [
-            f"/* {comment(net.name)}: see {include or name}.h. Made by nacdrive {__version__}; rather export anew "
-            "than edit. */",
+            f"/* {comment(net.name)}: see {stem}.h. Made by nacdrive {__version__}; rather export anew than edit. */",
             "",
-            f'#include "{include or name}.h"',
+            f'#include "{stem}.h"',
             "",
             "#include <math.h>",
             "#include <string.h>",
             "",
-            *constants(net, parts),
+            define("ROWS", net.preprocessing.rows),
+            define("COLUMNS", net.preprocessing.columns),
+            define("ACTIVATION(x)", f"{net.activation}_of(x)"),
+            define("FEATURES", net.features),
+            define("D_MODEL", net.hidden.weight.shape[1]),
+            define("HIDDEN", len(net.hidden.bias)),
+            *parts.constants,
             "",
             labels(net),
             *frame_arrays(net),
@@ -157,8 +138,7 @@ def c_source(net: NetworkDescription, name: str, source: str, sha256: str, inclu
             step_function(net),
         ]
     )
-    program = part("try.c").replace('"policy.h"', f'"{include or name}.h"')
-    return CSource(named(code, name), named(header, name), named(program, name))
+    return code, header, part("try.c").replace('"policy.h"', f'"{stem}.h"')
 
 
 def meaning(net: NetworkDescription) -> str:
@@ -225,20 +205,6 @@ def array(name: str, values: NDArray[np.floating] | NDArray[np.integer]) -> str:
 def define(name: str, value: object) -> str:
     """A constant."""
     return f"#define {name} {value}"
-
-
-def constants(net: NetworkDescription, parts: _Sequence) -> list[str]:
-    """Sizes and choices."""
-    p = net.preprocessing
-    return [
-        define("ROWS", p.rows),
-        define("COLUMNS", p.columns),
-        define("ACTIVATION(x)", f"{net.activation}_of(x)"),
-        define("FEATURES", net.features),
-        define("D_MODEL", net.hidden.weight.shape[1]),
-        define("HIDDEN", len(net.hidden.bias)),
-        *parts.constants,
-    ]
 
 
 def labels(net: NetworkDescription) -> str:
@@ -484,14 +450,10 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
             array("command_weight", step.command[:, sources, targets]),
         ]
         command_part = part("nac_command.c")
-    tau = {
-        "gap": "gap",
-        "absolute": "t / TIME_SCALE",
-        "elapsed": "(t - state->t[slot]) / TIME_SCALE",
-    }[step.time_input]
+    taus = {"gap": "gap", "absolute": "t / TIME_SCALE", "elapsed": "(t - state->t[slot]) / TIME_SCALE"}
     quadrature = "time[i]" if step.time_quadrature else number(step.delta_t)
     parts = {"inter_part": inter_part, "command_part": command_part, "choose": part("nac_choose.c")}
-    code = fill("nac.c", **parts, tau=tau, quadrature=quadrature)
+    code = fill("nac.c", **parts, tau=taus[step.time_input], quadrature=quadrature)
     width = heads * depth
     memory = [
         f"    float key[POLICY_WINDOW][{width}];",

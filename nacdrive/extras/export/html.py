@@ -57,19 +57,16 @@ def export_html(
     seconds: float = SECONDS,
     playground: Callable[[Path], str] | None = None,
 ) -> Path:
-    """Write the page.
+    """Write the page of a policy's ``.pt`` file into ``out``, an ``.html`` file or a folder for it.
 
     Args:
-        model: the policy's ``.pt`` file.
+        model: the policy's file.
         lap: a folder of recorded episodes, an evaluation that kept its drives, or one ``episode-*.parquet``.
-        out: the ``.html`` file, or a folder for it.
+        out: the page.
         episode: which of the episodes, from 0.
         seconds: how much of it, from its start.
         playground: makes of the model a page without weights in which it drives; a button opens it with those of this
             page.
-
-    Returns:
-        The file.
 
     Raises:
         UserError: if the model is no policy that drives or has no JavaScript, the lap is none that it can look at, or

@@ -7,7 +7,7 @@ layer, U units of a recurrence. All arrays are float32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -288,9 +288,6 @@ class NetworkDescription:
             result.append((out, (rows - kernel) // layer.stride + 1, (columns - kernel) // layer.stride + 1))
         return result
 
-    def weights(self) -> int:
-        return sum(array.size for array in _arrays(self))
-
 
 def describe(policy: Policy) -> NetworkDescription:
     """What ``policy`` computes.
@@ -299,10 +296,7 @@ def describe(policy: Policy) -> NetworkDescription:
         UserError: if its sequence layer, or an option of it, is one that is not exported so.
     """
     config, network = policy.config, policy.network
-    if not config.continuous:
-        actions = np.array(config.actions, dtype=np.float32)
-    else:
-        actions = np.zeros((0, 3), dtype=np.float32)
+    actions = np.array(() if config.continuous else config.actions, dtype=np.float32).reshape(-1, 3)
     head = [layer for layer in network.head if isinstance(layer, nn.Linear)]
     return NetworkDescription(
         name=policy.name,
@@ -356,16 +350,6 @@ def without_idle_neurons(step: NACStep) -> NACStep:
         inter=inter[:, used],
         inter_bias=step.inter_bias[:, needed],
     )
-
-
-def _arrays(value: Any) -> list[NDArray[Any]]:
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, tuple):
-        return [array for item in value for array in _arrays(item)]
-    if hasattr(value, "__dataclass_fields__"):
-        return [array for item in fields(value) for array in _arrays(getattr(value, item.name))]
-    return []
 
 
 def _array(x: Tensor) -> Array:
@@ -433,8 +417,7 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     nac, window = layer.nac, layer.window
     topk = window if nac.topk is None else min(nac.topk, window)
     _refuse_options(policy, nac, topk, window)
-    net, dynamics, heads = nac.backbone, nac.options.dynamics, nac.num_heads
-    depth = nac.head_dim
+    net, heads, depth = nac.backbone, nac.num_heads, nac.head_dim
 
     def each(x: Tensor) -> Array:
         """One copy per head."""
@@ -445,7 +428,7 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     scale = np.ones(heads, np.float32) if nac.logit_scale is None else _array(nac.logit_scale.expand(heads))
     assert net.sensory.bias is not None and net.motor.bias is not None
     return NACStep(
-        **_circuit(nac, dynamics, window),
+        **_circuit(nac, nac.options.dynamics, window),
         phi=nac.options.phi,
         time_quadrature=nac.options.quadrature == "time",
         delta_t=nac.options.delta_t,

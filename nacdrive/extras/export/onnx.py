@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import logging
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path
+from nacdrive.common.files import atomic_path, file_checksum
 from nacdrive.common.version import __version__
 from nacdrive.drivers.onnx_runtime import ABOUT, FORMAT, seal
 from nacdrive.envs.registry import action_names
@@ -78,10 +77,7 @@ class PolicyStep(nn.Module):
 
 
 def export_onnx(model: Path, out: Path) -> list[Path]:
-    """Write the policy in ``model`` to ``out`` as ONNX.
-
-    Returns:
-        The files written.
+    """Write the policy in ``model`` to ``out`` as ONNX; returns the files written.
 
     Raises:
         UserError: if the policy cannot be loaded, its layer cannot be exported, or the packages are not installed.
@@ -158,7 +154,7 @@ def describe(policy: Policy, model: Path) -> dict[str, Any]:
         "format": FORMAT,
         "nacdrive": __version__,
         "name": policy.name,
-        "source": {"file": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
+        "source": {"file": model.name, "sha256": file_checksum(model)},
         "task": config.task,
         "precision": "float32",
         "frame": {"shape": [config.height, config.width, 3], "dtype": "uint8", "colours": "RGB"},
@@ -174,12 +170,7 @@ def describe(policy: Policy, model: Path) -> dict[str, Any]:
         "action_repeat": config.repeat,
         "actions": action_labels(config.task, len(config.actions)),
         "state": [
-            {
-                "name": f"state.{name}",
-                "shape": list(x.shape),
-                "dtype": str(x.dtype).removeprefix("torch."),
-                "initial": 0,
-            }
+            {"name": f"state.{name}", "shape": list(x.shape), "dtype": str(x.dtype)[len("torch.") :], "initial": 0}
             for name, x in state.items()
         ],
         "config": config.to_json(),
