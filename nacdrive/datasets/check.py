@@ -30,7 +30,6 @@ class CheckResult:
     """What a check found."""
 
     sound: list[EpisodeInfo]
-    """Episodes that are what was recorded."""
     problems: list[Problem]
     """Files that are not, in order of their names."""
 

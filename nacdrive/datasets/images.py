@@ -15,7 +15,6 @@ FORMATS = ("PNG", "JPEG")
 MAX_SIDE = 8192
 """Pixels of a frame's height or width."""
 MAX_PIXELS = 2**24
-"""Pixels of a frame."""
 PNG_LEVEL = 4
 PNG_STRATEGY = 3
 """zlib level and strategy (3: run lengths). On CarRacing frames run lengths are the fastest and nearly the smallest:

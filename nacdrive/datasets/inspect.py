@@ -23,7 +23,6 @@ class Finding:
     """One line of a report."""
 
     text: str
-    """A sentence or half of one."""
     kind: Literal["sound", "note", "problem"] = "sound"
     """``note``: the data set itself is odd there; ``problem``: something is missing or damaged."""
 

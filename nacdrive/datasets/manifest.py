@@ -48,7 +48,6 @@ class EpisodeInfo:
     path: Path
     seed: int
     steps: int
-    """Recorded frames."""
     duration_s: float
     """Simulated seconds from the first frame to the last."""
     episode_return: float

@@ -52,7 +52,6 @@ class ParRecording:
     name: str
     """Person and run, such as ``A01``."""
     person: str
-    """Such as ``A``."""
     t_s: NDArray[np.float64]
     """[N] seconds since the recording's first reading; the tags report one after another, at uneven gaps."""
     tag: NDArray[np.int64]

@@ -32,15 +32,13 @@ class Stay:
     """One stay in intensive care; a value that was not read is NaN."""
 
     name: str
-    """The number that the set gives it."""
     static: NDArray[np.float32]
     """[5] of ``STATIC``."""
     t_s: NDArray[np.float64]
     """[N] seconds since admission of each reading, in order."""
     what: NDArray[np.int64]
-    """[N] which of ``MEASURED`` was read."""
+    """[N] which of ``MEASURED``."""
     value: NDArray[np.float32]
-    """[N] what was read."""
     died: bool
     """In hospital."""
 

@@ -38,7 +38,6 @@ class Recording:
 
     folder: Path
     meta: dict[str, Any]
-    """What ``recording.json`` says."""
     episodes: list[EpisodeInfo]
     """The usable episodes, in order of their seeds."""
     damaged: list[DamagedEpisode]

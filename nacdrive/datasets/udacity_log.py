@@ -39,7 +39,6 @@ class RawRow:
     """What a line says, as far as it alone can tell."""
 
     line: int
-    """Number of the line, from 1."""
     images: tuple[str, ...]
     """Base names of the centre, left and right image; of the centre alone where there is no other."""
     readings: tuple[Numbers, ...]
@@ -161,11 +160,9 @@ class LogRow:
     """One instant of a drive."""
 
     center: Path
-    """Image of the centre camera."""
     left: Path | None
     """Of the left one; None where there is none."""
     right: Path | None
-    """Of the right one."""
     t_s: float
     """When the images were taken: seconds since 1970 by the recording computer's clock, or since the log began."""
     steering: float
@@ -183,7 +180,6 @@ class UdacityLog:
 
     folder: Path
     rows: list[LogRow]
-    """The usable rows, in the order of the file."""
     skipped: list[str]
     """What was left out, a phrase each."""
 

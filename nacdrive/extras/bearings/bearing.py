@@ -19,17 +19,13 @@ class Bearing:
     name: str
     """As its data set calls it, such as ``Bearing1_4``."""
     condition: str
-    """Speed and load."""
     dataset: str
     """``pronostia``, ``xjtu-sy`` or ``hust``."""
     files: tuple[Path, ...]
-    """File of each snapshot."""
     snapshot_s: NDArray[np.float64]
     """[N] time of each snapshot in seconds since the first."""
     rate_hz: float
-    """Samples a second."""
     samples: int
-    """Samples of a snapshot."""
     read_file: Callable[[Path], NDArray[np.float32]]
     """Reads a file as [rows, axes]."""
     starts: NDArray[np.int64] | None = None

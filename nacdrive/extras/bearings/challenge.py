@@ -64,7 +64,6 @@ class Truncated:
     remaining_s: float
     """What it has left there."""
     printed_s: float
-    """What was printed for it."""
     whole: bool
     """Whether its end is there too, so that its true wear is known."""
 

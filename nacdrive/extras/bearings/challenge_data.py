@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PERIOD_S = 10.0
-"""Time between two files."""
 
 LEARNING_FILES = {
     "Bearing1_1": 2803,

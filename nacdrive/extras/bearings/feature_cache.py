@@ -18,7 +18,6 @@ from nacdrive.common.paths import cache_folder
 from nacdrive.extras.bearings.bearing import Bearing
 
 FOLDER = ".nacdrive"
-"""Beside the data."""
 
 
 class Kept:

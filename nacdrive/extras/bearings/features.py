@@ -85,7 +85,6 @@ class FeatureOptions:
     step: int = 500
     """Samples from one window to the next of a snapshot."""
     lowest_hz: float = 100.0
-    """Lowest frequency of the wavelet transform."""
     highest_hz: float = 10_000.0
     """Highest frequency of the wavelet transform; must be below half the sampling rate."""
     scales: int = 64
@@ -99,9 +98,7 @@ class FeatureTable:
     """Features of one bearing: N snapshots of W windows."""
 
     name: str
-    """Of the bearing."""
     condition: str
-    """Speed and load."""
     features: NDArray[np.float32]
     """[N, W, 14] the seven ``FEATURES`` of the horizontal axis, then of the vertical one.
 

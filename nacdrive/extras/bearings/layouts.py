@@ -176,11 +176,9 @@ class Layout:
     file_format: str
     columns: int
     period_s: float
-    """Nominal time between two snapshots."""
     conditions: tuple[str, str, str]
     """Speed and load of Bearing1_*, Bearing2_* and Bearing3_*."""
     expected: str
-    """For messages."""
 
 
 PRONOSTIA = Layout(

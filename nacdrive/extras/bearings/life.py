@@ -23,7 +23,6 @@ class BearingLife:
     life: RemainingLife
     """Remaining life at every snapshot, from what was known then."""
     basis: str
-    """Whose lives stand behind it."""
 
 
 def predict_lives(model: TrainedSeries, folder: Path, lives_s: Sequence[float] = ()) -> dict[str, BearingLife]:

@@ -28,9 +28,7 @@ class PublishedBearing:
     """
 
     name: str
-    """Such as ``Bearing1_1``."""
     dataset: str
-    """``xjtu-sy`` or ``hust``."""
     features: NDArray[np.float32]
     """[N, 14] seven features of the horizontal axis, then of the vertical one; energies as log10."""
     t_s: NDArray[np.float64]

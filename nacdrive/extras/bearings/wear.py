@@ -68,9 +68,7 @@ class SurvivalPrior:
     """
 
     lives_s: tuple[float, ...]
-    """Known lives in seconds."""
     shape: float = SHAPE
-    """Weibull slope b."""
 
     def __post_init__(self) -> None:
         if not self.lives_s or not all(np.isfinite(life) and life > 0 for life in self.lives_s):

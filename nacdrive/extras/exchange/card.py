@@ -62,21 +62,16 @@ class Summary:
     """What the episodes of a recording hold together; one of them is held at a time."""
 
     frames: int = 0
-    """How many."""
     seconds: float = 0.0
     """Simulated, from the first to the last frame of each episode."""
     bytes: int = 0
-    """Of the files."""
     sizes: Counter[str] = field(default_factory=Counter)
     """``96 x 96 PNG``, ... -> frames of that size, all cameras."""
     columns: dict[str, None] = field(default_factory=dict)
     """Optional columns that some episode has."""
     choices: Counter[int] = field(default_factory=Counter)
-    """Driven choice -> frames."""
     drivers: Counter[str] = field(default_factory=Counter)
-    """Who drove -> episodes."""
     labelled: int = 0
-    """Frames whose label is known."""
     values: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
     """Column -> its known values in each episode."""
 

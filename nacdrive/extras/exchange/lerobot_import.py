@@ -65,7 +65,6 @@ class EpisodeRow:
     """What ``meta/episodes`` says of one episode."""
 
     length: int
-    """Frames."""
     chunk: int
     """Of the data file."""
     file: int
@@ -83,13 +82,10 @@ class LeRobotSet:
     folder: Path
     fps: float
     source: str
-    """What was driven."""
     features: dict[str, dict[str, Any]]
-    """As in ``info.json``."""
     cameras: dict[str, str]
     """``center``, ``left``, ``right`` -> name of the feature."""
     shapes: dict[str, tuple[int, int]]
-    """Height and width of each camera's frames."""
     actions: ActionColumns
     """Where steering and pedals stand in ``action``."""
     episodes: list[EpisodeRow]

@@ -17,7 +17,6 @@ from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
 from nacdrive.datasets.images import decode_image, encode_png, image_header
 
 MAX_FRAMES = 10**8
-"""Frames of a data set."""
 MAX_EPISODE_BYTES = 2**32
 """Encoded images of an episode, which is held in memory as a whole."""
 MAX_COLUMN_BYTES = 2**32

@@ -52,20 +52,17 @@ class MinariSet:
     """A Minari data set whose description has been read and makes sense."""
 
     folder: Path
-    """Holds ``data``."""
     episodes: int
     frames: int
     """Steps together."""
     cameras: dict[str, tuple[str, ...]]
     """``center``, ``left``, ``right`` -> where its frames lie in an episode."""
     shapes: dict[str, tuple[int, int]]
-    """Height and width of each camera's frames."""
     jpeg: bool
     """Whether images are stored encoded."""
     pedals: int
     """Numbers for the pedals in an action: 2, 1, or 0 where it is one of ``choices``."""
     choices: int
-    """Number of discrete actions."""
     header: dict[str, Any] | None
     """What the recording said of itself, where nacdrive wrote the data set."""
 

@@ -37,7 +37,6 @@ BLOCKS = (12, 20, 24, 32)
 PAIR_BLOCK = 24
 """Command neurons that are computed together."""
 ROW = 110
-"""Longest line of numbers."""
 
 
 def export_c(model: Path, out: Path) -> list[Path]:
@@ -338,7 +337,6 @@ class _Sequence:
     arrays: list[str]
     code: str
     memory: list[str]
-    """Fields of the state."""
     memory_floats: int
     window: int
     checks_order: bool = False

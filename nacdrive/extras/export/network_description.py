@@ -71,15 +71,12 @@ class Preprocessing:
     """From the camera's uint8 frame to the numbers -1 .. 1 that the convolutions see."""
 
     height: int
-    """Rows of a frame."""
     width: int
-    """Columns of a frame."""
     first_row: int
     """First row that is kept; the rows are those that ``down`` reaches."""
     rows: int
     """Rows that the convolutions see."""
     columns: int
-    """Columns that they see."""
     masked_rows: tuple[int, int] | None
     """Rows [from, to) of what they see that are set to 0; None for none."""
     turn: tuple[tuple[float, ...], ...] | None = None
@@ -127,7 +124,6 @@ class NACStep(CircuitStep):
     delta_t: float
     """The constant weight of values."""
     eps: float
-    """Lower bound of omega."""
     activation: str
     """Of inter and command neurons: ``tanh``, ``sigmoid``, ``silu`` or ``linear``."""
     unfolds: int
@@ -177,7 +173,6 @@ class NACKeyStep(CircuitStep):
     norm: Linear
     """[F] factors and offsets behind the features' normalisation."""
     norm_eps: float
-    """Added to their variance."""
     frequencies: Array
     """[m] of the time features: sine and cosine of each, behind the features, for queries and keys."""
     query: Linear
@@ -254,7 +249,6 @@ class NetworkDescription:
     gap_s: float
     """Typical time between two decisions, in seconds."""
     preprocessing: Preprocessing
-    """What happens to a frame first."""
     activation: str
     """Of convolutions and of the head: ``relu`` or ``elu``."""
     convolutions: tuple[Convolution, ...]
@@ -268,7 +262,6 @@ class NetworkDescription:
     actions: Array
     """[outputs, 3] steering, throttle and brake of each choice; [0, 3] where control is continuous."""
     labels: tuple[str, ...]
-    """Names of the outputs."""
 
     @property
     def features(self) -> int:
