@@ -133,9 +133,9 @@ def merge(config: MergeConfig) -> int:
     """Merge and say how many episodes came together."""
     from nacdrive.datasets.merge import merge_recordings
 
-    result = merge_recordings(config.data, config.out, overwrite=config.overwrite)
-    twice = f" ({result.duplicates} found in more than one recording are kept once)" if result.duplicates else ""
-    print(f"{config.out}: {result.episodes} episodes{twice}")
+    episodes, duplicates = merge_recordings(config.data, config.out, overwrite=config.overwrite)
+    twice = f" ({duplicates} found in more than one recording are kept once)" if duplicates else ""
+    print(f"{config.out}: {episodes} episodes{twice}")
     return 0
 
 

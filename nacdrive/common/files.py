@@ -95,12 +95,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def refuse_existing(*targets: Path, overwrite: bool, flag: str = "--out") -> None:
-    """Keep a user's file from being replaced unasked; to be called before the work, not after it.
-
-    Args:
-        targets: The files that are going to be written.
-        overwrite: Whether the user has asked for files to be replaced.
-        flag: Option that names the file or its folder, for the error.
+    """Keep a user's file from being replaced unasked; to be called before the work. ``flag`` names it, for the error.
 
     Raises:
         UserError: if one of them exists and ``overwrite`` is False, or is a folder.

@@ -11,12 +11,8 @@ PAUSE_S = 0.1
 
 
 def lasting_thread(name: str, run: Callable[[], None], say: Callable[[str], None]) -> Thread:
-    """Start a daemon thread that calls ``run`` until it returns; where it raises, it is called again.
-
-    Args:
-        name: Of the thread.
-        run: What it does.
-        say: Called with a line whenever it has raised.
+    """Start a daemon thread that calls ``run`` until it returns; where it raises, ``say`` gets a line, and it is called
+    again.
     """
 
     def go_on() -> None:

@@ -13,14 +13,8 @@ from werkzeug.serving import WSGIRequestHandler
 from nacdrive.common.errors import UserError
 
 
-def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port") -> socket.socket:
-    """A socket that listens on ``host`` and ``port``; 0 takes a free port.
-
-    Args:
-        host: Address or name of this machine.
-        port: TCP port.
-        what: What is to be served, for the error.
-        flag: Option that gives another port, for the error.
+def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
+    """A socket that listens on ``host`` and ``port``, 0 for a free one; ``what`` is to be served, for the error.
 
     Raises:
         UserError: if the port is in use or not allowed, or the address is not this machine's.
@@ -36,10 +30,10 @@ def listen(host: str, port: int, *, what: str = "the page", flag: str = "--port"
     except (OSError, OverflowError) as error:
         listener.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise UserError(f"port {port} is in use: stop what uses it, or give another one with {flag}.") from error
+            raise UserError(f"port {port} is in use: stop what uses it, or give another one with --port.") from error
         if isinstance(error, OSError) and error.errno == errno.EACCES:
-            raise UserError(f"port {port} needs administrator rights: give one above 1023 with {flag}.") from error
-        raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and {flag}.") from error
+            raise UserError(f"port {port} needs administrator rights: give one above 1023 with --port.") from error
+        raise UserError(f"cannot serve {what} on {host}:{port} ({error}): check --host and --port.") from error
     return listener
 
 

@@ -265,13 +265,8 @@ def start_worker(
 ) -> Worker:
     """A process of its own for ``function(pipe, *arguments)``, which may talk over ``pipe`` in the middle of its work.
 
-    Like the workers of ``run_jobs`` it has one thread, ignores Ctrl-C and ends when this process ends.
-
-    Args:
-        function: Importable by name, as all that travels to a process.
-        arguments: Further ones; they pickle.
-        name: Of the process.
-        preload: Modules that new processes find imported, where the system can fork them safely.
+    Like the workers of ``run_jobs`` it has one thread, ignores Ctrl-C and ends when this process ends; ``function`` and
+    ``preload`` are as there.
     """
     context = multiprocessing.get_context(start_method())
     ours, theirs = context.Pipe()
@@ -601,13 +596,7 @@ class Actors:
         *,
         ray: str | None = None,
     ) -> None:
-        """Start one actor for each of ``initargs``.
-
-        Args:
-            function: Called in an actor as ``function(job)``; importable by name, as ``initializer``.
-            initializer: Called in each actor before its first job, as ``initializer(*initargs[i])``.
-            initargs: Arguments by actor.
-            ray: Address of a Ray cluster; ``local`` starts one on this machine.
+        """Start one actor for each of ``initargs``, in which ``initializer`` gets these before the first job.
 
         Raises:
             UserError: if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.

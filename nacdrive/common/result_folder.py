@@ -59,11 +59,6 @@ _held: dict[Path, _Held] = {}
 def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> Path:
     """Make ``path`` ready to hold a result; it is this process's until ``release_folders``.
 
-    Args:
-        path: Is made if it does not exist.
-        overwrite: Replace the result that is there.
-        resume: Go on with the result that is there.
-
     Raises:
         UserError: if the folder holds a result and neither is given, or both are; if it holds anything that nacdrive
             did not make; if another process writes into it; if it is a place that is never overwritten.
@@ -84,7 +79,11 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) 
         if full and overwrite:
             refuse_special_place(path)
             refuse_foreign(path)
-            _put_aside(entries, path / REPLACED)
+            aside = path / REPLACED
+            aside.mkdir(exist_ok=True)
+            # The marker goes last.
+            for entry in sorted(entries, key=lambda entry: entry.name == RESULT_MARKER):
+                entry.replace(aside / entry.name)
             marked = False
         if not marked:
             (path / RESULT_MARKER).touch()
@@ -412,13 +411,6 @@ def _recover(path: Path, marked: bool = True) -> None:
         for entry in sorted(aside.iterdir(), key=lambda entry: entry.name != RESULT_MARKER):
             entry.replace(path / entry.name)
         aside.rmdir()
-
-
-def _put_aside(entries: list[Path], aside: Path) -> None:
-    """Move the entries of a folder into ``aside``, which lies in it; the marker goes last."""
-    aside.mkdir(exist_ok=True)
-    for entry in sorted(entries, key=lambda entry: entry.name == RESULT_MARKER):
-        entry.replace(aside / entry.name)
 
 
 def _discard(aside: Path) -> None:

@@ -21,11 +21,7 @@ FORMAT = {"format": "pt"}
 
 
 def encode(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a file; the same for the same content, in whatever order it comes.
-
-    Args:
-        content: Names and values of what stands beside the tensors: text and integers.
-        tensors: By name, on the CPU.
+    """The bytes of a file; the same for the same content, in whatever order it comes. The tensors are on the CPU.
 
     Raises:
         TypeError: if a value is neither text nor an integer, or safetensors has no such type of tensor.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +11,8 @@ from nacdrive.common.paths import find_recording
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError
 from nacdrive.datasets.manifest import MANIFEST, EpisodeInfo, read_manifest, unlisted_episodes, write_manifest
-from nacdrive.datasets.recording import read_listed
+from nacdrive.datasets.recording import DamagedEpisode, read_listed
 from nacdrive.datasets.writer import set_aside
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One file that is not what it should be."""
-
-    path: Path
-    why: str
-    """Half a sentence that goes behind the file's name."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +20,16 @@ class CheckResult:
     """What a check found."""
 
     sound: list[EpisodeInfo]
-    problems: list[Problem]
+    problems: list[DamagedEpisode]
     """Files that are not, in order of their names."""
 
 
-def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda path: None) -> CheckResult:
+def check_recording(folder: Path) -> CheckResult:
     """Read every file of a recording to its last pixel, and compare it with ``recording.json``."""
     folder = find_recording(folder)
     manifest, listed = read_manifest(folder)
     sound: list[EpisodeInfo] = []
-    problems: list[Problem] = []
+    problems: list[DamagedEpisode] = []
     # A crash may have kept an episode from being listed; it is sound if its content is.
     listed += unlisted_episodes(folder, manifest["source"], listed)
     for info in listed:
@@ -47,12 +37,11 @@ def check_recording(folder: Path, *, on_file: Callable[[Path], None] = lambda pa
         if why is None:
             sound.append(info)
         else:
-            problems.append(Problem(info.path, why))
-        on_file(info.path)
+            problems.append(DamagedEpisode(info.path, why))
     known = {info.path for info in listed} | {folder / MANIFEST}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path not in known and not path.name.startswith(".") and path.suffix != ".md":
-            problems.append(Problem(path, "is foreign: no episode of this recording"))
+            problems.append(DamagedEpisode(path, "is foreign: no episode of this recording"))
     return CheckResult(sound, sorted(problems, key=lambda problem: problem.path.name))
 
 

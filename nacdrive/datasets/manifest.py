@@ -288,8 +288,8 @@ def settle(folder: Path) -> None:
 
 def own_partials(folder: Path) -> list[Path]:
     """Unfinished files that a killed process left in a recording."""
-    targets = {path: partial_target(path) for path in folder.iterdir()}
-    return [path for path, target in targets.items() if target and _is_own_name(target.name)]
+    names = {path: target.name for path in folder.iterdir() if (target := partial_target(path))}
+    return [path for path, name in names.items() if name in (MANIFEST, CARD) or EPISODE_NAME.fullmatch(name)]
 
 
 def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
@@ -322,10 +322,6 @@ def _own_files(folder: Path) -> list[Path]:
     own = [path for path in (*episodes, *aside) if EPISODE_NAME.fullmatch(path.name)]
     own += [folder / CARD] if is_own_card(folder / CARD) else []
     return [*own, *own_partials(folder), folder / MANIFEST]
-
-
-def _is_own_name(name: str) -> bool:
-    return name in (MANIFEST, CARD) or EPISODE_NAME.fullmatch(name) is not None
 
 
 def _delete(own: Iterable[Path], folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacdrive.common.errors import UserError
@@ -13,17 +12,10 @@ from nacdrive.datasets.staging import staged_recording
 from nacdrive.datasets.writer import RecordingWriter
 
 
-@dataclass(frozen=True)
-class MergeResult:
-    """What a merge did."""
-
-    episodes: int
-    duplicates: int
-    """Files that were in more than one recording and are kept once."""
-
-
-def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = False) -> MergeResult:
+def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = False) -> tuple[int, int]:
     """Copy the episodes of several recordings, byte for byte, into a new one.
+
+    Returns how many, and how many files were in more than one recording and are kept once.
 
     Raises:
         UserError: if the recordings do not fit each other, one is damaged, or ``out`` already holds something.
@@ -67,4 +59,4 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
         )
         for info in unique.values():
             writer.add_file(info)
-    return MergeResult(len(unique), len(episodes) - len(unique))
+    return len(unique), len(episodes) - len(unique)

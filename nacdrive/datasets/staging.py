@@ -44,10 +44,6 @@ def header_of(meta: Mapping[str, Any]) -> dict[str, Any]:
 def staged_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield an empty folder whose files become those of ``out`` when the block ends well; else nothing is left of it.
 
-    Args:
-        out: The folder that is wanted; it must be empty, or an earlier result with ``overwrite``.
-        overwrite: Replace an earlier result, when the new one is complete.
-
     Raises:
         UserError: if ``out`` holds something else, or the disk is full.
     """
@@ -92,7 +88,7 @@ def write_recording(
         out: Folder of the recording; it must be empty, or a recording with ``overwrite``.
         header: See ``HEADER``; what is missing is filled in.
         seeds: Of the episodes, in their order, which the recording keeps.
-        episodes: The episodes, one after the other; one of them is held at a time.
+        episodes: One of them is held at a time.
         overwrite: Replace the recording in ``out``.
         progress: Is told the frames so far.
 

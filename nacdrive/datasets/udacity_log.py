@@ -145,6 +145,7 @@ def stamp_of(image: str) -> datetime | None:
 
 LOG = "driving_log.csv"
 IMAGES = "IMG"
+ENDINGS = (".jpg", ".jpeg", ".png")
 USUAL_GAP_S = 1 / 15
 """Between two rows, where the names of the images tell no time."""
 LONGEST_GAP_S = 1.0
@@ -216,7 +217,8 @@ def read_log(folder: Path | str) -> UdacityLog:
     folder = Path(folder)
     path = folder if folder.name == LOG else folder / LOG
     raw, skipped = read_lines(path)
-    there = {image.name: image for place in (path.parent, path.parent / IMAGES) for image in images_in(place)}
+    folders = [place for place in (path.parent, path.parent / IMAGES) if place.is_dir()]
+    there = {image.name: image for place in folders for image in place.iterdir() if image.suffix.lower() in ENDINGS}
     rows: list[LogRow] = []
     missing: list[str] = []
     stamped = all(stamp_of(row.images[0]) for row in raw)
@@ -283,12 +285,6 @@ def make_row(row: RawRow, numbers: Numbers, there: dict[str, Path], stamped: boo
     t_s = stamp.replace(tzinfo=UTC).timestamp() if stamped and stamp else row.line * USUAL_GAP_S
     steering, throttle, brake, speed = numbers
     return LogRow(center, left, right, t_s, steering, throttle, brake, speed / MPH_PER_MPS)
-
-
-def images_in(folder: Path) -> list[Path]:
-    """The images in a folder, if it is one."""
-    endings = (".jpg", ".jpeg", ".png")
-    return [path for path in folder.iterdir() if path.suffix.lower() in endings] if folder.is_dir() else []
 
 
 def more(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.files import atomic_path, open_log, result_folder
+from nacdrive.common.files import open_log, result_folder
 from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
 from nacdrive.datasets.episode import Episode
@@ -30,21 +30,16 @@ class UdacityLogWriter:
     has its images. Paths are relative to the log (``IMG/...``), so that the folder can be moved.
     """
 
-    def __init__(self, folder: Path | str, *, resume: bool = False, overwrite: bool = False) -> None:
-        """Start a log in ``folder``, or go on with the one that is there.
+    def __init__(self, folder: Path | str, *, overwrite: bool = False) -> None:
+        """Start a log in ``folder``.
 
         Raises:
-            UserError: if the folder holds something and neither is asked for.
+            UserError: if the folder holds something that is not to be overwritten.
         """
-        self.folder = result_folder(Path(folder), resume=resume, overwrite=overwrite)
+        self.folder = result_folder(Path(folder), overwrite=overwrite)
         note_own(self.folder / IMAGES)
         (self.folder / IMAGES).mkdir(exist_ok=True)
-        log = self.folder / LOG
-        if log.exists():
-            whole = log.read_bytes().rpartition(b"\n")
-            with atomic_path(log) as partial:
-                partial.write_bytes(whole[0] + whole[1])
-        self._log = open_log(log)
+        self._log = open_log(self.folder / LOG)
 
     def add(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -140,18 +141,13 @@ class RecordingWriter:
         write_manifest(self.folder, self._manifest, self._episodes.values())
 
     def _place(self, data: bytes, seed: int) -> Path:
-        path = self._free_path(seed)
+        """Write ``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
+        path = self.folder / f"episode-{seed:07d}.parquet"
+        again = count(2)
+        while path.exists():
+            path = self.folder / f"episode-{seed:07d}-{next(again)}.parquet"
         with atomic_path(path) as partial:
             partial.write_bytes(data)
-        return path
-
-    def _free_path(self, seed: int) -> Path:
-        """``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
-        path = self.folder / f"episode-{seed:07d}.parquet"
-        again = 2
-        while path.exists():
-            path = self.folder / f"episode-{seed:07d}-{again}.parquet"
-            again += 1
         return path
 
     def adopt_unlisted(self) -> None:

@@ -277,7 +277,9 @@ def open_folder(layout: Layout, name: str, condition: str, paths: list[Path]) ->
     if layout is PRONOSTIA:
         stamps = [first_stamp(path) for path in paths]
         snapshot_s = snapshot_times(name, stamps, numbers, layout.period_s)
-        temperature = temperatures(temperature_files(paths[0].parent), stamps[0] + snapshot_s)
+        beside = [path for path in paths[0].parent.iterdir() if TEMPERATURE_FILE.fullmatch(path.name)]
+        beside.sort(key=partial(file_number, TEMPERATURE_FILE))
+        temperature = temperatures(beside, stamps[0] + snapshot_s)
     else:
         snapshot_s = layout.period_s * (np.array(numbers, np.float64) - numbers[0])
     return Bearing(
@@ -307,12 +309,6 @@ def file_number(pattern: re.Pattern[str], path: Path) -> int:
     match = pattern.fullmatch(path.name)
     assert match, path
     return int(match[1])
-
-
-def temperature_files(folder: Path) -> list[Path]:
-    """Temperature files of a PRONOSTIA bearing in order of their numbers; often there is none."""
-    paths = [path for path in folder.iterdir() if TEMPERATURE_FILE.fullmatch(path.name)]
-    return sorted(paths, key=partial(file_number, TEMPERATURE_FILE))
 
 
 def read_vibration(path: Path, columns: int) -> NDArray[np.float32]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,16 +83,15 @@ class RunToFailure:
         return x, torch.linspace(0, 1, len(x))
 
 
-def read_runs(dataset: str, folder: Path, names: Sequence[str] | None = None) -> list[RunToFailure]:
+def read_runs(dataset: str, folder: Path) -> list[RunToFailure]:
     """Bearings of a data set from its raw files, or else from the authors' feature files.
 
     Raises:
         UserError: if ``folder`` holds neither.
     """
     if dataset != "pronostia" and is_published(folder):
-        every = [run_of(bearing) for bearing in read_published_features(folder)]
-        return [run for run in every if names is None or run.name in names]
-    return [RunToFailure(dataset, features(bearing)) for bearing in open_bearings(dataset, folder, names)]
+        return [run_of(bearing) for bearing in read_published_features(folder)]
+    return [RunToFailure(dataset, features(bearing)) for bearing in open_bearings(dataset, folder)]
 
 
 def read_own(folder: Path) -> list[RunToFailure]:

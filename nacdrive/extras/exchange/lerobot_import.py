@@ -289,11 +289,12 @@ def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[s
     schema = file.schema_arrow
     names = [*data_set.cameras.values(), ACTION, "episode_index", "frame_index", "timestamp"]
     optional = [STATE, *PLAIN.values(), LABEL, LOGITS, *NUMBERS.values()]
-    names += [
-        name
-        for name in optional
-        if name in data_set.features and (data_set.header or name in known_elsewhere(data_set))
-    ]
+    if data_set.header is None:
+        # What means in a stranger's data set what it means in ours.
+        state = data_set.features.get(STATE, {}).get("names")
+        speed = isinstance(state, list) and state[:2] == list(STATE_NAMES)
+        optional = [STATE, "next.reward"] if speed else ["next.reward"]
+    names += [name for name in optional if name in data_set.features]
     for name in names:
         kind = schema.field(name).type if name in schema.names else None
         if kind is None:
@@ -309,12 +310,6 @@ def columns_of(data_set: LeRobotSet, path: Path, file: pq.ParquetFile) -> list[s
             what = "lacks" if kind is None else f"has no usable ({kind})"
             raise UserError(f"{path} {what} column '{name}': it is no data of this LeRobot data set.")
     return names
-
-
-def known_elsewhere(data_set: LeRobotSet) -> list[str]:
-    """Columns that mean in a stranger's data set what they mean in ours."""
-    names = data_set.features.get(STATE, {}).get("names")
-    return ["next.reward", *([STATE] if isinstance(names, list) and names[:2] == list(STATE_NAMES) else [])]
 
 
 class Batches:

@@ -82,6 +82,10 @@ def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str,
     """The C of a network made from the file ``model``, its header ``stem``.h, and the program to try them."""
     parts = _Sequence.of(net)
     scratch = scratch_size(net)
+    projection = []
+    if net.projection is not None:
+        projection.append(array("projection_weight", by_pixels(net, net.projection.weight)))
+        projection.append(array("projection_bias", net.projection.bias))
     header = fill(
         "policy.h",
         title=comment(f"{net.name}: drives '{net.task}', sequence layer {net.model}"),
@@ -122,7 +126,7 @@ def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str,
             labels(net),
             *frame_arrays(net),
             *convolution_arrays(net),
-            *projection_arrays(net),
+            *projection,
             *parts.arrays,
             array("hidden_weight", net.hidden.weight.T),
             array("hidden_bias", net.hidden.bias),
@@ -368,14 +372,6 @@ class _Sequence:
 def of_features(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[np.float32]:
     """[F, outputs] of a weight [outputs, F] on what the sequence layer gets of a frame."""
     return by_pixels(net, weight) if net.projection is None else weight.T
-
-
-def projection_arrays(net: NetworkDescription) -> list[str]:
-    """The linear layer between the convolutions and the sequence layer, if there is one."""
-    if net.projection is None:
-        return []
-    weight = by_pixels(net, net.projection.weight)
-    return [array("projection_weight", weight), array("projection_bias", net.projection.bias)]
 
 
 def by_pixels(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -73,11 +73,7 @@ class LapCard(Card):
 class LapMemory:
     """The decisions of the lap that is driven now, and how to make an episode of them; the frames are no copies.
 
-    Args:
-        source: What is driven, as recordings have it.
-        driver: Who drives.
-        image: How frames are encoded: ``png`` or ``jpeg``.
-        meta: Of the episode of a seed, as recordings have it.
+    ``image`` is how they are encoded, ``png`` or ``jpeg``; ``meta`` that of the episode of a seed.
     """
 
     def __init__(

@@ -59,14 +59,8 @@ def export_html(
 ) -> Path:
     """Write the page of a policy's ``.pt`` file into ``out``, an ``.html`` file or a folder for it.
 
-    Args:
-        model: the policy's file.
-        lap: a folder of recorded episodes, an evaluation that kept its drives, or one ``episode-*.parquet``.
-        out: the page.
-        episode: which of the episodes, from 0.
-        seconds: how much of it, from its start.
-        playground: makes of the model a page without weights in which it drives; a button opens it with those of this
-            page.
+    ``lap`` is a folder of recorded episodes, an evaluation that kept its drives, or one ``episode-*.parquet``;
+    ``playground`` makes of the model a page without weights in which it drives; a button opens it with those of this.
 
     Raises:
         UserError: if the model is no policy that drives or has no JavaScript, the lap is none that it can look at, or

@@ -83,19 +83,14 @@ def export_onnx(model: Path, out: Path) -> list[Path]:
         UserError: if the policy cannot be loaded, its layer cannot be exported, or the packages are not installed.
     """
     policy = load_policy(model)
-    proto, about = to_model(policy), describe(policy, model)
-    with atomic_path(out) as partial:
-        partial.write_bytes(to_bytes(proto, about))
-    return [out]
-
-
-def to_model(policy: Policy) -> ModelProto:
-    """The graph of one decision, as ``PolicyStep`` computes it."""
     step = PolicyStep(policy).eval()
-    names = list(step.step.initial())
-    inputs = [*INPUTS, *(f"state.{name}" for name in names)]
-    outputs = [*step.outputs, *(f"next.state.{name}" for name in names)]
-    return record(step, step.example(), inputs, outputs)
+    state = step.step.initial()
+    inputs = [*INPUTS, *(f"state.{name}" for name in state)]
+    outputs = [*step.outputs, *(f"next.state.{name}" for name in state)]
+    proto = record(step, step.example(), inputs, outputs)
+    with atomic_path(out) as partial:
+        partial.write_bytes(to_bytes(proto, describe(policy, model, state)))
+    return [out]
 
 
 def record(
@@ -146,10 +141,9 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def describe(policy: Policy, model: Path) -> dict[str, Any]:
+def describe(policy: Policy, model: Path, state: dict[str, Tensor]) -> dict[str, Any]:
     """What stands in the file beside the graph."""
     config = policy.config
-    state = PolicyStep(policy).step.initial()
     return {
         "format": FORMAT,
         "nacdrive": __version__,
