@@ -43,8 +43,7 @@ def rotation(heading: float, pitch: float, roll: float) -> NDArray[np.float64]:
     about_up = np.array([[math.cos(h), -math.sin(h), 0], [math.sin(h), math.cos(h), 0], [0, 0, 1]])
     about_right = np.array([[1, 0, 0], [0, math.cos(p), -math.sin(p)], [0, math.sin(p), math.cos(p)]])
     about_forward = np.array([[math.cos(r), 0, math.sin(r)], [0, 1, 0], [-math.sin(r), 0, math.cos(r)]])
-    turned: NDArray[np.float64] = about_up @ about_right @ about_forward
-    return turned
+    return np.asarray(about_up @ about_right @ about_forward)
 
 
 @lru_cache(maxsize=1)
@@ -55,9 +54,8 @@ def homography() -> NDArray[np.float64]:
     ray = np.array([[1, 0, -(WIDTH - 1) / 2], [0, 0, focal], [0, -1, (HEIGHT - 1) / 2]])
     to_crooked = rotation(*hpr(SCENE)).T @ rotation(*hpr(STRAIGHT))
     picture = np.array([[focal, (WIDTH - 1) / 2, 0], [0, (HEIGHT - 1) / 2, -focal], [0, 1, 0]])
-    matrix: NDArray[np.float64] = picture @ to_crooked @ ray
-    scaled: NDArray[np.float64] = matrix / matrix[2, 2]
-    return scaled
+    matrix = picture @ to_crooked @ ray
+    return np.asarray(matrix / matrix[2, 2])
 
 
 def places(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

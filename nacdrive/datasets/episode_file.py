@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from nacdrive.common.foreign_json import parse_object
 from nacdrive.datasets.episode import COLUMNS, LABELS, PLACES, SIDES, Episode
@@ -59,11 +60,10 @@ def to_parquet(episode: Episode) -> bytes:
         columns[name] = pa.array(values)
         features[name] = {"dtype": "float32", "_type": "Value"}
     if episode.expert_logits is not None:
-        width = episode.expert_logits.shape[1]
-        flat = pa.array(episode.expert_logits.reshape(-1))
-        columns["expert_logits"] = pa.FixedSizeListArray.from_arrays(flat, width)
+        columns["expert_logits"] = list_column(episode.expert_logits)
         value = {"dtype": "float32", "_type": "Value"}
-        features["expert_logits"] = {"feature": value, "length": width, "_type": "Sequence"}
+        length = episode.expert_logits.shape[1]
+        features["expert_logits"] = {"feature": value, "length": length, "_type": "Sequence"}
     header = {
         "schema_version": SCHEMA_VERSION,
         "source": episode.source,
@@ -102,6 +102,12 @@ def image_column(encoded: list[bytes], prefix: str) -> pa.StructArray:
     return pa.StructArray.from_arrays(
         [pa.array(encoded, pa.binary()), pa.array(names, pa.string())], names=["bytes", "path"]
     )
+
+
+def list_column(rows: NDArray[np.float32]) -> pa.FixedSizeListArray:
+    """[frames, width] numbers as a column."""
+    flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
 
 
 def from_parquet(data: bytes) -> Episode:

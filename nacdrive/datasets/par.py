@@ -117,8 +117,7 @@ def read_par(path: Path) -> list[ParRecording]:
 
 def index_of(column: pa.ChunkedArray, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Index of each text in ``names``, -1 where it is none of them."""
-    indices: NDArray[np.int64] = pa.compute.index_in(column, pa.array(names)).fill_null(-1).to_numpy().astype(np.int64)
-    return indices
+    return np.asarray(pa.compute.index_in(column, pa.array(names)).fill_null(-1), np.int64)
 
 
 def is_name(name: str) -> bool:

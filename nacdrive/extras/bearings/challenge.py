@@ -225,8 +225,7 @@ def smoothed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     total = np.concatenate([np.zeros_like(x[:1]), x.cumsum(axis=0)])
     last = np.arange(1, len(x) + 1)
     first = np.maximum(last - SMOOTHED, 0)
-    mean: NDArray[np.float64] = (total[last] - total[first]) / (last - first).reshape(-1, *[1] * (x.ndim - 1))
-    return mean
+    return np.asarray((total[last] - total[first]) / (last - first).reshape(-1, *[1] * (x.ndim - 1)))
 
 
 def ridge(train: Sequence[Sample], samples: Sequence[Sample]) -> list[Tensor]:

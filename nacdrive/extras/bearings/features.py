@@ -115,14 +115,12 @@ class FeatureTable:
     def rms(self) -> NDArray[np.float32]:
         """[N, 2] root mean square of each snapshot and axis over its windows."""
         mean, deviation = self.features[..., 5::7], self.features[..., 6::7]
-        rms: NDArray[np.float32] = np.sqrt((mean**2 + deviation**2).mean(axis=1))
-        return rms
+        return np.asarray(np.sqrt((mean**2 + deviation**2).mean(axis=1)))
 
     @property
     def kurtosis(self) -> NDArray[np.float32]:
         """[N, 2] kurtosis of each snapshot and axis, averaged over its windows."""
-        kurtosis: NDArray[np.float32] = self.features[..., 3::7].mean(axis=1)
-        return kurtosis
+        return np.asarray(self.features[..., 3::7].mean(axis=1))
 
 
 def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> FeatureTable:

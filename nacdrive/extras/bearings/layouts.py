@@ -99,8 +99,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
         times += DAY_S
     times = np.maximum.accumulate(times)
     last = np.searchsorted(times, stamps, side="right") - 1
-    degrees: NDArray[np.float32] = rows[np.maximum(last, 0), 4].astype(np.float32)
-    return degrees
+    return np.asarray(rows[np.maximum(last, 0), 4], np.float32)
 
 
 def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.float64]:

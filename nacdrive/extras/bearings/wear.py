@@ -54,8 +54,7 @@ def phm2012_accuracy(actual_s: ArrayLike, predicted_s: ArrayLike) -> NDArray[np.
     actual = np.asarray(actual_s, np.float64)
     error = 100 * (actual - np.asarray(predicted_s, np.float64)) / actual
     exponent = np.where(error <= 0, -error / 5, error / 20)
-    accuracy: NDArray[np.float64] = np.exp(np.log(0.5) * exponent)
-    return accuracy
+    return np.asarray(np.exp(np.log(0.5) * exponent))
 
 
 @dataclass(frozen=True)
@@ -225,8 +224,7 @@ def quantiles_of(edges: NDArray[np.float64], weights: NDArray[np.float64], share
     cell = np.clip((below <= share).sum(axis=1) - 1, 0, weights.shape[1] - 1)
     row = np.arange(len(weights))
     part = np.clip((share - below[row, cell]) / np.maximum(weights[row, cell], 1e-300), 0.0, 1.0)
-    quantiles: NDArray[np.float64] = edges[cell] + part * (edges[cell + 1] - edges[cell])
-    return quantiles
+    return np.asarray(edges[cell] + part * (edges[cell + 1] - edges[cell]))
 
 
 def wear_curves(outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, WearCurve]:

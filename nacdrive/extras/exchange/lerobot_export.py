@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
-from nacdrive.datasets.episode_file import UNITS, image_column
+from nacdrive.datasets.episode_file import UNITS, image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import Converted, header_of, staged_folder
@@ -252,14 +251,14 @@ class DataWriter:
             empty = pa.nulls(steps, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
             columns[CAMERAS[camera]] = image_column(frames, f"{camera}-{number:06d}") if frames else empty
         gap_s = np.diff(episode.t_s, prepend=episode.t_s[:1])
-        columns[STATE] = fixed_list(np.stack([episode.speed_mps, gap_s.astype(np.float32)], axis=1))
-        columns[ACTION] = fixed_list(np.stack([getattr(episode, name) for name in ACTION_NAMES], axis=1))
+        columns[STATE] = list_column(np.stack([episode.speed_mps, gap_s.astype(np.float32)], axis=1))
+        columns[ACTION] = list_column(np.stack([getattr(episode, name) for name in ACTION_NAMES], axis=1))
         columns |= {name: pa.array(getattr(episode, ours)) for ours, name in PLAIN.items()}
         if self.layout.label:
             columns[LABEL] = pa.array(episode.label)
         if self.layout.logits:
             unknown = np.full((steps, self.layout.logits), np.nan, np.float32)
-            columns[LOGITS] = fixed_list(unknown if episode.expert_logits is None else episode.expert_logits)
+            columns[LOGITS] = list_column(unknown if episode.expert_logits is None else episode.expert_logits)
         known = {name: values for name in self.layout.numbers if (values := getattr(episode, name)) is not None}
         unknown_number = np.full(steps, np.nan, np.float32)
         columns |= {NUMBERS[name]: pa.array(known.get(name, unknown_number)) for name in self.layout.numbers}
@@ -313,12 +312,6 @@ def optional_columns(episode: Episode) -> list[str]:
 def task_of(source: str) -> str:
     """What is done, in words: LeRobot's policies may read it."""
     return f"drive along the road ({source})"
-
-
-def fixed_list(rows: NDArray[np.float32]) -> pa.FixedSizeListArray:
-    """[frames, width] numbers as a column."""
-    flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
 
 
 def is_list(kind: pa.DataType) -> bool:

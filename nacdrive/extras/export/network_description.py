@@ -6,8 +6,8 @@ layer, U units of a recurrence. All arrays are float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from nacdrive.nac.dynamics import Dynamics
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 Array = NDArray[np.float32]
-OTHER = "give another model"
 
 
 @dataclass(frozen=True)
@@ -304,7 +303,7 @@ def describe(policy: Policy) -> NetworkDescription:
             if isinstance(layer, nn.Conv2d)
         ),
         projection=None if network.projection is None else _linear(network.projection),
-        sequence=_sequence(policy),
+        sequence=_sequence(network.sequence, policy),
         hidden=_linear(head[0]),
         output=_linear(head[1]),
         actions=actions,
@@ -394,22 +393,22 @@ def _taps(matrix: Array) -> Taps:
     return Taps(first, np.ascontiguousarray(weight))
 
 
-def _sequence(policy: Policy) -> Sequence:
-    layer = policy.network.sequence
-    for kind, build in BUILDERS.items():
-        if isinstance(layer, kind):
-            return build(layer, policy)
+@singledispatch
+def _sequence(layer: SequenceLayer, policy: Policy) -> Sequence:
     raise UserError(
         f"the sequence layer '{policy.config.model}' has no export to C or HTML: those are for NAC, gru, lstm, cfc "
         "and dense."
     )
 
 
-def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
-    assert isinstance(layer, NACLayer)
-    nac, window = layer.nac, layer.window
-    topk = window if nac.topk is None else min(nac.topk, window)
-    _refuse_options(policy, nac, topk, window)
+@_sequence.register
+def _nac(layer: NACLayer, policy: Policy) -> NACStep:
+    nac = layer.nac
+    circuit = _circuit(policy, nac, nac.options.dynamics, layer.window)
+    exact = nac.selection == "exact" or (nac.selection == "auto" and layer.window <= AUTO_EXACT_UP_TO)
+    _refuse(policy, "time_features", nac.time_frequencies is not None)
+    _refuse(policy, "input_norm", nac.input_norm is not None)
+    _refuse(policy, "the square-root partition of Top-K", circuit["topk"] < layer.window and not exact)
     net, heads, depth = nac.backbone, nac.num_heads, nac.head_dim
 
     def each(x: Tensor) -> Array:
@@ -421,7 +420,7 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     scale = np.ones(heads, np.float32) if nac.logit_scale is None else _array(nac.logit_scale.expand(heads))
     assert net.sensory.bias is not None and net.motor.bias is not None
     return NACStep(
-        **_circuit(nac, nac.options.dynamics, window),
+        **circuit,
         phi=nac.options.phi,
         time_quadrature=nac.options.quadrature == "time",
         delta_t=nac.options.delta_t,
@@ -447,21 +446,13 @@ def _nac(layer: SequenceLayer, policy: Policy) -> NACStep:
     )
 
 
-def _refuse_options(policy: Policy, nac: NAC, topk: int, window: int) -> None:
-    dynamics = nac.options.dynamics
-    unknown = {
-        "time_features": nac.time_frequencies is not None,
-        "input_norm": nac.input_norm is not None,
-        "an adaptive Euler step": isinstance(dynamics, Euler) and dynamics.adaptive,
-        "the square-root partition of Top-K": topk < window
-        and (nac.selection == "sqrt" or (nac.selection == "auto" and window > AUTO_EXACT_UP_TO)),
-    }
-    for name, present in unknown.items():
-        if present:
-            raise UserError(f"{policy.name} uses {name}, which has no export to C or HTML: {OTHER}.")
+def _refuse(policy: Policy, option: str, present: bool) -> None:
+    if present:
+        raise UserError(f"{policy.name} uses {option}, which has no export to C or HTML: give another model.")
 
 
-def _circuit(nac: NAC | NACKey, dynamics: Dynamics, window: int) -> dict[str, Any]:
+def _circuit(policy: Policy, nac: NAC | NACKey, dynamics: Dynamics, window: int) -> dict[str, Any]:
+    _refuse(policy, "an adaptive Euler step", isinstance(dynamics, Euler) and dynamics.adaptive)
     euler = dynamics if isinstance(dynamics, Euler) else None
     return {
         "window": window,
@@ -481,17 +472,15 @@ def _synapses(synapses: Synapses) -> Linear:
     return Linear(np.ascontiguousarray(_array(synapses.effective()[0]).T), _array(synapses.bias[0]))
 
 
-def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
-    assert isinstance(layer, NACKeyLayer)
-    nac, dynamics, net = layer.nac, layer.nac.dynamics, layer.nac.backbone
-    if isinstance(dynamics, Euler) and dynamics.adaptive:
-        raise UserError(f"{policy.name} uses an adaptive Euler step, which has no export to C or HTML: {OTHER}.")
+@_sequence.register
+def _nac_key(layer: NACKeyLayer, policy: Policy) -> NACKeyStep:
+    nac, net = layer.nac, layer.nac.backbone
     query, motor = _linear(nac.query), _synapses(net.motor)
     rates = torch.cat([torch.zeros_like(nac.omega), nac.omega, nac.rho])
     frequencies = nac.time_frequencies
     assert net.inter is not None
     return NACKeyStep(
-        **_circuit(nac, dynamics, layer.window),
+        **_circuit(policy, nac, nac.dynamics, layer.window),
         norm=Linear(_array(nac.input_norm.weight), _array(nac.input_norm.bias)),
         norm_eps=nac.input_norm.eps,
         frequencies=np.zeros(0, np.float32) if frequencies is None else _array(frequencies),
@@ -505,8 +494,8 @@ def _nac_key(layer: SequenceLayer, policy: Policy) -> NACKeyStep:
     )
 
 
-def _recurrent(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
-    assert isinstance(layer, GRULayer | LSTMLayer)
+@_sequence.register
+def _recurrent(layer: GRULayer | LSTMLayer, policy: Policy) -> RecurrentStep:
     cell = layer.gru if isinstance(layer, GRULayer) else layer.lstm
     bias: Tensor = cell.get_parameter("bias_ih_l0")
     recurrent_bias: Tensor = cell.get_parameter("bias_hh_l0")
@@ -521,8 +510,8 @@ def _recurrent(layer: SequenceLayer, policy: Policy) -> RecurrentStep:
     )
 
 
-def _cfc(layer: SequenceLayer, policy: Policy) -> CfCStep:
-    assert isinstance(layer, CfCLayer)
+@_sequence.register
+def _cfc(layer: CfCLayer, policy: Policy) -> CfCStep:
     with torch.no_grad():
         return CfCStep(
             layer.window,
@@ -533,18 +522,8 @@ def _cfc(layer: SequenceLayer, policy: Policy) -> CfCStep:
         )
 
 
-def _dense(layer: SequenceLayer, policy: Policy) -> DenseStep:
-    assert isinstance(layer, DenseLayer)
+@_sequence.register
+def _dense(layer: DenseLayer, policy: Policy) -> DenseStep:
     linear = layer.dense[0]
     assert isinstance(linear, nn.Linear)
     return DenseStep(_linear(linear))
-
-
-BUILDERS: dict[type[SequenceLayer], Callable[[SequenceLayer, Policy], Sequence]] = {
-    NACLayer: _nac,
-    NACKeyLayer: _nac_key,
-    GRULayer: _recurrent,
-    LSTMLayer: _recurrent,
-    CfCLayer: _cfc,
-    DenseLayer: _dense,
-}
