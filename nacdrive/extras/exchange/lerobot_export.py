@@ -71,11 +71,7 @@ class Layout:
 
     @classmethod
     def of(cls, recording: Recording) -> Layout:
-        """The layout of a recording, from the headers of its files.
-
-        Raises:
-            UserError: if its scores are of several widths, or a file cannot be read.
-        """
+        """The layout of a recording, from the headers of its files."""
         columns: dict[str, pa.DataType] = {}
         widths: set[int] = set()
         shapes: dict[str, tuple[int, int]] = {}
@@ -166,11 +162,7 @@ class DataWriter:
             self._writer.close()
 
     def add(self, episode: Episode) -> None:
-        """Write one episode.
-
-        Raises:
-            UserError: if a frame is unreadable or of another size than the first.
-        """
+        """Write one episode."""
         table = self._table(episode)
         if self._writer is None or (self._in_file and self._in_file + table.nbytes > FILE_MB * 2**20):
             self._next_file(table.schema)

@@ -94,11 +94,7 @@ class LeRobotSet:
 
     @classmethod
     def open(cls, folder: Path, source: str | None = None) -> LeRobotSet:
-        """Read what describes the data set in ``folder``.
-
-        Raises:
-            UserError: if there is none, it is of another version, has no actions that steer or no image frames.
-        """
+        """Read what describes the data set in ``folder``."""
         if not (folder / INFO).is_file():
             raise UserError(f"there is no LeRobot data set in {folder} (no {INFO}): check the path and --from.")
         info = read_object(within(folder, INFO))

@@ -142,11 +142,7 @@ class ActionColumns:
         return cls(columns["steering"], columns.get("throttle"), columns.get("brake"))
 
     def split(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Steering, throttle and brake [frames] of [frames, width] (or [frames]) actions; 0 where there is none.
-
-        Raises:
-            ValueError: if the rows are too short.
-        """
+        """Steering, throttle and brake [frames] of [frames, width] (or [frames]) actions; 0 where there is none."""
         rows = rows.reshape(len(rows), -1)
         wanted = [index for index in (self.steering, self.throttle, self.brake) if index is not None]
         if rows.shape[1] != len(wanted):

@@ -62,11 +62,7 @@ class Spaces:
 
     @classmethod
     def of(cls, recording: Recording, pedals: int) -> Spaces:
-        """The spaces of a recording; every file is read once for it.
-
-        Raises:
-            UserError: if frames are of several sizes, or a file is damaged.
-        """
+        """The spaces of a recording; every file is read once for it."""
         shapes: dict[str, tuple[int, int]] = {}
         jpeg, discrete, choices = True, True, 0
         cameras: set[frozenset[str]] = set()

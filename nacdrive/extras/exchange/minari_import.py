@@ -68,11 +68,7 @@ class MinariSet:
 
     @classmethod
     def open(cls, folder: Path) -> MinariSet:
-        """Read what describes the data set in ``folder``.
-
-        Raises:
-            UserError: if there is none, it is of another version or storage, or its spaces are not those of driving.
-        """
+        """Read what describes the data set in ``folder``."""
         if not (folder / METADATA).is_file() and (folder / Path(METADATA).name).is_file():
             folder = folder.absolute().parent
         if not (folder / METADATA).is_file():
