@@ -32,12 +32,8 @@ def write_tensor_file(
 ) -> None:
     """Write what ``read_tensor_file`` can read, atomically.
 
-    Args:
-        path: The ``.pt`` or ``.safetensors`` file.
-        kind: Names the format, such as ``nacdrive policy``.
-        version: Of the format.
-        content: Plain values, lists, dicts and tensors; for safetensors, text alone.
-        tensors: A network's weights by name; stored on the CPU under ``tensors``.
+    ``kind`` names the format, such as ``nacdrive policy``. ``content`` holds plain values, lists, dicts and tensors;
+    for safetensors, text alone. ``tensors`` are a network's weights by name, stored on the CPU.
 
     Raises:
         UserError: if the disk is full; what ``path`` held before is kept.
@@ -62,13 +58,8 @@ def read_tensor_file(
 ) -> dict[str, Any]:
     """What was written with ``write_tensor_file``; older files, which hold no checksum, by their zip archive's CRCs.
 
-    Args:
-        path: The ``.pt`` or ``.safetensors`` file.
-        kind: The format that is wanted; None for any of nacdrive's.
-        version: Of that format; None for any.
-        device: Where the tensors go.
-        name: What the file is called in errors; the last words of ``kind`` if not given.
-        advice: What to do about a damaged file, for the error.
+    ``kind`` and ``version`` are those of the format that is wanted, None for any of nacdrive's. Errors call the file by
+    ``name``, or the last words of ``kind``, and give ``advice`` about a damaged one.
 
     Raises:
         UserError: if the file is missing, truncated, changed, of another kind or version, or a weight in it is not a

@@ -121,12 +121,7 @@ def events(images: NDArray[np.uint8], threshold: int = 128, length: int = 256) -
     """Run-length events of binarised images, scanned row by row.
 
     MNIST's longest image has 105 runs at threshold 128, its average one 53: none loses an event at ``length=256``.
-    An image with more runs than ``length`` keeps its first ones.
-
-    Args:
-        images: [N, height, width].
-        threshold: A pixel of this value or more is ink.
-        length: Events kept; shorter sequences are padded.
+    Of an image [height, width] with more runs than ``length`` the first ones are kept; one with fewer is padded.
     """
     ink = images.reshape(len(images), math.prod(images.shape[1:])) >= threshold
     starts = np.ones_like(ink)

@@ -57,7 +57,7 @@ class RecordingWriter:
             recipe: What must be the same when the recording is resumed (plain JSON).
             license: Identifier of the licence that the recording is under; None: the one that it has, if it has one.
             drive: How it is driven, for those who drive it once more.
-            resume: Go on with a recording that exists; start one if the folder is empty or absent.
+            resume: Go on with a recording that exists, if there is one.
             overwrite: Delete the recording that exists.
 
         Raises:

@@ -21,6 +21,7 @@ from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import COLUMNS, Episode
 from nacdrive.datasets.images import check_size
 from nacdrive.datasets.staging import Converted, write_recording
+from nacdrive.extras.exchange import limits
 from nacdrive.extras.exchange.lerobot_export import (
     ACTION,
     CAMERAS,
@@ -36,18 +37,6 @@ from nacdrive.extras.exchange.lerobot_export import (
     PLAIN,
     STATE,
     STATE_NAMES,
-)
-from nacdrive.extras.exchange.limits import (
-    MAX_EPISODE_BYTES,
-    MAX_FRAMES,
-    ActionColumns,
-    as_rgb,
-    check_range,
-    clock,
-    damaged_parquet,
-    open_parquet,
-    own_header,
-    within,
 )
 
 VERSION = re.compile(r"v(\d+)\.(\d+)(?:\.\d+)?")
@@ -86,7 +75,7 @@ class LeRobotSet:
     cameras: dict[str, str]
     """``center``, ``left``, ``right`` -> name of the feature."""
     shapes: dict[str, tuple[int, int]]
-    actions: ActionColumns
+    actions: limits.ActionColumns
     """Where steering and pedals stand in ``action``."""
     episodes: list[EpisodeRow]
     header: dict[str, Any] | None
@@ -97,7 +86,7 @@ class LeRobotSet:
         """Read what describes the data set in ``folder``."""
         if not (folder / INFO).is_file():
             raise UserError(f"there is no LeRobot data set in {folder} (no {INFO}): check the path and --from.")
-        info = read_object(within(folder, INFO))
+        info = read_object(limits.within(folder, INFO))
         check_version(folder, info)
         try:
             features = {str(name): dict(feature) for name, feature in info["features"].items()}
@@ -111,12 +100,14 @@ class LeRobotSet:
         if info.get("data_path", DATA) != DATA:
             raise UserError(f"{folder / INFO} names another place for its data than {DATA}: it cannot be read.")
         ours = folder / OURS
-        header = own_header(ours, read_object(within(folder, OURS)), OURS_VERSION) if ours.is_file() else None
+        header = (
+            limits.own_header(ours, read_object(limits.within(folder, OURS)), OURS_VERSION) if ours.is_file() else None
+        )
         actions = action_columns(folder, features)
         cameras, shapes = camera_features(folder, features)
         episodes = read_episodes(folder, header is not None)
         frames = sum(row.length for row in episodes)
-        if frames != total or len(episodes) != expected or not 0 < frames <= MAX_FRAMES:
+        if frames != total or len(episodes) != expected or not 0 < frames <= limits.MAX_FRAMES:
             raise UserError(
                 f"{folder / INFO} speaks of {total} frames in {expected} episodes, and meta/episodes lists {frames} in "
                 f"{len(episodes)}: the data set is incomplete, get it again."
@@ -161,7 +152,7 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
         )
 
 
-def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> ActionColumns:
+def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> limits.ActionColumns:
     """Where steering and pedals stand in the data set's ``action``."""
     if ACTION not in features:
         raise UserError(f"{folder} is a LeRobot data set without actions: there is nothing to learn from in it.")
@@ -170,7 +161,7 @@ def action_columns(folder: Path, features: Mapping[str, Mapping[str, Any]]) -> A
         inner = list(names.values())
         names = inner[0] if inner and isinstance(inner[0], (list, dict)) else list(names)
     named = [str(name) for name in names] if isinstance(names, list) else []
-    columns = ActionColumns.of(named)
+    columns = limits.ActionColumns.of(named)
     if (
         features[ACTION].get("dtype") != "float32"
         or list(features[ACTION].get("shape", [])) != [len(named)]
@@ -229,19 +220,19 @@ def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
     more = ["tasks", *(f"nacdrive/{name}" for name in ("seed", "driver", "return", "columns", "meta") if ours)]
     rows: dict[int, EpisodeRow] = {}
-    for path in (within(folder, name) for name in names):
-        file = open_parquet(path)
+    for path in (limits.within(folder, name) for name in names):
+        file = limits.open_parquet(path)
         there = [*wanted, *(name for name in more if name in file.schema_arrow.names)]
         missing = [name for name in wanted if name not in file.schema_arrow.names]
         missing += [name for name in more if ours and name not in there]
-        if missing or file.metadata.num_rows > MAX_FRAMES:
+        if missing or file.metadata.num_rows > limits.MAX_FRAMES:
             raise UserError(f"{path} lacks {', '.join(missing) or 'an end'}: it is no list of LeRobot episodes.")
         try:
             for batch in file.iter_batches(batch_size=256, columns=there):
                 for row in batch.to_pylist():
                     rows[int(row["episode_index"])] = episode_row(row, ours)
         except (pa.ArrowException, OSError) as error:
-            raise damaged_parquet(path, error) from error
+            raise limits.damaged_parquet(path, error) from error
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise UserError(f"{path} is damaged ({error}): get it again.") from error
     if sorted(rows) != list(range(len(rows))):
@@ -252,7 +243,7 @@ def read_episodes(folder: Path, ours: bool) -> list[EpisodeRow]:
 def episode_row(row: Mapping[str, Any], ours: bool) -> EpisodeRow:
     """One row of ``meta/episodes``."""
     length, chunk, file = (int(row[name]) for name in ("length", "data/chunk_index", "data/file_index"))
-    if not (0 < length <= MAX_FRAMES and 0 <= chunk < 10**6 and 0 <= file < 10**6):
+    if not (0 < length <= limits.MAX_FRAMES and 0 <= chunk < 10**6 and 0 <= file < 10**6):
         raise ValueError(f"episode {row['episode_index']} has {length} frames in file {chunk}/{file}")
     tasks = tuple(str(task) for task in row.get("tasks") or ())
     if not ours:
@@ -270,8 +261,8 @@ def read_data(data_set: LeRobotSet, seeds: list[int]) -> Iterator[Episode]:
     if [index for group in files.values() for index in group] != list(range(len(data_set.episodes))):
         raise UserError(f"{data_set.folder} has its episodes in another order than its files: it cannot be read.")
     for name, indices in files.items():
-        path = within(data_set.folder, name)
-        file = open_parquet(path)
+        path = limits.within(data_set.folder, name)
+        file = limits.open_parquet(path)
         rows = sum(data_set.episodes[index].length for index in indices)
         if file.metadata.num_rows != rows:
             raise UserError(f"{path} holds {file.metadata.num_rows} frames where {rows} are listed: get it again.")
@@ -322,7 +313,7 @@ class Batches:
             try:
                 batch = self._rest if self._rest is not None and len(self._rest) else next(self._batches)
             except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
-                raise damaged_parquet(self.path, error) from error
+                raise limits.damaged_parquet(self.path, error) from error
             yield batch.slice(0, rows)
             self._rest = batch.slice(rows)
             rows -= min(rows, len(batch))
@@ -346,12 +337,12 @@ def read_episode(data_set: LeRobotSet, index: int, seed: int, batches: Batches) 
                     if data is None:
                         raise ValueError(f"has no picture of {name} in frame {len(frames.get(camera, ()))}")
                     try:
-                        frames.setdefault(camera, []).append(as_rgb(data, data_set.shapes[camera]))
+                        frames.setdefault(camera, []).append(limits.as_rgb(data, data_set.shapes[camera]))
                     except ValueError as error:
                         raise ValueError(f"has in row {i} of {name} {error}") from error
                     size += len(data)
-            if size > MAX_EPISODE_BYTES:
-                raise ValueError(f"has more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
+            if size > limits.MAX_EPISODE_BYTES:
+                raise ValueError(f"has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
             for name in batches.columns:
                 if name not in data_set.cameras.values():
                     numbers.setdefault(name, []).append(as_numbers(batch, name))
@@ -382,7 +373,7 @@ def build_episode(
     """An episode from its columns."""
     N = row.length
     steering, throttle, brake = data_set.actions.split(columns[ACTION])
-    check_range(steering, throttle, brake)
+    limits.check_range(steering, throttle, brake)
     unknown = {"choice": np.full(N, -1), "expert_choice": np.full(N, -1), "reward": np.zeros(N)}
     plain = {ours: columns[name] for ours, name in PLAIN.items() if name in columns}
     if data_set.header is not None:
@@ -399,7 +390,7 @@ def build_episode(
     reward = np.asarray(values["reward"], dtype=np.float64)
     return Episode(
         frames=frames.pop("center"),
-        t_s=clock(columns["timestamp"], data_set.fps) if t_s is None else t_s,
+        t_s=limits.clock(columns["timestamp"], data_set.fps) if t_s is None else t_s,
         steering=steering,
         throttle=throttle,
         brake=brake,

@@ -45,11 +45,9 @@ def sampled_frames(count: int) -> list[int]:
 
 
 def image_stats(decode: Callable[[int], NDArray[np.uint8]], count: int) -> Stats:
-    """Statistics of the channels of an episode's images, 0 .. 1: arrays of [3, 1, 1].
+    """Statistics of the channels of an episode's ``count`` images, 0 .. 1: arrays of [3, 1, 1].
 
-    Args:
-        decode: Number of a frame -> uint8 [height, width, 3]; one frame is held at a time.
-        count: Frames of the episode.
+    ``decode`` makes of the number of a frame uint8 [height, width, 3]; one frame is held at a time.
     """
     chosen = sampled_frames(count)
     levels = np.zeros((3, 256), dtype=np.int64)

@@ -22,18 +22,7 @@ from nacdrive.datasets.episode import SIDES, Episode
 from nacdrive.datasets.images import check_size, encode_png
 from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.envs.registry import spec_of_source
-from nacdrive.extras.exchange.limits import (
-    MAX_EPISODE_BYTES,
-    MAX_FRAMES,
-    MAX_LIST,
-    OPTIONAL_COLUMNS,
-    as_rgb,
-    check_range,
-    clock,
-    first_line,
-    own_header,
-    within,
-)
+from nacdrive.extras.exchange import limits
 from nacdrive.extras.exchange.minari_export import INFOS, MAIN, METADATA, OURS_VERSION, SMALLEST_IMAGE
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
@@ -73,17 +62,17 @@ class MinariSet:
             folder = folder.absolute().parent
         if not (folder / METADATA).is_file():
             raise UserError(f"there is no Minari data set in {folder} (no {METADATA}): check the path and --from.")
-        about = read_object(within(folder, METADATA))
+        about = read_object(limits.within(folder, METADATA))
         version, storage = str(about.get("minari_version"))[:20], str(about.get("data_format", "hdf5"))[:20]
         if not VERSIONS.fullmatch(version):
             raise UserError(f"{folder} is a Minari data set of version {version}, and this nacdrive reads 0.4 and 0.5.")
         if storage != "hdf5":
             raise UserError(f"{folder} is a Minari data set stored as {storage}, and this nacdrive reads hdf5.")
         ours = about.get("nacdrive")
-        header = own_header(folder / METADATA, ours, OURS_VERSION) if ours is not None else None
+        header = limits.own_header(folder / METADATA, ours, OURS_VERSION) if ours is not None else None
         try:
             episodes, frames = int(about["total_episodes"]), int(about["total_steps"])
-            if not (0 < episodes <= frames <= MAX_FRAMES):
+            if not (0 < episodes <= frames <= limits.MAX_FRAMES):
                 raise ValueError(f"{frames} steps in {episodes} episodes")
             spaces = [parse_object(about[name]) for name in ("observation_space", "action_space")]
         except KeyError as error:
@@ -92,7 +81,7 @@ class MinariSet:
                 "here; write the data set again with Minari 0.5."
             ) from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"{folder / METADATA} is damaged ({first_line(error)}): get it again.") from error
+            raise UserError(f"{folder / METADATA} is damaged ({limits.first_line(error)}): get it again.") from error
         cameras, shapes = camera_spaces(folder, spaces[0])
         pedals, choices = action_space(folder, spaces[1])
         jpeg = bool(about.get("jpeg_encoding", True))
@@ -136,7 +125,7 @@ def action_space(folder: Path, space: Mapping[str, Any]) -> tuple[int, int]:
         kind == "Discrete"
         and isinstance(space.get("n"), int)
         and space.get("start") == 0
-        and 0 < space["n"] <= MAX_LIST
+        and 0 < space["n"] <= limits.MAX_LIST
     ):
         return 0, space["n"]
     if kind == "Box" and shape == [3] and low == [-1, 0, 0] and high == [1, 1, 1]:
@@ -178,7 +167,7 @@ def import_minari(
             f"the actions of {folder} are one of {data_set.choices} choices, and what they do is not known: give what "
             "was driven, such as --source carracing."
         )
-    path = within(data_set.folder, MAIN)
+    path = limits.within(data_set.folder, MAIN)
     try:
         with h5py.File(path, "r") as file:
             reader = Reader(h5py, file, data_set, path)
@@ -194,7 +183,7 @@ def import_minari(
             # Of a disk or a path, not of the file's content.
             raise
         raise UserError(
-            f"{path} is truncated or damaged, or no HDF5 file ({first_line(error)}): get it again."
+            f"{path} is truncated or damaged, or no HDF5 file ({limits.first_line(error)}): get it again."
         ) from error
 
 
@@ -249,7 +238,7 @@ class Reader:
         """The first ``rows`` rows of a column of numbers, which may have up to ``more`` rows more."""
         column = self.column(parent, name)
         width = int(np.prod(column.shape[1:])) if column.shape else 0
-        if not column.shape or not rows <= column.shape[0] <= rows + more or width > MAX_LIST:
+        if not column.shape or not rows <= column.shape[0] <= rows + more or width > limits.MAX_LIST:
             raise ValueError(f"'{name}' has the shape {column.shape} in an episode of {rows} steps")
         if column.dtype.kind not in "fiub":
             raise ValueError(f"'{name}' holds no numbers")
@@ -275,10 +264,12 @@ class Reader:
             columns = (
                 self.own(group, N) if self.data_set.header is not None else self.stranger(group, N, fps, action_of)
             )
-            check_range(columns["steering"], columns["throttle"], columns["brake"])
+            limits.check_range(columns["steering"], columns["throttle"], columns["brake"])
             return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
-            raise UserError(f"episode {index} in {self.path}: {first_line(error)}; get the data set again.") from error
+            raise UserError(
+                f"episode {index} in {self.path}: {limits.first_line(error)}; get the data set again."
+            ) from error
 
     def own(self, group: Any, N: int) -> dict[str, Any]:
         """The columns of an episode that nacdrive wrote."""
@@ -286,8 +277,8 @@ class Reader:
         if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
             raise ValueError("'nacdrive' is no text")
         ours = parse_object(text[()])
-        wanted = (*INFOS, *(name for name in OPTIONAL_COLUMNS if name in ours["columns"]))
-        infos = dict.fromkeys(OPTIONAL_COLUMNS) | {name: self.info(group, name, N) for name in wanted}
+        wanted = (*INFOS, *(name for name in limits.OPTIONAL_COLUMNS if name in ours["columns"]))
+        infos = dict.fromkeys(limits.OPTIONAL_COLUMNS) | {name: self.info(group, name, N) for name in wanted}
         missing = [name for name in wanted if infos[name] is None]
         if missing:
             raise ValueError(f"infos lack {', '.join(missing)}")
@@ -321,7 +312,7 @@ class Reader:
         reward = self.numbers(group, "rewards", N)
         ended = self.numbers(group, "terminations", N)[-1]
         return {
-            "t_s": clock(np.arange(N) / fps if t_s is None else t_s, fps),
+            "t_s": limits.clock(np.arange(N) / fps if t_s is None else t_s, fps),
             "choice": choice,
             "steering": steering,
             "throttle": throttle,
@@ -356,10 +347,10 @@ class Reader:
         for i in range(N):
             data = np.asarray(column[i], dtype=np.uint8).tobytes()
             total += len(data)
-            if total > MAX_EPISODE_BYTES:
-                raise ValueError(f"it has more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
+            if total > limits.MAX_EPISODE_BYTES:
+                raise ValueError(f"it has more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
             try:
-                yield as_rgb(data, size)
+                yield limits.as_rgb(data, size)
             except ValueError as error:
                 raise ValueError(f"frame {i} has {error}") from error
 

@@ -25,17 +25,7 @@ from nacdrive.datasets.images import image_header
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import Converted, header_of, staged_folder, write_recording
 from nacdrive.datasets.udacity_log_convert import FIRST_DAY
-from nacdrive.extras.exchange.limits import (
-    MAX_EPISODE_BYTES,
-    OPTIONAL_COLUMNS,
-    OURS,
-    as_rgb,
-    check_range,
-    clock,
-    frames_of,
-    own_header,
-    within,
-)
+from nacdrive.extras.exchange import limits
 
 MANIFEST, IMAGES = "manifest.json", "images"
 OURS_VERSION = 1
@@ -43,7 +33,7 @@ PER_CATALOG = 1000
 """Records in a catalog."""
 IMAGE, ANGLE, THROTTLE, MODE = "cam/image_array", "user/angle", "user/throttle", "user/mode"
 CAMERAS = {"center": IMAGE, **{side: f"nacdrive/{side}" for side in SIDES}}
-OWN = {name: f"nacdrive/{name}" for name in (*COLUMNS, *OPTIONAL_COLUMNS) if name != "steering"}
+OWN = {name: f"nacdrive/{name}" for name in (*COLUMNS, *limits.OPTIONAL_COLUMNS) if name != "steering"}
 """Columns of ours and their names in a record; ``steering`` is donkeycar's angle, to the right too."""
 TYPES = {bool: "boolean", int: "int", float: "float", list: "list"}
 CATALOG, PICTURE = re.compile(r"catalog_\d{1,6}\.catalog"), re.compile(r"[\w.-]{1,200}", re.ASCII)
@@ -82,14 +72,14 @@ class TubWriter:
         """Write one episode as a session of an hour of its own."""
         began = FIRST_DAY + timedelta(hours=len(self.episodes))
         session = f"{began:%y-%m-%d}_{len(self.episodes)}"
-        columns = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
+        columns = [name for name in limits.OPTIONAL_COLUMNS if getattr(episode, name) is not None]
         own = {OWN[name]: getattr(episode, name) for name in (*COLUMNS, *columns) if name in OWN}
         pedals = episode.throttle - episode.brake
         for i in range(len(episode)):
             numbers = {ANGLE: episode.steering[i], THROTTLE: pedals[i], **{name: own[name][i] for name in own}}
             record = {name: plain(value.tolist()) for name, value in numbers.items()}
             self.types |= {name: TYPES[type(value.tolist())] for name, value in numbers.items()} | {MODE: "str"}
-            for camera, images in frames_of(episode).items():
+            for camera, images in limits.frames_of(episode).items():
                 key, kind = CAMERAS[camera], "jpg" if images[i][:2] == JPEG else "png"
                 record[key] = f"{self.frames}_{key.replace('/', '_')}_.{kind}"
                 (self.folder / IMAGES / record[key]).write_bytes(images[i])
@@ -120,7 +110,7 @@ class TubWriter:
         ]
         write_text(self.folder / MANIFEST, "".join(json.dumps(line) + "\n" for line in lines))
         ours = {"version": OURS_VERSION, "recording": header, "units": UNITS, "episodes": self.episodes}
-        write_json(self.folder / OURS, ours)
+        write_json(self.folder / limits.OURS, ours)
 
     def _write_catalog(self) -> None:
         first = (self.frames - 1) // PER_CATALOG * PER_CATALOG
@@ -158,9 +148,9 @@ def import_tub(
         UserError: if there is no such tub, it is damaged, or ``out`` already holds something.
     """
     records = read_records(folder)
-    ours = read_object(within(folder, OURS)) if (folder / OURS).is_file() else None
+    ours = read_object(limits.within(folder, limits.OURS)) if (folder / limits.OURS).is_file() else None
     try:
-        header = own_header(folder / OURS, ours, OURS_VERSION) if ours is not None else None
+        header = limits.own_header(folder / limits.OURS, ours, OURS_VERSION) if ours is not None else None
         about = {row["session"]: dict(row) for row in ours["episodes"]} if ours is not None else {}
         drives = split(records, math.inf if ours else PAUSE_S)
         gaps = [gap for drive in drives for gap in np.diff([record["_timestamp_ms"] for record in drive]) if gap > 0]
@@ -185,7 +175,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
             f"there is no donkeycar tub of version 2 in {folder} (no {MANIFEST}): check the path and --from, or "
             "convert an older one with donkeycar's scripts/convert_to_tub_v2.py."
         )
-    path = within(folder, MANIFEST)
+    path = limits.within(folder, MANIFEST)
     try:
         about = [parse(line) for line in read_lines(path)]
         names, deleted = list(about[4]["paths"]), set(about[4]["deleted_indexes"])
@@ -195,7 +185,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = []
         place = 0
         for name in names:
-            path = within(folder, name)
+            path = limits.within(folder, name)
             lines = read_lines(path)
             for i, line in enumerate(lines):
                 try:
@@ -248,15 +238,17 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
         given |= {"reward": np.zeros(N), "speed_mps": np.full(N, np.nan), "expert_logits": None}
         pedals, steering = (np.array([float(record[name]) for record in drive]) for name in ("pedals", "steering"))
         given |= {"throttle": pedals.clip(0), "brake": (-pedals).clip(0)}
-        given["t_s"] = clock(np.array([record["_timestamp_ms"] - began for record in drive]) / 1000, header["fps"])
+        given["t_s"] = limits.clock(
+            np.array([record["_timestamp_ms"] - began for record in drive]) / 1000, header["fps"]
+        )
         if "columns" in row:
-            columns = (*COLUMNS, *(name for name in OPTIONAL_COLUMNS if name in row["columns"]))
+            columns = (*COLUMNS, *(name for name in limits.OPTIONAL_COLUMNS if name in row["columns"]))
             kinds = {name: COLUMNS.get(name, np.float32) for name in columns if name in OWN}
             given |= {
                 name: np.array([record[OWN[name]] for record in drive], np.float64 if kind is not np.int64 else kind)
                 for name, kind in kinds.items()
             }
-        check_range(steering, given["throttle"], given["brake"])
+        limits.check_range(steering, given["throttle"], given["brake"])
         whole = "return" in row and row["frames"] == N
         return Episode(
             frames=frames.pop("center"),
@@ -284,14 +276,14 @@ def pictures(folder: Path, drive: list[dict[str, Any]], key: str) -> list[bytes]
         name = record[key]
         if not PICTURE.fullmatch(name):
             raise ValueError(f"record {record['place']} names the picture {name!r}"[:200])
-        path = within(folder, f"{IMAGES}/{name}")
+        path = limits.within(folder, f"{IMAGES}/{name}")
         total += path.stat().st_size
-        if total > MAX_EPISODE_BYTES:
-            raise ValueError(f"more than {MAX_EPISODE_BYTES >> 30} GiB of pictures")
+        if total > limits.MAX_EPISODE_BYTES:
+            raise ValueError(f"more than {limits.MAX_EPISODE_BYTES >> 30} GiB of pictures")
         data = path.read_bytes()
         try:
             size = image_header(images[0] if images else data)[:2]
-            images.append(as_rgb(data, size))
+            images.append(limits.as_rgb(data, size))
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     return images

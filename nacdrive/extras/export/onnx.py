@@ -54,17 +54,11 @@ class PolicyStep(nn.Module):
         return frame, torch.zeros(1), torch.zeros(1), *self.step.initial().values()
 
     def forward(self, frame: Tensor, t_s: Tensor, speed_mps: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Decide.
-
-        Args:
-            frame: uint8 [height, width, 3], RGB.
-            t_s: [1], seconds since the episode began.
-            speed_mps: [1]; no network of today looks at it.
-            state: of the step before, in the order of ``step.initial()``.
+        """Decide on a frame, uint8 [height, width, 3], RGB, taken ``t_s`` [1] seconds after the episode began.
 
         Returns:
             steering, throttle and brake, [1] each; of a policy that chooses, also logits [actions] and action [1];
-            then the next state.
+            then the next state, in the order of ``step.initial()``.
         """
         y, *after = self.step(self.network.features(frame.unsqueeze(0)), t_s, *state)
         scores = self.network.head(y)[0]
