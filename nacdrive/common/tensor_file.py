@@ -1,12 +1,14 @@
 """The one reader and writer of ``.pt`` files: whole or absent, nothing executable, damage found before use.
 
-A name that ends with ``.safetensors`` means the same content in that format (``safetensors_format``).
+A name that ends with ``.safetensors`` means the same content in that format, which model hubs and programs in other
+languages read: text of one's own stands in its JSON header under ``__metadata__``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,8 @@ TENSORS = "tensors"
 """Where a file keeps a network's weights."""
 SAFETENSORS = ".safetensors"
 """How the names of files in the format of that name end."""
+FORMAT = {"format": "pt"}
+"""What other libraries want to find in a safetensors file of torch's; nothing of ours depends on it."""
 
 
 def write_tensor_file(
@@ -123,23 +127,48 @@ def check_archive(archive: zipfile.ZipFile, size: int, most: float = 2.0) -> Non
 
 
 def to_safetensors(stored: Mapping[str, Any]) -> bytes:
-    """The bytes of a safetensors file, its checksum included."""
-    from nacdrive.common.safetensors_format import encode
+    """The bytes of a safetensors file, its checksum included; the same for the same content in whatever order.
 
-    beside = {key: value for key, value in stored.items() if key != TENSORS}
-    return encode({**beside, CHECKSUM: checksum(in_order(stored))}, stored.get(TENSORS, {}))
+    Raises:
+        TypeError: if a value beside the tensors is neither text nor an integer, or there is no such type of tensor.
+    """
+    from safetensors.torch import save
+
+    beside = {**stored, CHECKSUM: checksum(in_order(stored))}
+    tensors = sorted(beside.pop(TENSORS, {}).items())
+    for key, value in beside.items():
+        if not isinstance(value, (str, int)):
+            raise TypeError(f"safetensors keeps text beside the tensors, and {key} is a {type(value).__name__}")
+    metadata = {key: str(value) for key, value in beside.items()} | FORMAT
+    try:
+        # Copies: it refuses tensors that share memory.
+        data = save({name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors}, metadata)
+    except KeyError as error:
+        raise TypeError(f"safetensors has no numbers of type {error}") from error
+    header, numbers = split(data)
+    # Its own order of the metadata changes from run to run.
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + numbers
 
 
 def from_safetensors(data: bytes, device: str | torch.device) -> tuple[dict[str, Any], bool]:
     """What a safetensors file holds but for its checksum, and whether that is right; without one it never is."""
-    from nacdrive.common.safetensors_format import decode
+    from safetensors.torch import load
 
-    beside, tensors = decode(data, device)
-    content: dict[str, Any] = {**beside, TENSORS: tensors}
+    tensors = {name: value.to(device) for name, value in load(data).items()}
+    metadata = split(data)[0].get("__metadata__", {})
+    content = {key: value for key, value in metadata.items() if key not in FORMAT} | {TENSORS: tensors}
     expected = content.pop(CHECKSUM, None)
     if str(content.get("version")).isdecimal():
         content["version"] = int(content["version"])
     return content, checksum(in_order(content)) == expected
+
+
+def split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header of a sound safetensors file, whose length is its first 8 bytes, and the bytes behind it."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:end]), data[end:]
 
 
 def in_order(content: Mapping[str, Any]) -> dict[str, Any]:

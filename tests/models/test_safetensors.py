@@ -17,8 +17,7 @@ from safetensors.torch import load_file, save_file
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
-from nacdrive.common.safetensors_format import encode, split
-from nacdrive.common.tensor_file import write_tensor_file
+from nacdrive.common.tensor_file import split, to_safetensors, write_tensor_file
 from nacdrive.layers.registry import LAYERS
 from nacdrive.models import Policy, PolicyConfig, convert_model, load_policy, save_policy
 from nacdrive.models.agents import network
@@ -184,7 +183,7 @@ def test_what_cannot_be_converted_is_told(shipped_policy: Path, tmp_path: Path) 
     with pytest.raises(UserError, match="holds no model but a nacdrive log"):
         convert_model(tmp_path / "empty.pt", tmp_path / "m.safetensors")
     with pytest.raises(TypeError, match=r"no numbers of type torch\.complex128"):
-        encode({}, {"a": torch.zeros(1, dtype=torch.complex128)})
+        to_safetensors({"tensors": {"a": torch.zeros(1, dtype=torch.complex128)}})
     assert not (tmp_path / "m.safetensors").exists()
 
 
