@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def export_lerobot(
     recording = Recording.open(folder)
     layout = Layout.of(recording)
     with staged_folder(out, overwrite=overwrite) as staging:
-        with DataWriter(staging, layout) as writer:
+        with closing(DataWriter(staging, layout)) as writer:
             for index in range(len(recording)):
                 writer.add(recording.load(index))
                 progress(writer.frames)
@@ -154,10 +155,7 @@ class DataWriter:
         self._file, self._in_file = -1, 0
         self._writer: pq.ParquetWriter | None = None
 
-    def __enter__(self) -> DataWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -221,8 +219,7 @@ class DataWriter:
         write_json(self.folder / OURS, ours)
 
     def _next_file(self, schema: pa.Schema) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self.close()
         self._file, self._in_file = self._file + 1, 0
         chunk, file = divmod(self._file, FILES_PER_CHUNK)
         path = self.folder / DATA.format(chunk_index=chunk, file_index=file)

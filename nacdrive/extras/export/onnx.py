@@ -138,6 +138,10 @@ def quiet() -> Iterator[None]:
 def describe(policy: Policy, model: Path, state: dict[str, Tensor]) -> dict[str, Any]:
     """What stands in the file beside the graph."""
     config = policy.config
+    labels = action_names(config.task)
+    if len(labels) != len(config.actions):
+        # Nobody has named them.
+        labels = tuple(map(str, range(len(config.actions))))
     return {
         "format": FORMAT,
         "nacdrive": __version__,
@@ -156,7 +160,7 @@ def describe(policy: Policy, model: Path, state: dict[str, Tensor]) -> dict[str,
         },
         "gap_s": config.gap_s,
         "action_repeat": config.repeat,
-        "actions": action_labels(config.task, len(config.actions)),
+        "actions": list(labels),
         "state": [
             {"name": f"state.{name}", "shape": list(x.shape), "dtype": str(x.dtype)[len("torch.") :], "initial": 0}
             for name, x in state.items()
@@ -164,13 +168,6 @@ def describe(policy: Policy, model: Path, state: dict[str, Tensor]) -> dict[str,
         "config": config.to_json(),
         "training": policy.meta,
     }
-
-
-def action_labels(task: str, count: int) -> list[str]:
-    """Names of the actions between which a policy of ``task`` chooses; numbers where nobody has named them."""
-    if len(labels := action_names(task)) == count:
-        return list(labels)
-    return [str(choice) for choice in range(count)]
 
 
 def to_bytes(proto: ModelProto, about: dict[str, Any]) -> bytes:

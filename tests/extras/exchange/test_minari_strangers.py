@@ -401,9 +401,9 @@ def test_only_filters_that_come_with_hdf5_and_h5py_are_run(tmp_path):
 def test_more_pictures_than_an_episode_may_have_are_refused(tmp_path, monkeypatch):
     same = np.stack([np.frombuffer(encode_jpeg(frames_of(1)[0]), np.uint8)] * 4)
     folder = strangers_set(tmp_path / "set", [episode(observations=same)], jpeg_encoding=True)
-    monkeypatch.setattr(minari_import, "MAX_EPISODE_BYTES", 3 * same.shape[1])
+    monkeypatch.setattr(minari_import.limits, "MAX_EPISODE_BYTES", 3 * same.shape[1])
     import_minari(folder, tmp_path / "back", fps=10.0)
-    monkeypatch.setattr(minari_import, "MAX_EPISODE_BYTES", 3 * same.shape[1] - 1)
+    monkeypatch.setattr(minari_import.limits, "MAX_EPISODE_BYTES", 3 * same.shape[1] - 1)
     with pytest.raises(UserError, match="more than 0 GiB of pictures"):
         import_minari(folder, tmp_path / "never", fps=10.0)
 
