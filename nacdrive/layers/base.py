@@ -63,12 +63,7 @@ class SequenceLayer(nn.Module):
 
         For a reader of a whole sequence; a layer that need not compute the other steps overrides it.
         """
-        y: Tensor = self(x, t, padding)
-        if padding is None:
-            return y[:, -1]
-        position = torch.arange(x.shape[1], device=x.device)
-        last = torch.where(padding, -1, position).amax(dim=1).clamp(min=0)
-        return y[torch.arange(len(y), device=y.device), last]
+        return last_step(self(x, t, padding), padding)
 
     @abstractmethod
     def init_state(self, batch_size: int, window: int | None = None) -> Any:
@@ -89,6 +84,15 @@ class SequenceLayer(nn.Module):
     def circuit(self) -> dict[str, Any] | None:
         """The layer's wiring as plain JSON (``groups`` of neurons, ``edges`` between them); None without one."""
         return None
+
+
+def last_step(x: Tensor, padding: Tensor | None) -> Tensor:
+    """[B, d]: of x [B, T, d] the last step that is no padding; the first where all are."""
+    if padding is None:
+        return x[:, -1]
+    position = torch.arange(x.shape[1], device=x.device)
+    last = torch.where(padding, -1, position).amax(dim=1).clamp(min=0)
+    return x[torch.arange(len(x), device=x.device), last]
 
 
 def visible(length: int, window: int, padding: Tensor | None, device: torch.device) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.base import SequenceLayer
+from nacdrive.layers.base import SequenceLayer, last_step
 from nacdrive.layers.pooling import Pooled, Pooling
 from nacdrive.layers.registry import build
 from nacdrive.nac.validation import require
@@ -40,10 +40,7 @@ class SequenceBlock(nn.Module):
 
     def last(self, x: Tensor, t: Tensor | None, padding: Tensor | None) -> Tensor:
         """``[B, d_model]``: ``forward`` at the last step that is no padding."""
-        position = torch.arange(x.shape[1], device=x.device)
-        end = position[-1:] if padding is None else torch.where(padding, -1, position).amax(1).clamp(min=0)
-        there = x.gather(1, end.expand(len(x)).view(-1, 1, 1).expand(-1, 1, x.shape[2]))[:, 0]
-        return self._rest(there, self.layer.last(self.norm(x), t, padding))
+        return self._rest(last_step(x, padding), self.layer.last(self.norm(x), t, padding))
 
     def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         y, state = self.layer.step(self.norm(x), t, state)
@@ -152,12 +149,10 @@ class StackLayer(SequenceLayer):
         *before, final = self._blocks()
         for block in before:
             x = block(x, t, padding)
-        y: Tensor
         if self.pooling.idle:
-            y = self.norm(final.last(x, t, padding))
-        else:
-            y = self.pooling.last(self.norm(final(x, t, padding)), padding)
-        return y
+            y: Tensor = self.norm(final.last(x, t, padding))
+            return y
+        return self.pooling.last(self.norm(final(x, t, padding)), padding)
 
     def init_state(self, batch_size: int, window: int | None = None) -> StackState:
         share = self._share(window or self.window)

@@ -8,7 +8,7 @@ A layer that keeps them can be trained on whole sequences of any length, padded 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,11 +46,10 @@ def check(factory: Callable[..., SequenceLayer], **options: Any) -> None:
             try:
                 law(make)
             except BrokenLawError as error:
-                raise BrokenLawError(f"{name} {error}.") from error
+                raise BrokenLawError(f"{name} breaks the law '{law.__name__}': {error}.") from error
             except Exception as error:
-                raise BrokenLawError(
-                    f"{name} fails at the law {_title(law)}: {type(error).__name__}: {error}."
-                ) from error
+                why = f"{type(error).__name__}: {error}"
+                raise BrokenLawError(f"{name} fails at the law '{law.__name__}': {why}.") from error
 
 
 def check_shapes(layer: SequenceLayer, name: str) -> None:
@@ -86,24 +85,20 @@ def sequence(seed: int = 1) -> tuple[Tensor, Tensor]:
     return x, torch.rand(B, T, generator=generator).cumsum(dim=1)
 
 
-def same(law: str, actual: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:
+def same(actual: Tensor, wanted: Tensor, meaning: str, tolerance: float = 1e-4) -> None:
     """Raise ``BrokenLawError`` unless two outputs agree."""
-    if actual.shape != wanted.shape:
-        raise BrokenLawError(
-            f"breaks the law '{law}': {meaning}, but the shapes are {tuple(actual.shape)}, {tuple(wanted.shape)}"
-        )
-    if not torch.isfinite(actual).all():
-        raise BrokenLawError(f"breaks the law '{law}': {meaning}, but some numbers are not finite")
-    if not torch.allclose(actual, wanted, atol=tolerance / 10, rtol=tolerance):
-        raise BrokenLawError(
-            f"breaks the law '{law}': {meaning}, but they differ by {float((actual - wanted).detach().abs().max()):.2g}"
-        )
+    shapes = f"{tuple(actual.shape)}, {tuple(wanted.shape)}"
+    demand(actual.shape == wanted.shape, f"{meaning}, but the shapes are {shapes}")
+    demand(bool(torch.isfinite(actual).all()), f"{meaning}, but some numbers are not finite")
+    apart = float((actual - wanted).detach().abs().max())
+    close = torch.allclose(actual, wanted, atol=tolerance / 10, rtol=tolerance)
+    demand(close, f"{meaning}, but they differ by {apart:.2g}")
 
 
-def demand(law: str, good: bool, meaning: str) -> None:
+def demand(good: bool, meaning: str) -> None:
     """Raise ``BrokenLawError`` unless ``good``."""
     if not good:
-        raise BrokenLawError(f"breaks the law '{law}': {meaning}")
+        raise BrokenLawError(meaning)
 
 
 def steps(layer: SequenceLayer, x: Tensor, t: Tensor | None) -> Tensor:
@@ -119,15 +114,15 @@ def shape(make: Make) -> None:
     """The output is [B, T, d_model]."""
     x, t = sequence()
     given = tuple(make(4)(x, t).shape)
-    demand("shape", given == (B, T, D), f"forward gives {given} where [B, T, d_model] = {(B, T, D)} is due")
+    demand(given == (B, T, D), f"forward gives {given} where [B, T, d_model] = {(B, T, D)} is due")
 
 
 def streaming(make: Make) -> None:
     """``step`` repeated equals ``forward``, with times and without."""
     x, t = sequence()
     for window in (1, 4, 50):
-        same("streaming", steps(make(window), x, t), make(window)(x, t), f"step repeated is forward at window={window}")
-    same("streaming", steps(make(4), x, None), make(4)(x), "step repeated is forward, also without times")
+        same(steps(make(window), x, t), make(window)(x, t), f"step repeated is forward at window={window}")
+    same(steps(make(4), x, None), make(4)(x), "step repeated is forward, also without times")
 
 
 def window(make: Make) -> None:
@@ -138,15 +133,15 @@ def window(make: Make) -> None:
     for size in (1, 4, 50):
         layer = make(size)
         differs = (layer(changed, t) - layer(x, t)).abs().amax(dim=(0, 2)) > 1e-6
-        demand("window", not bool(differs[:5].any()), "a later step changes an earlier output (it is not causal)")
-        demand("window", bool(differs[5]), "an output does not depend on its own step")
-        demand("window", not bool(differs[5 + size :].any()), "a step that has left the window changes an output")
+        demand(not bool(differs[:5].any()), "a later step changes an earlier output (it is not causal)")
+        demand(bool(differs[5]), "an output does not depend on its own step")
+        demand(not bool(differs[5 + size :].any()), "a step that has left the window changes an output")
     try:
         make(0)
     except ValueError as error:
-        demand("window", "window" in str(error), "window=0 is refused without naming window")
+        demand("window" in str(error), "window=0 is refused without naming window")
     else:
-        raise BrokenLawError("breaks the law 'window': window=0 is not refused (call super().__init__)")
+        raise BrokenLawError("window=0 is not refused (call super().__init__)")
 
 
 def padding(make: Make) -> None:
@@ -156,14 +151,13 @@ def padding(make: Make) -> None:
         layer = make(size)
         behind = torch.zeros(B, T, dtype=torch.bool)
         behind[:, 8:] = True
-        same("padding", layer(x, t, behind)[:, :8], layer(x[:, :8], t[:, :8]), "padding behind changes nothing")
+        same(layer(x, t, behind)[:, :8], layer(x[:, :8], t[:, :8]), "padding behind changes nothing")
         mixed = torch.zeros(B, T, dtype=torch.bool)
         mixed[0, 7:] = True
         mixed[1, :2] = True
         mixed[1, 6] = True
         other, late = torch.where(mixed.unsqueeze(-1), 9.0, x), torch.where(mixed, t + 3.0, t)
         same(
-            "padding",
             layer(x, t, mixed)[~mixed],
             layer(other, late, mixed)[~mixed],
             "padding holds nothing that matters",
@@ -174,7 +168,7 @@ def padding(make: Make) -> None:
     nan = x.masked_fill(hidden.unsqueeze(-1), torch.nan)
     for times in (t, None):
         wanted = layer(x[:, valid], None if times is None else times[:, valid])
-        same("padding", layer(nan, times, hidden)[:, valid], wanted, "a padding step is as if it were not there")
+        same(layer(nan, times, hidden)[:, valid], wanted, "a padding step is as if it were not there")
 
 
 def last(make: Make) -> None:
@@ -186,7 +180,7 @@ def last(make: Make) -> None:
         layer = make(size)
         whole = layer(x, t, hidden)
         wanted = torch.stack([whole[0, 6], whole[1, T - 1]])
-        same("last", layer.last(x, t, hidden), wanted, "last is forward at the last step that is no padding")
+        same(layer.last(x, t, hidden), wanted, "last is forward at the last step that is no padding")
 
 
 def gradients(make: Make) -> None:
@@ -196,13 +190,13 @@ def gradients(make: Make) -> None:
         x.requires_grad_()
         (layer(x, t) * torch.linspace(-1, 1, D)).square().sum().backward()
         grad = x.grad
-        demand("gradients", grad is not None and bool(grad.isfinite().all()), "the gradient of the input is not finite")
+        demand(grad is not None and bool(grad.isfinite().all()), "the gradient of the input is not finite")
         assert grad is not None
-        demand("gradients", bool((grad.abs().amax(dim=2) > 0).all()), "no gradient reaches some steps")
+        demand(bool((grad.abs().amax(dim=2) > 0).all()), "no gradient reaches some steps")
         for name, p in layer.named_parameters():
             if p.requires_grad:
                 good = p.grad is not None and bool(p.grad.isfinite().all()) and bool(p.grad.any())
-                demand("gradients", good, f"the parameter {name} gets no gradient, or one that is not finite")
+                demand(good, f"the parameter {name} gets no gradient, or one that is not finite")
 
 
 def gaps(make: Make) -> None:
@@ -211,14 +205,10 @@ def gaps(make: Make) -> None:
     layer = make(50)
     wider = t[:, :1] + 3 * (t - t[:, :1])
     moved = bool((layer(x, wider) - layer(x, t)).abs().amax() > 1e-4)
-    demand(
-        "gaps", moved == (layer.time_sense != "none"), f"times matter = {moved}, but time_sense = '{layer.time_sense}'"
-    )
-    same(
-        "gaps", make(50, gap_s=10.0)(x, 10 * t), layer(x, t), "ten times the gaps are the same in units of gap_s", 1e-3
-    )
+    demand(moved == (layer.time_sense != "none"), f"times matter = {moved}, but time_sense = '{layer.time_sense}'")
+    same(make(50, gap_s=10.0)(x, 10 * t), layer(x, t), "ten times the gaps are the same in units of gap_s", 1e-3)
     if layer.time_sense != "clock":
-        same("gaps", make(4)(x, t + 64.0), make(4)(x, t), "when the clock was started does not matter", 1e-3)
+        same(make(4)(x, t + 64.0), make(4)(x, t), "when the clock was started does not matter", 1e-3)
     for gap in (0.0, 1e4):
         late = t.clone()
         late[:, 5:] += gap - (t[:, 5:6] - t[:, 4:5])
@@ -229,7 +219,7 @@ def gaps(make: Make) -> None:
             y.sum().backward()
             numbers = [y, row.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
             good = all(g is not None and bool(g.isfinite().all()) for g in numbers)
-            demand("gaps", good, f"a gap of {gap:g} s gives numbers that are not finite")
+            demand(good, f"a gap of {gap:g} s gives numbers that are not finite")
 
 
 def past(make: Make) -> None:
@@ -244,14 +234,14 @@ def past(make: Make) -> None:
     order = bool((layer(x[:, shuffled], even) - layer(x, even))[:, -1].abs().max() > 1e-5)
     times = bool((layer(x, retimed) - layer(x, t))[:, -1].abs().max() > 1e-5)
     measured = "times" if times else "order" if order else "bag"
-    demand("past", measured == declared, f"of the past it feels '{measured}', but past_sense says '{declared}'")
+    demand(measured == declared, f"of the past it feels '{measured}', but past_sense says '{declared}'")
 
 
 def batch(make: Make) -> None:
     """Sequences of a batch do not meet."""
     layer, (x, t) = make(50), sequence()
-    same("batch", layer(x.flip(0), t.flip(0)), layer(x, t).flip(0), "the order of the batch does not matter")
-    same("batch", layer(x[:1], t[:1]), layer(x, t)[:1], "a sequence alone is as in a batch")
+    same(layer(x.flip(0), t.flip(0)), layer(x, t).flip(0), "the order of the batch does not matter")
+    same(layer(x[:1], t[:1]), layer(x, t)[:1], "a sequence alone is as in a batch")
 
 
 def state(make: Make) -> None:
@@ -263,33 +253,14 @@ def state(make: Make) -> None:
             p.add_(1.0)
     other.load_state_dict(layer.state_dict())
     single = layer(x, t)
-    same("state", other(x, t), single, "a layer with the same state_dict is the same layer")
+    same(other(x, t), single, "a layer with the same state_dict is the same layer")
     double = layer.double()(x.double(), t.double())
-    demand("state", double.dtype == torch.float64, "layer.double() does not answer in double precision")
-    same("state", double.float(), single, "double precision agrees with single", 1e-3)
+    demand(double.dtype == torch.float64, "layer.double() does not answer in double precision")
+    same(double.float(), single, "double precision agrees with single", 1e-3)
     known = {key for key, _ in layer.named_parameters()}
-    demand("state", set(layer.optimizer_options()) <= known, "optimizer_options names what is no parameter")
+    demand(set(layer.optimizer_options()) <= known, "optimizer_options names what is no parameter")
 
 
 LAWS: tuple[Callable[[Make], None], ...] = (
-    shape,
-    streaming,
-    window,
-    padding,
-    last,
-    gradients,
-    gaps,
-    past,
-    batch,
-    state,
-)
-
-
-def laws() -> Iterator[tuple[str, str]]:
-    """Name and meaning of each law."""
-    for law in LAWS:
-        yield law.__name__, (law.__doc__ or "").strip()
-
-
-def _title(law: Callable[[Make], None]) -> str:
-    return f"'{law.__name__}'"
+    shape, streaming, window, padding, last, gradients, gaps, past, batch, state
+)  # fmt: skip

@@ -5,18 +5,42 @@ Policies that drive use the gap between frames (``time_input="gap"``): absolute 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.nac import NAC, State, Wiring
+from nacdrive.nac import NAC, KeyState, NACKey, State, Wiring
 
 GROUPS = ("inter", "command", "motor")
 
 
-class NACLayer(SequenceLayer):
+class CircuitLayer(SequenceLayer):
+    """A layer of ``nacdrive.nac``, called ``nac`` here, over the last ``window`` steps."""
+
+    nac: NAC | NACKey
+    causal: ClassVar[dict[str, Any]] = {}
+    """What ``nac`` must be told for a query to see its past alone."""
+
+    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        y = self.nac(x, t=t, key_padding_mask=padding, window=self.window, **self.causal)
+        assert isinstance(y, Tensor)
+        return y
+
+    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        """See ``SequenceLayer.last``; the pairs of the last query alone are computed."""
+        y: Tensor = self.nac(x, t=t, key_padding_mask=padding, window=self.window, last_only=True, **self.causal)[:, 0]
+        return y
+
+    def init_state(self, batch_size: int, window: int | None = None) -> State | KeyState:
+        return self.nac.init_state(batch_size, window or self.window)
+
+    def step(self, x: Tensor, t: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        return self.nac.step(x, t, state)
+
+
+class NACLayer(CircuitLayer):
     """NAC over the last ``window`` steps, whose time gate gets the gap since the step before.
 
     Fed with the clock itself, the gate would treat the same picture differently early and late in an episode and
@@ -29,6 +53,9 @@ class NACLayer(SequenceLayer):
         options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
     """
 
+    nac: NAC
+    causal = {"is_causal": True}
+
     def __init__(
         self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
     ) -> None:
@@ -38,24 +65,6 @@ class NACLayer(SequenceLayer):
         clock = self.nac.time_input == "absolute" or self.nac.time_frequencies is not None
         self.time_sense = "clock" if clock else "gaps"
         self.past_sense = "times" if self.nac.keys_have_times else "bag"
-
-    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        return self._attend(x, t, padding)
-
-    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.last``; the pairs of the last query alone are computed."""
-        return self._attend(x, t, padding, last_only=True)[:, 0]
-
-    def _attend(self, x: Tensor, t: Tensor | None, padding: Tensor | None, last_only: bool = False) -> Tensor:
-        y = self.nac(x, t=t, key_padding_mask=padding, is_causal=True, window=self.window, last_only=last_only)
-        assert isinstance(y, Tensor)
-        return y
-
-    def init_state(self, batch_size: int, window: int | None = None) -> State:
-        return self.nac.init_state(batch_size, window or self.window)
-
-    def step(self, x: Tensor, t: Tensor | None, state: State) -> tuple[Tensor, State]:
-        return self.nac.step(x, t, state)
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
         """States of the last query over its window, heads first; see ``Policy.neurons``."""

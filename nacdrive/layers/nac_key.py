@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.layers.base import SequenceLayer
-from nacdrive.layers.nac import circuit_json
-from nacdrive.nac import KeyState, NACKey
+from nacdrive.layers.nac import CircuitLayer, circuit_json
+from nacdrive.nac import NACKey
 
 GATES = ("phi", "omega", "rho")
 GROUPS = ("sensory", "inter", "command")
@@ -28,12 +27,14 @@ class PlainKey(NACKey):
         return F.pad(self.phi, (0, 2 * self.num_heads)).expand(*x.shape[:-1], -1), {}
 
 
-class NACKeyLayer(SequenceLayer):
+class NACKeyLayer(CircuitLayer):
     """``NACKey`` over the last ``window`` steps, its unit of time ``gap_s``; ``options`` are those of ``NACKey``.
 
     With ``time_features=0`` it knows gaps alone: nothing depends on when the clock began. ``plain`` leaves the circuit
     out.
     """
+
+    nac: NACKey
 
     def __init__(
         self,
@@ -50,22 +51,6 @@ class NACKeyLayer(SequenceLayer):
         kind = PlainKey if plain else NACKey
         self.nac = kind(d_model, num_heads, in_features=in_features, time_scale=gap_s, **options)
         self.time_sense = "gaps" if self.nac.time_frequencies is None else "clock"
-
-    def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        y = self.nac(x, t=t, key_padding_mask=padding, window=self.window)
-        assert isinstance(y, Tensor)
-        return y
-
-    def last(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """See ``SequenceLayer.last``; one row of attention is computed."""
-        y: Tensor = self.nac(x, t=t, key_padding_mask=padding, window=self.window, last_only=True)[:, 0]
-        return y
-
-    def init_state(self, batch_size: int, window: int | None = None) -> KeyState:
-        return self.nac.init_state(batch_size, window or self.window)
-
-    def step(self, x: Tensor, t: Tensor | None, state: KeyState) -> tuple[Tensor, KeyState]:
-        return self.nac.step(x, t, state)
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:
         """States of the last query over its window, heads first; see ``Policy.neurons``. ``t`` holds the lags."""

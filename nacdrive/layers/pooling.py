@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nacdrive.layers.base import visible
+from nacdrive.layers.base import last_step, visible
 from nacdrive.nac.validation import one_of, require
 
 POOLINGS = ("last", "mean", "attention")
@@ -67,12 +67,11 @@ class Pooling(nn.Module):
 
     def last(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """``[B, d_model]``: ``forward`` at the last step that is no padding, without the others."""
-        steps = x.shape[1]
-        position = torch.arange(steps, device=x.device)
+        if self.idle:
+            return last_step(x, padding)
+        position = torch.arange(x.shape[1], device=x.device)
         end = position[-1:] if padding is None else torch.where(padding, -1, position).amax(1).clamp(min=0)
         end = end.expand(len(x)).unsqueeze(1)
-        if self.idle:
-            return x.gather(1, end.unsqueeze(-1).expand(-1, -1, x.shape[2]))[:, 0]
         seen = (position <= end) & (position > end - self.window)
         if padding is not None:
             seen = (seen & ~padding) | (position == end)

@@ -64,26 +64,9 @@ LAYERS: Registry[Factory] = Registry(
 OPTIONS["nac-key-plain"] = {"plain": True}
 # The baselines of the paper's Table 1, in its order.
 BASELINES = (
-    "rnn",
-    "lstm",
-    "gru",
-    "ct-rnn",
-    "gru-ode",
-    "phased-lstm",
-    "mmrnn",
-    "ltc",
-    "cfc",
-    "deepstate",
-    "s4",
-    "attention",
-    "mha",
-    "linear-attention",
-    "performer",
-    "mtan",
-    "cta",
-    "odeformer",
-    "contiformer",
-)
+    "rnn", "lstm", "gru", "ct-rnn", "gru-ode", "phased-lstm", "mmrnn", "ltc", "cfc", "deepstate", "s4", "attention",
+    "mha", "linear-attention", "performer", "mtan", "cta", "odeformer", "contiformer",
+)  # fmt: skip
 
 
 def names(ablations: bool = False) -> list[str]:
@@ -168,14 +151,14 @@ def build(
         more = {**LAG_OPTIONS, **gap_s, "layer": base, "layer_options": options}
         return build("stack", d_model, num_heads, window, in_features=in_features, **more)
     factory = LAYERS.load(name)
-    given = (in_features or d_model, d_model, num_heads, window)
+    given, options = (in_features or d_model, d_model, num_heads, window), {**OPTIONS.get(name, {}), **options}
     if LAYERS.is_builtin(name):
-        return factory(*given, **{**OPTIONS.get(name, {}), **options})
+        return factory(*given, **options)
     # A name that a model file brings must not call whatever it likes.
     if ":" in name and not (isinstance(factory, type) and issubclass(factory, SequenceLayer)):
         raise UserError(f"model '{name}' is no sequence layer: it must be a subclass of nacdrive.layers.SequenceLayer.")
     try:
-        layer = factory(*given, **{**OPTIONS.get(name, {}), **options})
+        layer = factory(*given, **options)
     except Exception as error:
         raise UserError(
             f"model '{name}' cannot be built as Name(in_features, d_model, num_heads, window, gap_s=..., **options): "
