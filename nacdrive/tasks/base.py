@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import evenly, rotate, split_samples
+from nacdrive.tasks.splits import evenly, rotate, split_samples, stratified
 
 ProtocolName = Literal["sequence", "paper", "scripts", "challenge"]
 """``sequence``: real sequences, split by person, bearing or episode. ``paper``: rows, as in the paper, and as in the
@@ -60,6 +61,15 @@ class Fold:
     """Chooses the epoch; empty where the data are too few to hold more out."""
     tests: Mapping[str, Sequence[Sample]]
     """Reported, by the name of the task."""
+
+
+def stratified_folds(task: str, rows: Sequence[Sample], labels: NDArray[Any], count: int, seed: int) -> list[Fold]:
+    """As the authors' scripts: shuffled rows, classes spread evenly, and the reported part chooses the epoch."""
+    folds = []
+    for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
+        test = [rows[i] for i in keep]
+        folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {task: test}))
+    return folds
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.carracing.env import ACTIONS, to_action
 from nacdrive.envs.carracing.lazy import FPS
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
 from nacdrive.tasks.driving import NO_TEST, Imitation, agreement, frames_of, is_continuous, truncate
 from nacdrive.tasks.images import move, noisy, relight
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import rotate, stratified
+from nacdrive.tasks.splits import rotate
 
+CHOICES = tuple((a.steering, a.throttle, a.brake) for a in map(to_action, range(len(ACTIONS))))
+"""Steering, throttle and brake of each action."""
 INSTRUMENTS = (84, 96)
 """Rows of CarRacing's frames that show speed, wheel angle and gyro instead of the track."""
 MAX_SHIFT = 3
@@ -78,8 +80,7 @@ class CarRacing(Imitation):
             raise UserError(f"the recordings have different frame rates ({listed}): train on those of one rate.")
 
     def actions_of(self, episodes: Sequence[Episode]) -> Tensor:
-        actions = [to_action(choice) for choice in range(len(ACTIONS))]
-        return torch.tensor([(a.steering, a.throttle, a.brake) for a in actions])
+        return torch.tensor(CHOICES)
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:
         """See ``Imitation.sample``; steering is clipped to ``MOST_STEERING``."""
@@ -95,9 +96,8 @@ class CarRacing(Imitation):
     def architecture(self, samples: Sequence[Sample], gap_s: float, instruments: bool) -> dict[str, Any]:
         """The network of the paper's Table 4; under ``paper`` kernels and strides are its scripts', otherwise ours."""
         steers = is_continuous(samples)
-        actions = [to_action(choice) for choice in range(0 if steers else len(ACTIONS))]
         return {
-            "actions": tuple((a.steering, a.throttle, a.brake) for a in actions),
+            "actions": () if steers else CHOICES,
             "repeat": round(gap_s * FPS),
             "masked_rows": None if instruments else INSTRUMENTS,
             **({"kernels": (3, 5, 5), "strides": (2, 2, 2)} if self.protocol == "paper" else {"strides": (3, 2, 2)}),
@@ -115,11 +115,7 @@ class CarRacing(Imitation):
                 )
             rows = frames_of(samples, size.max_samples)
             labels = torch.cat([row.fields["target"] for row in rows]).numpy()
-            folds = []
-            for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
-                test = [rows[i] for i in keep]
-                folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
-            return folds
+            return stratified_folds(self.name, rows, labels, count, seed)
         if len(samples) < 3:
             raise UserError(
                 f"{data_dirs[self.name]} holds {len(samples)} episodes: three are the least, to learn from, to choose "

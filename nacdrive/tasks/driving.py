@@ -42,6 +42,8 @@ class DrivingTask(Task):
     """
 
     inputs = ("frames", "t", "padding")
+    source: ClassVar[str | None] = None
+    """Of the recordings that it is made for; None for any, of one environment."""
     window = 4
     """Frames that a decision of the bench's policies may depend on; under ``paper`` it is one."""
 
@@ -49,9 +51,9 @@ class DrivingTask(Task):
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per episode; see ``Task.load``."""
 
-    @abstractmethod
     def knows(self, folder: Path) -> bool:
-        """Whether a folder holds drives that this task is made for."""
+        """Whether a folder holds drives that this task is made for; here recordings of its source."""
+        return (folder / MANIFEST).is_file() and self.source in (None, read_manifest(folder)[0]["source"])
 
     @abstractmethod
     def architecture(self, samples: Sequence[Sample], gap_s: float, instruments: bool) -> dict[str, Any]:
@@ -95,17 +97,12 @@ class Imitation(DrivingTask):
     """
 
     name = "imitation"
-    source: ClassVar[str | None] = None
-    """Of the recordings that it is made for; None for any, of one environment."""
     measure_name = "error"
     metrics: tuple[Metric, ...] = (
         Metric("error", "share of other choices, or mean error of steering and pedal", higher=False, digits=4),
     )
     note = "Whole episodes are held out; the epoch is chosen on episodes of the training part."
     settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16}
-
-    def knows(self, folder: Path) -> bool:
-        return (folder / MANIFEST).is_file() and self.source in (None, read_manifest(folder)[0]["source"])
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per episode; see the class.

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from nacdrive.datasets.mnist import Events, Mnist, events, load_mnist
 from nacdrive.datasets.synthetic import is_synthetic
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Classification
-from nacdrive.tasks.splits import evenly, rotate, stratified
+from nacdrive.tasks.splits import evenly, rotate
 
 LENGTH = 256
 CLASSES = tuple(str(digit) for digit in range(10))
@@ -56,25 +56,16 @@ class EMNIST(Classification):
             train = self.samples("train", mnist.train_images[:most], mnist.train_labels[:most])
             kept = evenly(range(len(mnist.test_images)), size.max_tests)
             test = self.samples("test", mnist.test_images[kept], mnist.test_labels[kept])
-            parts = rotate(len(train), max(count, 10), seed)[:count]
-            return [
-                Fold(
-                    f"validation part {k + 1}",
-                    [train[i] for i in learn],
-                    [train[i] for i in keep],
-                    {self.name: test},
-                )
-                for k, (learn, keep) in enumerate(parts)
-            ]
+            folds = []
+            for k, (learn, keep) in enumerate(rotate(len(train), max(count, 10), seed)[:count]):
+                valid = [train[i] for i in keep]
+                folds.append(Fold(f"validation part {k + 1}", [train[i] for i in learn], valid, {self.name: test}))
+            return folds
         kept = evenly(range(len(mnist.train_images) + len(mnist.test_images)), size.max_samples)
         images = np.concatenate([mnist.train_images, mnist.test_images])[kept]
         labels = np.concatenate([mnist.train_labels, mnist.test_labels])[kept]
         rows = self.samples("row", images, labels)
-        folds = []
-        for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
-            test = [rows[i] for i in keep]
-            folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {self.name: test}))
-        return folds
+        return stratified_folds(self.name, rows, labels, count, seed)
 
     def samples(self, part: str, images: Any, labels: Any) -> list[Sample]:
         """One sample per image: ``x`` [T, 3] or, for the paper, [256, 2]; ``t`` [T] in pixels scanned."""

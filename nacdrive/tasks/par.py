@@ -13,10 +13,10 @@ from torch import Tensor
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.par import ACTIVITIES, TAGS, ParRecording, read_par
 from nacdrive.datasets.synthetic import SYNTHETIC_PAR_FILE, is_synthetic
-from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
+from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size, stratified_folds
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Classification
-from nacdrive.tasks.splits import evenly, segments, stratified
+from nacdrive.tasks.splits import evenly, segments
 
 SCORED = 64
 """Readings of a segment that count."""
@@ -136,8 +136,4 @@ def row_folds(recordings: Sequence[ParRecording], count: int, seed: int, most: i
     ]
     rows = evenly(rows, most)
     labels = np.array([int(row.labels["target"]) for row in rows])
-    folds = []
-    for k, (learn, keep) in enumerate(stratified(labels, 5, seed)[:count]):
-        test = [rows[i] for i in keep]
-        folds.append(Fold(f"fold {k + 1} of 5", [rows[i] for i in learn], test, {"par": test}))
-    return folds
+    return stratified_folds("par", rows, labels, count, seed)

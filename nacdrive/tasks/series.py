@@ -25,28 +25,20 @@ class SeriesTask(Task):
     """A task on samples with the fields ``x`` [T, channels] and ``t`` [T] in seconds.
 
     Its ``target`` is a label of the whole sequence, or a field with one value per step; steps with a field ``scored``
-    that is False are seen, and count neither in the loss nor in a score.
+    that is False are seen, and count neither in the loss nor in a score. Its network, from ``outputs`` to ``dense``, is
+    described as in ``SeriesConfig``.
     """
 
     inputs = ("x", "t", "padding")
     outputs: int = 1
-    """Width of the answer: classes, or 1."""
     read: Literal["last", "steps"] = "steps"
-    """Whether a sequence gets one answer, at its last step, or every step its own."""
     window: int = 32
-    """Steps that an answer of the sequence layer may depend on."""
     channels: tuple[int, ...] = (32, 32)
-    """Output channels of the convolutions over time."""
     kernels: tuple[int, ...] = (5, 3)
-    """Kernel sizes of the convolutions."""
     strides: tuple[int, ...] = (1, 1)
-    """Strides of the convolutions; 1 wherever steps have times."""
     d_model: int = 32
-    """Width of the sequence layer."""
     num_heads: int = 4
-    """Heads of the sequence layer."""
     dense: tuple[int, ...] = (32,)
-    """Widths of the dense layers before the answer."""
     time_columns: tuple[int, ...] = ()
     """Features ``x`` that hold the time ``t`` as well."""
     meta: Mapping[str, Any] = {}

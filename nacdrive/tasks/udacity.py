@@ -14,7 +14,7 @@ from nacdrive.common.camera_mount import SCENE, STRAIGHT
 from nacdrive.common.compat import camera_mount
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
-from nacdrive.datasets.manifest import MANIFEST, read_manifest
+from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.recording import Recording, duplicates_sentence
 from nacdrive.datasets.udacity_log import is_log, read_log
 from nacdrive.datasets.udacity_log_convert import SOURCE, episodes_of
@@ -73,7 +73,7 @@ class MapRows(DrivingNetwork):
 class Udacity(DrivingTask):
     """How a person or an expert steered by one camera, or by three, on the simulator's tracks, under one protocol."""
 
-    name = SOURCE
+    name = source = SOURCE
     protocols = ("sequence", "paper")
     measure_name = "mae"
     sizes: Mapping[str, Size] = {"smoke": Size(1, 120, 120), "cpu": Size(4), "full": Size(drive=5)}
@@ -97,8 +97,7 @@ class Udacity(DrivingTask):
             self.note = f"Single frames in shuffled folds of which the reported one chooses the epoch: {NO_TEST}"
 
     def knows(self, folder: Path) -> bool:
-        """Whether it is a log of the simulator, or a recording of it."""
-        return is_log(folder) or ((folder / MANIFEST).is_file() and read_manifest(folder)[0]["source"] == SOURCE)
+        return is_log(folder) or super().knows(folder)
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
         """One sample per drive: ``frames`` uint8 [N, 66, 200, 3] (YUV), ``t`` [N] s, ``target`` [N] steering.
@@ -158,8 +157,7 @@ class Udacity(DrivingTask):
         rows = frames_of(samples, most)
         parts = []
         for k, (learn, keep) in enumerate(rotate(len(rows), 5, seed)[:count]):
-            test = labelled(center_alone([rows[i] for i in keep]), rows)
-            train = labelled(with_sides([rows[i] for i in learn]), rows)
+            train, test = with_sides([rows[i] for i in learn]), center_alone([rows[i] for i in keep])
             parts.append(Fold(f"fold {k + 1} of 5", train, test, {self.name: test}))
         return parts
 
@@ -246,6 +244,7 @@ def with_sides(samples: Sequence[Sample]) -> list[Sample]:
                 "t": sample.fields["t"],
                 "target": (sample.fields["target"] + correction).clamp(-1, 1),
             },
+            sample.labels,
         )
         for sample in samples
         for side, correction in SIDE_STEERING.items()
@@ -257,14 +256,9 @@ def with_sides(samples: Sequence[Sample]) -> list[Sample]:
 def center_alone(samples: Sequence[Sample]) -> list[Sample]:
     """The centre camera of every sample."""
     kept = ("frames", "t", "target")
-    return [Sample(s.name, {name: s.fields[name] for name in kept}) for s in samples]
+    return [Sample(s.name, {name: s.fields[name] for name in kept}, s.labels) for s in samples]
 
 
 def bin_of(steering: Tensor) -> Tensor:
     """Index of each steering's bin."""
     return ((steering.clamp(-1, 1) + 1) * (BINS / 2)).long().clamp(0, BINS - 1)
-
-
-def labelled(samples: Sequence[Sample], rows: Sequence[Sample]) -> list[Sample]:
-    """Samples with the labels that the task's own functions leave out; they are those of every row."""
-    return [Sample(s.name, s.fields, rows[0].labels) for s in samples]

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import seeded
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Steps ``start`` to ``stop`` of one sample."""
-
-    sample: int
-    start: int
-    stop: int
+from nacdrive.tasks.splits import Block, seeded
 
 
 class Batches:
@@ -44,26 +34,26 @@ class Batches:
     def steps(self) -> int:
         return sum(self.lengths)
 
-    def chunks(self, epoch: int | None, seed: int) -> list[Chunk]:
+    def chunks(self, epoch: int | None, seed: int) -> list[Block]:
         """Cuts every sample into chunks, shuffled, differently in each epoch; ``None``: in order, from the start."""
         generator = None if epoch is None else seeded(seed, 1, epoch)
-        cuts: list[Chunk] = []
+        cuts: list[Block] = []
         for sample, length in enumerate(self.lengths):
             first = 0
             if generator is not None and length > self.chunk:
                 first = int(torch.randint(self.chunk, (), generator=generator))
             edges = [0, *range(first or self.chunk, length, self.chunk), length]
-            cuts += [Chunk(sample, a, b) for a, b in pairwise(edges)]
+            cuts += [Block(sample, a, b) for a, b in pairwise(edges)]
         if generator is None:
             return cuts
         return [cuts[i] for i in torch.randperm(len(cuts), generator=generator).tolist()]
 
-    def epoch(self, epoch: int | None, seed: int) -> list[list[Chunk]]:
+    def epoch(self, epoch: int | None, seed: int) -> list[list[Block]]:
         """The chunks of each batch of an epoch; ``None``: everything once, in order, for validation."""
         chunks = self.chunks(epoch, seed)
         return [chunks[i : i + self.size] for i in range(0, len(chunks), self.size)]
 
-    def load(self, chunks: Sequence[Chunk]) -> Batch:
+    def load(self, chunks: Sequence[Block]) -> Batch:
         """Fields [B, T, ...], labels [B, ...] and ``padding`` [B, T], in CPU memory; T is the longest chunk's."""
         T = max(chunk.stop - chunk.start for chunk in chunks)
         first = torch.tensor([self.starts[chunk.sample] + chunk.start for chunk in chunks]).unsqueeze(1)
@@ -79,7 +69,7 @@ class Batches:
         batch["padding"] = offsets >= length
         return batch
 
-    def describe(self, chunks: Sequence[Chunk]) -> str:
+    def describe(self, chunks: Sequence[Block]) -> str:
         """Which steps of which samples, for a message."""
         return ", ".join(f"{self.names[c.sample]} frames {c.start}-{c.stop - 1}" for c in chunks[:4]) + (
             f" and {len(chunks) - 4} more" if len(chunks) > 4 else ""

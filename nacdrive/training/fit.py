@@ -18,8 +18,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.tasks.base import LossOptions, Task
 from nacdrive.tasks.sample import Batch, Sample
-from nacdrive.tasks.splits import seeded
-from nacdrive.training.batches import Batches, Chunk
+from nacdrive.tasks.splits import Block, seeded
+from nacdrive.training.batches import Batches
 from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
@@ -150,7 +150,7 @@ class Fitting:
         self.log.add({**row, "seconds": round(time.perf_counter() - self.began, 2)})
         self.save()
 
-    def step(self, key: list[Chunk], step: int, rate: float) -> tuple[float, float]:
+    def step(self, key: list[Block], step: int, rate: float) -> tuple[float, float]:
         """One step of the optimizer; returns the weighted sum of losses and the sum of weights."""
         p, config = self.progress, self.config
         generator = seeded(config.seed, 2, p.round, p.epoch, step)
