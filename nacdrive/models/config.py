@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, Self
 
 from nacdrive.common.runs import plain
 
 
 @dataclass(frozen=True)
-class PolicyConfig:
+class NetworkConfig:
+    """Architecture of a network, to be kept in its file."""
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The config that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if ``value`` has a field that this version does not know, or lacks one.
+        """
+        known = {item.name: item.default is MISSING and item.default_factory is MISSING for item in fields(cls)}
+        unknown, lacking = set(value) - set(known), {name for name, needed in known.items() if needed} - set(value)
+        if unknown or lacking:
+            raise ValueError(f"its config has unknown {sorted(unknown)} and lacks {sorted(lacking)}")
+        return cls(**{key: _tuples(item) for key, item in value.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        result = plain(self)
+        assert isinstance(result, dict)
+        return result
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class PolicyConfig(NetworkConfig):
     """Architecture of a policy that looks at frames (paper, Table 4; the defaults are those of CarRacing).
 
     With ``actions`` it chooses among a few, without it steers continuously and may hold the pedal too.
@@ -83,27 +110,3 @@ class PolicyConfig:
         """Rows and columns that the convolutions see."""
         first, last = self.crop or (0, self.height)
         return self.resize or (last - first, self.width)
-
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> PolicyConfig:
-        """The config that ``to_json`` wrote.
-
-        Raises:
-            ValueError: if ``value`` has a field that this version does not know, or lacks one.
-        """
-        known = {item.name for item in fields(PolicyConfig)}
-        unknown = set(value) - known
-        lacking = {"task", "model", "actions"} - set(value)
-        if unknown or lacking:
-            raise ValueError(f"its config has unknown {sorted(unknown)} and lacks {sorted(lacking)}")
-        ready = {key: _tuples(item) if isinstance(item, list) else item for key, item in value.items()}
-        return PolicyConfig(**ready)
-
-    def to_json(self) -> dict[str, Any]:
-        result = plain(self)
-        assert isinstance(result, dict)
-        return result
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nacdrive.common.runs import plain
 from nacdrive.layers import build
+from nacdrive.models.config import NetworkConfig
 from nacdrive.nac.variants import PAPER, PRESETS, VARIANTS
 
 
 @dataclass(frozen=True)
-class SeriesConfig:
+class SeriesConfig(NetworkConfig):
     """What a network for series is made of, as plain JSON."""
 
     task: str
@@ -54,24 +54,6 @@ class SeriesConfig:
     """Options of the sequence layer."""
     about: dict[str, Any] = field(default_factory=dict)
     """What the task must know to use the network again, such as the names of its classes."""
-
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> SeriesConfig:
-        """The config that ``to_json`` wrote.
-
-        Raises:
-            ValueError: if ``value`` has other fields than this version.
-        """
-        known = {item.name for item in fields(SeriesConfig)}
-        if set(value) != known:
-            raise ValueError(f"its config has unknown or missing fields: {sorted(set(value) ^ known)}")
-        ready: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-        return SeriesConfig(**ready)
-
-    def to_json(self) -> dict[str, Any]:
-        result = plain(self)
-        assert isinstance(result, dict)
-        return result
 
 
 class SeriesNetwork(nn.Module):

@@ -6,7 +6,7 @@ cent: how far a bar reaches is the sum of its pixels, which a linear layer can r
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -40,8 +40,8 @@ class CockpitNet(Actor):
         self,
         view: View,
         outputs: int = 2,
-        channels: tuple[int, int, int] = (32, 64, 64),
-        hidden: tuple[int, int] = (256, 128),
+        channels: Sequence[int] = (32, 64, 64),
+        hidden: Sequence[int] = (256, 128),
         panel: int = 64,
         memory: MemorySpec | None = None,
     ) -> None:
@@ -82,10 +82,3 @@ class CockpitNet(Actor):
         bars = panels.float().sum(dim=2).flatten(1) / BRIGHT
         met: Tensor = self.dense(torch.cat([seen, self.panel(bars)], dim=1))
         return met
-
-
-def from_about(about: dict[str, Any], view: View, outputs: int, memory: MemorySpec | None = None) -> CockpitNet:
-    """The network that a file describes; see ``CockpitNet.about``."""
-    first, second, third = (int(width) for width in about["channels"])
-    wide, narrow = (int(width) for width in about["hidden"])
-    return CockpitNet(view, outputs, (first, second, third), (wide, narrow), int(about["panel"]), memory)

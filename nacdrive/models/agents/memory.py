@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.layers import build
+from nacdrive.layers import build, contract
 from nacdrive.layers.base import SequenceLayer
 
 NONE = "none"
@@ -225,9 +225,7 @@ def check_streams(layer: SequenceLayer, name: str) -> None:
         try:
             whole = layer(x, t)[:, -1]
             alone = layer.last(x[:, -layer.window :], t[:, -layer.window :])
-            state = layer.init_state(2)
-            for i in range(steps):
-                streamed, state = layer.step(x[:, i], t[:, i], state)
+            streamed = contract.steps(layer, x, t)[:, -1]
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise UserError(f"the memory '{name}' cannot stream ({why}): {advice}.") from error

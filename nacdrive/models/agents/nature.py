@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class NatureNet(nn.Module):
     """
 
     def __init__(
-        self, view: View, outputs: int, features: int = 512, hidden: tuple[int, ...] = (), activation: str = "Tanh"
+        self, view: View, outputs: int, features: int = 512, hidden: Sequence[int] = (), activation: str = "Tanh"
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -62,17 +62,23 @@ class NatureNet(nn.Module):
         return scores
 
 
-def ours(name: str) -> str | None:
-    """What ``NatureNet`` calls the tensor ``name`` of stable-baselines3's policy; None for what is not the actor's."""
-    for theirs, own in (
-        ("pi_features_extractor.cnn.", "vision."),
-        ("pi_features_extractor.linear.0.", "vision.7."),
-        ("mlp_extractor.policy_net.", "hidden."),
-        ("action_net.", "head."),
-    ):
-        if name.startswith(theirs):
-            return own + name.removeprefix(theirs)
-    return None
+NAMES = {
+    "pi_features_extractor.cnn.": "vision.",
+    "pi_features_extractor.linear.0.": "vision.7.",
+    "mlp_extractor.policy_net.": "hidden.",
+    "action_net.": "head.",
+}
+"""What stable-baselines3's policy calls the parts of its actor, and ``NatureNet``."""
+
+
+def rename(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Those of ``tensors`` whose name begins as one of ``names``, under the name that stands for it there."""
+    return {
+        ours + name.removeprefix(theirs): value
+        for name, value in tensors.items()
+        for theirs, ours in names.items()
+        if name.startswith(theirs)
+    }
 
 
 def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet:
@@ -81,7 +87,7 @@ def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet
     Raises:
         ValueError: if it is another network.
     """
-    renamed = {own: value for name, value in tensors.items() if (own := ours(name)) is not None}
+    renamed = rename(tensors, NAMES)
     try:
         count = sum(name.startswith("hidden.") for name in renamed) // 2
         hidden = [int(renamed[f"hidden.{2 * i}.weight"].shape[0]) for i in range(count)]
@@ -91,9 +97,3 @@ def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet
     except (KeyError, RuntimeError) as error:
         raise ValueError(f"its tensors are not those of {KIND} ({first_line(error)})") from error
     return net.eval()
-
-
-def from_about(about: dict[str, Any], view: View, outputs: int) -> NatureNet:
-    """The network that a file describes; see ``NatureNet.about``."""
-    hidden = tuple(int(width) for width in about["hidden"])
-    return NatureNet(view, outputs, int(about["features"]), hidden, str(about["activation"]))

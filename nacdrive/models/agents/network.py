@@ -14,10 +14,10 @@ from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.envs.registry import ENVIRONMENTS
-from nacdrive.models.agents import cockpit, nature
+from nacdrive.models.agents import cockpit
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
-from nacdrive.models.agents.nature import NatureNet
+from nacdrive.models.agents.nature import NatureNet, rename
 from nacdrive.models.agents.view import ROWS, SIDE, STACK, FrameStack, View
 
 __all__ = [
@@ -75,12 +75,7 @@ NAMES = {"features_extractor.vision.": "vision.", "memory.": "memory.", "action_
 
 def actor_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The actor's tensors in the ``state_dict`` of a stable-baselines3 policy, under the names of ``PolicyNet``."""
-    actor = {}
-    for name, value in state.items():
-        for theirs, ours in NAMES.items():
-            if name.startswith(theirs):
-                actor[ours + name.removeprefix(theirs)] = value
-    return actor
+    return rename(state, NAMES)
 
 
 def sb3_name(name: str) -> str:
@@ -112,11 +107,11 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
         outputs = int(about.get("outputs") or (2 if about["actions"] == "continuous" else 5))
         net: PolicyNet | NatureNet | CockpitNet = PolicyNet(outputs, memory)
         if "network" in about:
-            network, view = about["network"], View(**about["view"])
-            if network["kind"] == cockpit.KIND:
-                net = cockpit.from_about(network, view, outputs, memory)
+            sizes, view = dict(about["network"]), View(**about["view"])
+            if sizes.pop("kind") == cockpit.KIND:
+                net = CockpitNet(view, outputs, memory=memory, **sizes)
             else:
-                net = nature.from_about(network, view, outputs)
+                net = NatureNet(view, outputs, **sizes)
         net.load_state_dict(content["tensors"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} does not fit the expert's network ({first_line(error)}): {advice}.") from error
