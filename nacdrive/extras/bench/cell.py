@@ -143,11 +143,6 @@ def failure(cell: Cell, kind: str, reason: str) -> Result:
     return {**identity(cell), "status": "failed", "kind": kind, "reason": reason}
 
 
-def process_failure(cell: Cell, exit_code: int | None) -> Result:
-    """The result of a cell whose process ended without one."""
-    return failure(cell, *lost_process(exit_code))
-
-
 def lost_process(exit_code: int | None) -> tuple[str, str]:
     """Kind and reason of the failure of a process that ended without a result."""
     if exit_code == -signal.SIGKILL:

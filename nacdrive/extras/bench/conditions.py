@@ -14,8 +14,16 @@ from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import SeriesTask
 
 Kind = Literal["intact", "drop", "drop-spare", "jitter", "shuffle", "hide", "hide-all"]
-KINDS: tuple[Kind, ...] = ("intact", "drop", "drop-spare", "jitter", "shuffle", "hide", "hide-all")
-STREAMS: dict[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
+TITLES: dict[Kind, str] = {
+    "intact": "intact",
+    "drop": "{} % of steps dropped",
+    "drop-spare": "{} % of empty steps dropped",
+    "jitter": "gaps ± {} %",
+    "shuffle": "gaps shuffled",
+    "hide": "time hidden",
+    "hide-all": "time and time features hidden",
+}
+STREAMS: dict[Kind, int] = {kind: number for number, kind in enumerate(TITLES)}
 """Random stream of each kind. Conditions that differ in their percentage alone share one, so that what is missing at
 10 % is missing at 20 % too."""
 
@@ -34,15 +42,7 @@ class Condition:
 
     @property
     def title(self) -> str:
-        return {
-            "intact": "intact",
-            "drop": f"{self.percent} % of steps dropped",
-            "drop-spare": f"{self.percent} % of empty steps dropped",
-            "jitter": f"gaps ± {self.percent} %",
-            "shuffle": "gaps shuffled",
-            "hide": "time hidden",
-            "hide-all": "time and time features hidden",
-        }[self.kind]
+        return TITLES[self.kind].format(self.percent)
 
 
 INTACT = Condition("intact")

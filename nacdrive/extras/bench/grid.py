@@ -15,7 +15,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.runs import check_resumable
-from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, compute_cell, process_failure
+from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, compute_cell, failure, lost_process
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.data_dirs import find_data_dirs
 from nacdrive.extras.bench.paper import in_order
@@ -254,7 +254,7 @@ def compute(
                 [with_rate(cell, results) for cell in missing if cell.chooses == turn],
                 workers=config.workers if config.ray else config.parallel,
                 on_message=or_stop(on_progress, until),
-                on_lost=process_failure,
+                on_lost=lambda cell, exit_code: failure(cell, *lost_process(exit_code)),
                 ray=config.ray or None,
                 max_tasks_per_child=1,
                 preload=PRELOADED,

@@ -49,7 +49,9 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
     """One per task, budget of the training and compared metric."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for row in results:
-        groups.setdefault((row["task"], budget({"record": row["trained"]})), []).append(row)
+        settings = settings_of({"record": row["trained"]})
+        size = ", ".join(f"{name} {value}" for name, value in sorted(settings["size"].items()) if value)
+        groups.setdefault((row["task"], f"{size}, split of seed {settings['seed']}"), []).append(row)
     parts = []
     for (task, size), rows in groups.items():
         check_trusted("the result", task)
@@ -57,13 +59,6 @@ def tables(results: Sequence[Result]) -> list[Robustness]:
             if metric.compared:
                 parts.append(robustness_of(task, size, metric, rows))
     return parts
-
-
-def budget(row: Result) -> str:
-    """What two trainings must share to stand in one table, in words."""
-    settings = settings_of(row)
-    size = ", ".join(f"{name} {value}" for name, value in sorted(settings["size"].items()) if value)
-    return f"{size}, split of seed {settings['seed']}"
 
 
 def robustness_of(task: str, size: str, metric: Metric, rows: Sequence[Result]) -> Robustness:

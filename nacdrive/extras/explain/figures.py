@@ -27,11 +27,6 @@ APART_S = 0.5
 """Moments of a figure lie at least so far apart."""
 
 
-def side(steering: float) -> str:
-    """The word for a steering value."""
-    return "left" if steering < -TURN else "right" if steering > TURN else "straight"
-
-
 def saliency_figure(ticks: Sequence[Tick], title: str) -> Figure:
     """Frames, and below each the saliency over it; headed by decision, certainty and expert."""
     height, width = ticks[0].frame.shape[:2]
@@ -68,7 +63,7 @@ def decision(tick: Tick) -> str:
 def action_name(action: Action) -> str:
     """The word for an action: its side, or on a straight line what the pedals do."""
     if abs(action.steering) > TURN:
-        return side(action.steering)
+        return "left" if action.steering < 0 else "right"
     return "brake" if action.brake > TURN else "gas" if action.throttle > TURN else "straight"
 
 

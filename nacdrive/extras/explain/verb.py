@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
@@ -14,6 +15,8 @@ from nacdrive.datasets.options import EpisodeOption, RecordingOption
 from nacdrive.drivers.options import ModelOption
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from nacdrive.datasets.recording import Recording
     from nacdrive.drivers.tick import Tick
     from nacdrive.models.policy import Policy
@@ -65,70 +68,56 @@ class EffectConfig(ModelOption, RecordingOption, Target, defaults=SAMPLE | {"out
     """Decisions of the recording between two that are measured."""
 
 
-def effect(config: EffectConfig) -> int:
-    """Draw bars and print a table of which part decides how often."""
+def effect(config: EffectConfig) -> tuple[Figure, str]:
+    """Bars and a table of which part decides how often."""
     from nacdrive.extras.explain.effect import effect_figure, measure_recording, report
-    from nacdrive.viz.figures import save
 
-    check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data)
     measured = list(measure_recording(policy, recording, config.every))
-    save(effect_figure(measured, f"{policy.name} on {config.data.name}: what decides"), config.out)
-    print(f"{report(measured)}\nfigure: {config.out}")
-    return 0
+    return effect_figure(measured, f"{policy.name} on {config.data.name}: what decides"), f"{report(measured)}\n"
 
 
-def saliency(config: SaliencyConfig) -> int:
-    """Draw frames and what the policy looks at in them."""
+def saliency(config: SaliencyConfig) -> tuple[Figure, str]:
+    """Frames and what the policy looks at in them."""
     from nacdrive.extras.explain.figures import saliency_figure, telling_moments
-    from nacdrive.viz.figures import save
     from nacdrive.viz.trace import retrace
 
-    check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data, config.episode)
     ticks = retrace(policy, recording.load(config.episode), neurons=False, saliency_every=1)
     chosen = telling_moments(ticks, config.pictures)
-    figure = saliency_figure([ticks[i] for i in chosen], f"{policy.name}: Grad-CAM of the last convolution")
-    save(figure, config.out)
-    print(f"figure: {config.out}")
-    return 0
+    return saliency_figure([ticks[i] for i in chosen], f"{policy.name}: Grad-CAM of the last convolution"), ""
 
 
-def neurons(config: NeuronsConfig) -> int:
-    """Draw every neuron group over time and say what tells left from right."""
-    from nacdrive.extras.explain.effect import strongest_head
+def neurons(config: NeuronsConfig) -> tuple[Figure, str]:
+    """Every neuron group over time, and what tells left from right."""
     from nacdrive.extras.explain.figures import neurons_figure
     from nacdrive.extras.explain.sides import report, separations
-    from nacdrive.viz.figures import save
     from nacdrive.viz.trace import Trace, retrace
 
-    check_target(config.out, config.overwrite)
     policy, recording = opened(config.model, config.data, config.episode)
     episodes: list[Sequence[Tick]] = [retrace(policy, recording.load(i), number=i) for i in range(len(recording))]
     Trace.of(episodes[0], 0)  # a policy without such neurons is refused here, in one sentence
-    gates = separations(episodes)
-    head = config.head - 1 if config.head else strongest_head(policy)
+    gates, head = separations(episodes), head_of(policy, config)
     trace = Trace.of(episodes[config.episode], head)
-    save(neurons_figure(trace, f"{policy.name}, head {head + 1}, track {episodes[config.episode][0].seed}"), config.out)
-    print(report(gates))
-    print(f"figure: {config.out}")
-    return 0
+    title = f"{policy.name}, head {head + 1}, track {episodes[config.episode][0].seed}"
+    return neurons_figure(trace, title), f"{report(gates)}\n"
 
 
-def wiring(config: WiringConfig) -> int:
-    """Draw the circuit."""
+def wiring(config: WiringConfig) -> tuple[Figure, str]:
+    """The circuit."""
     from nacdrive.common.paths import find_model
-    from nacdrive.extras.explain.effect import strongest_head
     from nacdrive.extras.explain.wiring import wiring_figure
     from nacdrive.models import load_policy
-    from nacdrive.viz.figures import save
 
-    check_target(config.out, config.overwrite)
     policy = load_policy(find_model(config.model, "carracing"))
-    head = config.head - 1 if config.head else strongest_head(policy)
-    save(wiring_figure(policy, head), config.out)
-    print(f"figure: {config.out}")
-    return 0
+    return wiring_figure(policy, head_of(policy, config)), ""
+
+
+def head_of(policy: Policy, config: HeadOption) -> int:
+    """The head that is asked for, from 0."""
+    from nacdrive.extras.explain.effect import strongest_head
+
+    return config.head - 1 if config.head else strongest_head(policy)
 
 
 def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]:
@@ -148,25 +137,30 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
     return policy, recording
 
 
-def check_target(out: Path, overwrite: bool) -> None:
-    """Figures are PNG, SVG or PDF files, and one that is there is not replaced unasked.
+def draw(make: Callable[[Any], tuple[Figure, str]], config: Target) -> int:
+    """Write the figure that ``make`` makes of ``config``, and print what it says besides.
 
     Raises:
-        UserError: for another kind of file, or one that exists.
+        UserError: for another file than PNG, SVG or PDF, or one that exists.
     """
     from nacdrive.common.files import refuse_existing
-    from nacdrive.viz.figures import FORMATS
+    from nacdrive.viz.figures import FORMATS, save
 
-    refuse_existing(out, overwrite=overwrite)
+    out = config.out
+    refuse_existing(out, overwrite=config.overwrite)
     if out.suffix not in FORMATS:
         raise UserError(
             f"--out is {out}: figures are written as .png, .svg or .pdf, give a name such as {out.with_suffix('.png')}."
         )
+    figure, text = make(config)
+    save(figure, out)
+    print(f"{text}figure: {out}")
+    return 0
 
 
 VERBS = {
-    "effect": (EffectConfig, effect),
-    "saliency": (SaliencyConfig, saliency),
-    "neurons": (NeuronsConfig, neurons),
-    "wiring": (WiringConfig, wiring),
+    "effect": (EffectConfig, partial(draw, effect)),
+    "saliency": (SaliencyConfig, partial(draw, saliency)),
+    "neurons": (NeuronsConfig, partial(draw, neurons)),
+    "wiring": (WiringConfig, partial(draw, wiring)),
 }
