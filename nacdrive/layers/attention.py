@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from nacdrive.layers.base import SequenceLayer, visible
+from nacdrive.layers.base import SequenceLayer, check_heads, split_heads, visible
 
 TINY = 1e-6
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -69,8 +69,7 @@ class MHALayer(SequenceLayer):
         self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0, **options: Any
     ) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        if d_model % num_heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+        check_heads(d_model, num_heads)
         self.qkv = nn.Linear(in_features, 3 * d_model)
         self.out = nn.Linear(d_model, d_model)
         self.dropout = dropout
@@ -97,10 +96,7 @@ class MHALayer(SequenceLayer):
         return self.merge(self.attend(*self._heads(x), seen, causal=seen is None))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v, each [B, heads, T, d_head]."""
-        B, T, _ = x.shape
-        q, k, v = self.qkv(x).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        return q, k, v
+        return split_heads(self.qkv(x), self.num_heads)
 
     def merge(self, y: Tensor) -> Tensor:
         """[B, heads, T, d_head] -> [B, T, d_model]."""

@@ -86,6 +86,18 @@ class SequenceLayer(nn.Module):
         return None
 
 
+def check_heads(d_model: int, num_heads: int) -> None:
+    """Raise ``ValueError`` unless the heads divide the width."""
+    if d_model % num_heads:
+        raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+
+
+def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """[B, T, 3 d_model] -> q, k, v, each [B, heads, T, d_head]."""
+    q, k, v = qkv.view(*qkv.shape[:2], 3, num_heads, -1).permute(2, 0, 3, 1, 4)
+    return q, k, v
+
+
 def last_step(x: Tensor, padding: Tensor | None) -> Tensor:
     """[B, d]: of x [B, T, d] the last step that is no padding; the first where all are."""
     if padding is None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.layers.base import check_heads, split_heads
 from nacdrive.layers.windowed import WindowedLayer
 from nacdrive.nac.validation import tracing
 
@@ -32,11 +33,6 @@ class FlowingAttention(WindowedLayer):
         u: Tensor = self.qkv(x)
         return u
 
-    def heads(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v, each [N, heads, L, D]."""
-        q, k, v = u.view(*u.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        return q, k, v
-
     def merge(self, y: Tensor) -> Tensor:
         """[N, heads, L, D] -> [N, L, d_model]."""
         merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
@@ -54,15 +50,14 @@ class ContiFormerLayer(FlowingAttention):
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        if d_model % num_heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+        check_heads(d_model, num_heads)
         pair = 2 * d_model // num_heads
         self.inner, self.outer = nn.Linear(pair, pair), nn.Linear(pair, pair)
         with torch.no_grad():
             self.outer.weight *= 0.1  # flows begin slow, so that a long gap does not carry keys far away
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        q, k, v = self.heads(u)
+        q, k, v = split_heads(u, self.num_heads)
         q, starts = q / math.sqrt(q.shape[-1]), torch.cat([k, v], dim=-1)
         y: Tensor = _Rows.apply(q, starts, dt, *self.weights())  # type: ignore[no-untyped-call]
         return self.merge(y)
@@ -172,7 +167,7 @@ class ContiFormerLinearLayer(FlowingAttention):
         self.value_rate = nn.Parameter(torch.logspace(0, -3, pairs).repeat(num_heads, 1))
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
-        q, k, v = self.heads(u)
+        q, k, v = split_heads(u, self.num_heads)
         s = dt.cumsum(dim=1) - dt[:, :1]
         q, k = (rotate(f, self.key_rate, -s) for f in (q / math.sqrt(q.shape[-1]), k))
         v = rotate(v, self.value_rate, -s)

@@ -157,11 +157,7 @@ def padding(make: Make) -> None:
         mixed[1, :2] = True
         mixed[1, 6] = True
         other, late = torch.where(mixed.unsqueeze(-1), 9.0, x), torch.where(mixed, t + 3.0, t)
-        same(
-            layer(x, t, mixed)[~mixed],
-            layer(other, late, mixed)[~mixed],
-            "padding holds nothing that matters",
-        )
+        same(layer(x, t, mixed)[~mixed], layer(other, late, mixed)[~mixed], "padding holds nothing that matters")
     layer, valid = make(50), torch.tensor([1, 2, 3, 6, 7, 10])
     hidden = torch.ones(B, T, dtype=torch.bool)
     hidden[:, valid] = False

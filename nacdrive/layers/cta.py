@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.layers.base import check_heads
 from nacdrive.layers.windowed import InputLayer
 
 
@@ -23,8 +24,7 @@ class CTALayer(InputLayer):
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        if d_model % num_heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+        check_heads(d_model, num_heads)
         self.input = nn.Linear(in_features, 3 * d_model)  # drive, key, value
         self.query = nn.Linear(d_model, d_model)
         self.state = nn.Parameter(torch.empty(d_model, d_model))

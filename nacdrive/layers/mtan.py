@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nacdrive.layers.base import check_heads
 from nacdrive.layers.windowed import WindowedLayer
 from nacdrive.nac.validation import tracing
 
@@ -24,8 +25,7 @@ class MTANLayer(WindowedLayer):
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
-        if d_model % num_heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {num_heads} heads")
+        check_heads(d_model, num_heads)
         self.frequency = nn.Parameter(torch.empty(d_model).uniform_(-1.0, 1.0))
         self.phase = nn.Parameter(torch.empty(d_model).uniform_(-math.pi, math.pi))
         with torch.no_grad():

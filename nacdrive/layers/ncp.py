@@ -19,11 +19,7 @@ GROUPS = ("inter", "command", "motor")
 
 
 def wiring_of(in_features: int, d_model: int, units: int | None, sparsity: float, seed: int) -> Wiring:
-    """AutoNCP with ``d_model`` motor neurons; by default d_model / 0.6 neurons beside these.
-
-    Raises:
-        ValueError: ``units`` leaves fewer than three neurons beside the motors, or ``sparsity`` is not 0.1 to 0.9.
-    """
+    """AutoNCP with ``d_model`` motor neurons; by default d_model / 0.6 neurons beside these."""
     return auto_ncp(in_features, units or d_model + max(3, int(d_model / 0.6)), d_model, sparsity, seed)
 
 
@@ -59,13 +55,7 @@ class CfCNCPLayer(WindowedLayer):
 
     Each: h_i = tanh(f) (1 - g) + tanh(k) g, g = sigmoid(a dt + b), with f, k, a, b linear in what the group before
     gives and in h_{i-1}; absent synapses are left out of f and k (``WiredCfCCell`` of ncps). No backbone.
-    Sizes are those of ``SequenceLayer``; there are ``d_model`` motor neurons.
-
-    Args:
-        units: neurons in all: inter, command and motor.
-        sparsity: share of absent synapses, 0.1 to 0.9.
-        seed: of the wiring.
-        options: those of ``SequenceLayer``.
+    ``units``, ``sparsity`` and ``seed`` are those of ``LTCNCPLayer``.
     """
 
     time_sense = "gaps"
