@@ -13,7 +13,7 @@ from nacdrive.nac.dynamics import Euler, Exact, Steady
 from nacdrive.nac.key import KeyState, NACKey
 from nacdrive.nac.layer import NAC
 from nacdrive.nac.streaming import State
-from nacdrive.nac.variants import ABLATIONS, PRESETS, VARIANTS, variant, variant_options
+from nacdrive.nac.variants import ABLATIONS, PRESETS, VARIANTS, variant
 from nacdrive.nac.wiring import Wiring, auto_ncp, from_ncps, full_wiring, layered_wiring, ncp, random_wiring
 
 __all__ = [
@@ -35,5 +35,4 @@ __all__ = [
     "ncp",
     "random_wiring",
     "variant",
-    "variant_options",
 ]

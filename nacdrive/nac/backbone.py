@@ -173,7 +173,7 @@ class Backbone(nn.Module):
         self.activation = activation
         self.unfolds = unfolds
         self._pruned: tuple[object, NeuronOrder] | None = None  # made by ``_order``, never saved
-        self._patterns: dict[bool, tuple[NeuronOrder, Pattern]] = {}  # made by ``_pattern`` for an order
+        self._patterns: dict[bool, Pattern] = {}  # of that order, made by ``_pattern``
         inner = torch.from_numpy(wiring.adjacency)
         outer = torch.from_numpy(wiring.sensory_adjacency)
         motor, command, inter = (torch.from_numpy(wiring.neurons(g)) for g in ("motor", "command", "inter"))
@@ -284,17 +284,17 @@ class Backbone(nn.Module):
             # Kept for later calls, and those may want gradients: a live step is in inference mode.
             with torch.inference_mode(False):
                 self._pruned = (stamp, self._prune())
+            self._patterns.clear()
         return self._pruned[1]
 
     def _pattern(self, order: NeuronOrder, prune_inter: bool) -> Pattern | None:
         """Present synapses in the order of the fused weights."""
         if self.inter is None:
             return None
-        kept = self._patterns.get(prune_inter)
-        if kept is None or kept[0] is not order:
+        if prune_inter not in self._patterns:
             with torch.inference_mode(False):
-                kept = self._patterns[prune_inter] = (order, self._place_masks(order, prune_inter))
-        return kept[1]
+                self._patterns[prune_inter] = self._place_masks(order, prune_inter)
+        return self._patterns[prune_inter]
 
     def _place_masks(self, order: NeuronOrder, prune_inter: bool) -> Pattern:
         assert self.inter is not None

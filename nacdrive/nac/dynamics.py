@@ -119,9 +119,7 @@ MODES: dict[str, type[Exact] | type[Euler] | type[Steady]] = {"exact": Exact, "e
 
 def as_dynamics(mode: Dynamics | str) -> Dynamics:
     """The dynamics object for a name (``exact``, ``euler``, ``steady``), or ``mode`` itself if it is one."""
-    if isinstance(mode, str):
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}; allowed are {', '.join(MODES)} or an Exact, Euler or Steady object")
+    if isinstance(mode, str) and mode in MODES:
         return MODES[mode]()
     if not isinstance(mode, (Exact, Euler, Steady)):
         raise ValueError(f"mode={mode!r}; allowed are {', '.join(MODES)} or an Exact, Euler or Steady object")

@@ -14,15 +14,7 @@ from nacdrive.nac.backbone import Backbone
 from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
 from nacdrive.nac.kernels import key as key_kernel
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.validation import (
-    check_inputs,
-    check_padding,
-    check_sizes,
-    check_step,
-    check_times,
-    require,
-    tracing,
-)
+from nacdrive.nac.validation import check_inputs, check_padding, check_sizes, check_step, check_times, require, tracing
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 
@@ -192,7 +184,7 @@ class NACKey(nn.Module):
         return y[:, 0], state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
-        """Cut neurons of the circuit off from all others; weights stay. See ``Wiring.mask_group``."""
+        """Cut neurons of the circuit off from all others; weights stay. See ``NAC.mask_group``."""
         self.backbone.mask(group, neurons)
 
     def read(self, x: Tensor, clock: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -279,20 +271,16 @@ class NACKey(nn.Module):
             q = q.gather(1, position.view(-1, 1, 1, 1).expand(-1, 1, *q.shape[2:]))
             of_query = clock.gather(1, position)
         mask = AttentionMask(position, padding, True, window)
+        k, v, gates = moments.transpose(1, 2).tensor_split([self.head_dim, 2 * self.head_dim], -1)
         if not detailed and self._in_blocks(clock):
-            scale = self.time_scale.double()
-            exact = isinstance(self.dynamics, Exact)
-            k, v, gates = moments.transpose(1, 2).tensor_split([self.head_dim, 2 * self.head_dim], -1)
+            scale, exact = self.time_scale.double(), isinstance(self.dynamics, Exact)
             plan = key_kernel.Plan(of_query / scale, clock / scale, mask, self.topk, exact)
-            q = q.transpose(1, 2) / self.head_dim**0.5
-            tensors = (q, k, v, *gates.unbind(-1), self.gamma)
+            tensors = (q.transpose(1, 2) / self.head_dim**0.5, k, v, *gates.unbind(-1), self.gamma)
             y = key_kernel.attend(plan, *(x.contiguous() for x in tensors))
             return self.out_proj(y.transpose(1, 2).flatten(2)), {}
         every = torch.arange(steps, device=x.device).expand(*position.shape, -1)
         lags = self._lags(of_query, clock)
         y, pairs = self.attend(q, moments, lags, mask.allowed(every))
-        depth = self.head_dim
-        k, v, gates = moments.transpose(1, 2).tensor_split([depth, 2 * depth], -1)
         phi, omega, rho = gates.unbind(-1)
         of_key = {"k": k, "v": v, "phi": phi, "omega": omega, "rho": rho, **neurons}
         t_ij = lags.unsqueeze(1).expand_as(pairs["logits"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import torch
@@ -29,7 +29,6 @@ from nacdrive.nac.pairwise import (
     pair_logits,
     pair_scores,
 )
-from nacdrive.nac.rewiring import Map, sources_of, take
 from nacdrive.nac.streaming import Snapshot, State, StepWeights
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, select, top_k
 from nacdrive.nac.validation import (
@@ -47,6 +46,8 @@ from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, backbone_wiring, sensory_w
 
 GATES = ("ncp", "fc", "constant")
 TIME_INPUTS = ("absolute", "gap", "elapsed")
+Map = int | Sequence[int | None]
+"""New inputs or outputs: how many, or which old one's synapses each of them takes; see ``NAC.rewire``."""
 
 
 class NAC(nn.Module):
@@ -144,12 +145,8 @@ class NAC(nn.Module):
         require(unfolds >= 1, "unfolds", unfolds, "1 or more")
         require(delta_t > 0, "delta_t", delta_t, "a positive number of seconds")
         require(eps > 0, "eps", eps, "a positive rate in 1/s")
-        for name, size in (
-            ("in_features", in_features),
-            ("out_features", out_features),
-            ("sqrt_blocks", sqrt_blocks),
-            ("sqrt_block", sqrt_block),
-        ):
+        sizes = {"in_features": in_features, "out_features": out_features}
+        for name, size in {**sizes, "sqrt_blocks": sqrt_blocks, "sqrt_block": sqrt_block}.items():
             require(size is None or size >= 1, name, size, "1 or more, or None")
         one_of("selection", selection, SELECTIONS)
         one_of("activation", activation, ACTIVATIONS)
@@ -160,12 +157,8 @@ class NAC(nn.Module):
         one_of("time_input", time_input, TIME_INPUTS)
         one_of("score_gradient", score_gradient, SCORE_GRADIENTS)
         require(score_gradient == "none" or topk is not None, "score_gradient", score_gradient, "none without topk")
-        require(
-            isinstance(logit_scale, bool) or 0 < logit_scale < math.inf,
-            "logit_scale",
-            logit_scale,
-            "True, False or a positive number",
-        )
+        scaled = isinstance(logit_scale, bool) or 0 < logit_scale < math.inf
+        require(scaled, "logit_scale", logit_scale, "True, False or a positive number")
 
         self.d_model = d_model
         self.num_heads = num_heads
@@ -202,9 +195,9 @@ class NAC(nn.Module):
             self.time_scale = nn.Parameter(scale)
         else:
             self.register_buffer("time_scale", scale)
-        start = None if logit_scale is False else torch.ones(()) if logit_scale is True else logit_scale
-        start = torch.full((num_heads,), float(start)) if isinstance(start, (int, float)) else start
-        self.logit_scale = None if start is None else nn.Parameter(start)
+        # True is one factor of all heads.
+        factors = torch.full(() if logit_scale is True else (num_heads,), float(logit_scale))
+        self.logit_scale = nn.Parameter(factors) if logit_scale else None
         self.input_norm = nn.LayerNorm(self.in_features) if input_norm else None
         # From one radian a unit of time to a thousandth of it: what differs within a second, and what within minutes.
         frequencies = torch.logspace(0, -3, time_features) if time_features else None
@@ -359,7 +352,12 @@ class NAC(nn.Module):
         return out, state
 
     def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> None:
-        """Cut neurons of the backbone off from all others; weights stay. See ``Wiring.mask_group``."""
+        """Cut neurons of the backbone off from all others; weights stay (paper, section 2.2).
+
+        Args:
+            group: ``sensory``, ``inter``, ``command`` or ``motor``.
+            neurons: positions inside the group; all of it by default.
+        """
         self.backbone.mask(group, neurons)
 
     def rewire(self, in_features: Map | None = None, out_features: Map | None = None) -> NAC:
@@ -430,10 +428,7 @@ class NAC(nn.Module):
         return t if padding is None else t.masked_fill(padding, 0.0)
 
     def _tau(self, t: Tensor | None, like: Tensor, padding: Tensor | None, before: Tensor | None = None) -> Tensor:
-        """What the time gate gets from the queries' times alone: ``[B, Tq]`` in units of ``time_scale``.
-
-        ``before``: time ``[B]`` of the step before the first, if there was one.
-        """
+        """What the time gate gets of the queries' times: ``[B, Tq]`` units; ``before [B]``: of the step before them."""
         wide = torch.promote_types(self.time_scale.dtype, torch.float32)
         if t is None:
             return torch.ones(like.shape[:2], device=like.device, dtype=wide)
@@ -615,9 +610,7 @@ class NAC(nn.Module):
         # (slope of key + slope of query) * tau + both offsets
         slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
         gate = tau * slope + offset
-        keep = None
-        if self.training and self.dropout:
-            keep = F.dropout(torch.ones_like(gate), self.dropout)
+        keep = F.dropout(torch.ones_like(gate), self.dropout) if self.training and self.dropout else None
         score = None
         if self._score_counts:
             score = (memory[..., :depth] @ (q / depth**0.5).unsqueeze(-1)).squeeze(-1)
@@ -635,15 +628,27 @@ class NAC(nn.Module):
 
     def _chosen(self, q: Tensor, state: State) -> tuple[Tensor | None, Tensor | None]:
         """Slots ``[H, B, n]`` of the memory that the newest step is paired with, None for all; which hold a key."""
-        heads, batch, window, _ = state.memory.shape
-        seen = min(state.seen, window)
-        allowed = None
+        memory, seen, depth = state.memory, state.seen, self.head_dim
+        heads, batch, window, _ = memory.shape
+        filled = None
         if seen < window:
-            filled = torch.arange(window, device=q.device) >= window - seen
-            allowed = filled.expand(heads, batch, window)
+            filled = (torch.arange(window, device=q.device) >= window - seen).expand(heads, batch, window)
         if self.topk is None or self.topk >= window:
-            return None, allowed
-        return self._best(q, state, allowed)
+            return None, filled
+        if self._chooses_exactly(state):
+            scores = self._scores(q, memory)
+            best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), self.topk)
+            return best, None if filled is None else filled.gather(2, best)
+        position = torch.full((batch, 1), seen - 1, device=q.device)
+        keys = memory.detach()[:, :, window - seen :, :depth]
+        mask = AttentionMask(position, None, causal=True, window=None)
+        blocks, block = self.sqrt_blocks, self.sqrt_block
+        index = select(q.detach().unsqueeze(2), keys, mask, self.topk, self.selection, blocks, block)
+        if index is None:
+            index = torch.arange(seen, device=q.device).expand(heads, batch, 1, seen)
+        index = index[:, :, 0]
+        allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
+        return index.clamp(min=0) + (window - seen), allowed
 
     def _chooses_exactly(self, state: State) -> bool:
         """Whether the newest step gets the keys with the highest scores, not those of a partition."""
@@ -656,26 +661,6 @@ class NAC(nn.Module):
         depth = self.head_dim
         rows = memory.detach().view(-1, window, width)[..., :depth]  # bmm reads it as it lies, unlike matmul
         return torch.bmm(rows, q.detach().reshape(-1, depth, 1)).view(heads, batch, window)
-
-    def _best(self, q: Tensor, state: State, filled: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, and which of them hold a key."""
-        memory, seen = state.memory, state.seen
-        heads, batch, window, _ = memory.shape
-        depth, topk = self.head_dim, self.topk
-        assert topk is not None
-        if self._chooses_exactly(state):
-            scores = self._scores(q, memory)
-            best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), topk)
-            return best, None if filled is None else filled.gather(2, best)
-        position = torch.full((batch, 1), seen - 1, device=q.device)
-        keys = memory.detach()[:, :, window - seen :, :depth]
-        mask = AttentionMask(position, None, causal=True, window=None)
-        index = select(q.detach().unsqueeze(2), keys, mask, topk, self.selection, self.sqrt_blocks, self.sqrt_block)
-        if index is None:
-            index = torch.arange(seen, device=q.device).expand(heads, batch, 1, seen)
-        index = index[:, :, 0]
-        allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
-        return index.clamp(min=0) + (window - seen), allowed
 
     def _details(self, q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> dict[str, Tensor]:
         heads, batch, queries, _ = q.shape
@@ -703,3 +688,21 @@ class NAC(nn.Module):
             "logits": front(logits),
             "weights": front(a.weights),
         }
+
+
+def sources_of(name: str, wanted: Map | None, present: int) -> list[int | None]:
+    """For each new input or output the old one whose synapses it takes; None for fresh ones."""
+    if wanted is None:
+        return list(range(present))
+    sources = [i if i < present else None for i in range(wanted)] if isinstance(wanted, int) else list(wanted)
+    good = bool(sources) and all(i is None or 0 <= i < present for i in sources)
+    require(good, name, wanted, f"1 or more, or a list of 0 to {present - 1} and None (= new)")
+    return sources
+
+
+def take(new: Tensor, old: Tensor, sources: list[int | None], dim: int) -> None:
+    """Copy the slices of ``old`` that ``sources`` names to ``new``, in their order."""
+    with torch.no_grad():
+        for target, source in enumerate(sources):
+            if source is not None:
+                new.select(dim, target).copy_(old.select(dim, source))

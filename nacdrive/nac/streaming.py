@@ -73,10 +73,7 @@ class Snapshot:
         return Snapshot([module])
 
     def is_current(self) -> bool:
-        """Whether nothing has changed.
-
-        Every change in place raises a tensor's version; ``.data = `` and ``.to()`` change its address.
-        """
+        """Whether nothing has changed: a change in place raises a tensor's version, ``.to()`` changes its address."""
         for table, name, part in self.members:
             if table.get(name) is not part:
                 return False

@@ -50,22 +50,33 @@ def select(
         block: for ``sqrt``, keys per block; by default the square root of the number of keys (see ``spans``).
     """
     keys = k.shape[-2]
+    how = None if topk is None else _Choice(topk, method, blocks, block)
     if mask.causal and mask.window is not None and mask.window < keys:
-        return _windowed(q, k, mask, mask.window, topk, method, blocks, block)
-    if topk is None:
+        return _windowed(q, k, mask, mask.window, how)
+    if how is None:
         return None
     if method != "sqrt" and tracing() and (method == "exact" or keys <= AUTO_EXACT_UP_TO):
-        return _exact(q, k, mask, topk)
-    if topk >= keys:
+        return _exact(q, k, mask, how.topk)
+    if how.topk >= keys:
         return None
-    if not _partitioned(keys, method):
-        return _choose(q, k, mask, topk, None, blocks)
+    if not how.partitions(keys):
+        return _choose(q, k, mask, how, None)
     packed = _pack(k, mask)
     if mask.causal:
-        index = _causal(q, packed.k, packed.mask, topk, method, blocks, block, packed.order is None)
-    else:
-        index = _any_order(q, packed.k, packed.mask, topk, method, blocks, block)
-    return packed.unpack(index)
+        return packed.unpack(_causal(q, packed.k, packed.mask, how, packed.order is None))
+    return packed.unpack(_any_order(q, packed.k, packed.mask, how))
+
+
+class _Choice(NamedTuple):
+    """How keys are chosen: the arguments of ``select``."""
+
+    topk: int
+    method: str
+    blocks: int | None
+    block: int | None
+
+    def partitions(self, keys: int) -> bool:
+        return self.method == "sqrt" or (self.method == "auto" and keys > AUTO_EXACT_UP_TO)
 
 
 class _Packed(NamedTuple):
@@ -117,23 +128,10 @@ def spans(keys: int, method: str, block: int | None) -> list[tuple[int, int, int
     return parts
 
 
-def _partitioned(keys: int, method: str) -> bool:
-    return method == "sqrt" or (method == "auto" and keys > AUTO_EXACT_UP_TO)
-
-
-def _windowed(
-    q: Tensor,
-    k: Tensor,
-    mask: AttentionMask,
-    window: int,
-    topk: int | None,
-    method: str,
-    blocks: int | None,
-    block: int | None,
-) -> Tensor:
+def _windowed(q: Tensor, k: Tensor, mask: AttentionMask, window: int, how: _Choice | None) -> Tensor:
     """The Top-K of the last ``window`` keys, exact once there are more; before that as without a window."""
-    band = _band(q, k, mask, window, topk)
-    if topk is None or topk >= window or not _partitioned(window, method):
+    band = _band(q, k, mask, window, None if how is None else how.topk)
+    if how is None or how.topk >= window or not how.partitions(window):
         return band
     packed = _pack(k, mask)
     first = 0 if packed.order is None else packed.order[:, :1]
@@ -143,34 +141,20 @@ def _windowed(
     in_order = packed.order is None and mask.position.shape[1] > 1
     count = window if in_order else q.shape[2]
     near = packed.mask.part(0, count, window)
-    chosen = packed.unpack(
-        _causal(q[:, :, :count], packed.k[:, :, :window], near, topk, method, blocks, block, in_order)
-    )
+    chosen = packed.unpack(_causal(q[:, :, :count], packed.k[:, :, :window], near, how, in_order))
     head = torch.where(early[:, :count].unsqueeze(-1), chosen, band[:, :, :count])
     return torch.cat([head, band[:, :, count:]], 2)
 
 
-def _causal(
-    q: Tensor,
-    k: Tensor,
-    mask: AttentionMask,
-    topk: int,
-    method: str,
-    blocks: int | None,
-    block: int | None,
-    in_order: bool,
-) -> Tensor:
-    """Each query by the rule of its position (``spans``); -1 fills up to ``topk`` slots.
-
-    ``in_order``: the queries are those of all positions; else each is at any position.
-    """
+def _causal(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice, in_order: bool) -> Tensor:
+    """Each query by the rule of its position (``spans``), ``in_order`` if they are all; -1 fills up the slots."""
     keys = k.shape[2]
     in_order = in_order and q.shape[2] == keys
     parts = []
-    result = q.new_full((*q.shape[:3], topk), -1, dtype=torch.int64) if not in_order else None
-    for first, end, size in spans(keys, method, block):
+    result = q.new_full((*q.shape[:3], how.topk), -1, dtype=torch.int64) if not in_order else None
+    for first, end, size in spans(keys, how.method, how.block):
         here = (first, end) if in_order else (0, q.shape[2])
-        index = _choose(q[:, :, slice(*here)], k[:, :, :end], mask.part(*here, end), topk, size, blocks)
+        index = _choose(q[:, :, slice(*here)], k[:, :, :end], mask.part(*here, end), how, size)
         if result is None:
             parts.append(index)
         else:
@@ -179,37 +163,35 @@ def _causal(
     return torch.cat(parts, 2) if result is None else result
 
 
-def _any_order(
-    q: Tensor, k: Tensor, mask: AttentionMask, topk: int, method: str, blocks: int | None, block: int | None
-) -> Tensor:
+def _any_order(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice) -> Tensor:
     """Queries that may see later keys too: the partition follows each sequence's own number of keys."""
 
     def size_of(keys: int) -> int | None:
-        return (block or math.isqrt(max(keys, 1) - 1) + 1) if _partitioned(keys, method) else None
+        return (how.block or math.isqrt(max(keys, 1) - 1) + 1) if how.partitions(keys) else None
 
     keys = k.shape[2]
     if mask.padding is None or tracing():
-        return _choose(q, k, mask, topk, size_of(keys), blocks)
+        return _choose(q, k, mask, how, size_of(keys))
     numbers = torch.arange(1, keys + 1, device=k.device)
     lengths = torch.where(mask.padding, 0, numbers).amax(1)
-    result = q.new_full((*q.shape[:3], topk), -1, dtype=torch.int64)
+    result = q.new_full((*q.shape[:3], how.topk), -1, dtype=torch.int64)
     for length in sorted(set(lengths.tolist())):
         if length:
             chosen = (lengths == length).nonzero()[:, 0]
             part = mask.sequences(chosen, length)
-            result[:, chosen] = _choose(q[:, chosen], k[:, chosen, :length], part, topk, size_of(length), blocks)
+            result[:, chosen] = _choose(q[:, chosen], k[:, chosen, :length], part, how, size_of(length))
     return result
 
 
-def _choose(q: Tensor, k: Tensor, mask: AttentionMask, topk: int, size: int | None, blocks: int | None) -> Tensor:
+def _choose(q: Tensor, k: Tensor, mask: AttentionMask, how: _Choice, size: int | None) -> Tensor:
     """The exact Top-K (``size`` None) or that of blocks of ``size`` keys, in ``topk`` slots."""
-    keys = k.shape[2]
+    keys, topk = k.shape[2], how.topk
     if topk >= keys:
         index = torch.arange(keys, device=k.device).expand(*q.shape[:3], keys)
     elif size is None:
         index = in_rows(q, mask, keys, lambda part, r: _exact(part, k, r, topk))
     else:
-        count = max(blocks or 0, math.ceil(topk / size) + 1)
+        count = max(how.blocks or 0, math.ceil(topk / size) + 1)
         index = by_partition(q, k, mask, topk, min(size, keys), count)
     return F.pad(index, (0, topk - index.shape[-1]), value=-1)
 

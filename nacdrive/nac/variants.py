@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nacdrive.nac.layer import NAC
+from nacdrive.nac.validation import one_of
 
 # The paper's (appendix D.2).
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,22 +40,19 @@ PRESETS: dict[str, dict[str, Any]] = {
 PAPER: dict[str, Any] = {"quadrature": "constant", "delta_t": 1.0, "selection": "sqrt"}
 
 
-def variant_options(name: str, *, paper: bool = False) -> dict[str, Any]:
-    """Keyword arguments of ``NAC`` for a named variant.
+def variant(name: str, d_model: int, num_heads: int, *, paper: bool = False, **overrides: Any) -> NAC:
+    """The layer of a named variant.
 
     Args:
         name: a key of ``VARIANTS`` or ``PRESETS``.
+        d_model: width.
+        num_heads: heads.
         paper: also pin what the paper's protocol pins.
+        overrides: further options of ``NAC``.
 
     Raises:
         ValueError: there is no such variant.
     """
     named = {**VARIANTS, **PRESETS}
-    if name not in named:
-        raise ValueError(f"name={name!r}; allowed is one of {', '.join(named)}")
-    return {**named[name], **(PAPER if paper else {})}
-
-
-def variant(name: str, d_model: int, num_heads: int, *, paper: bool = False, **overrides: Any) -> NAC:
-    """The layer of a named variant; ``overrides`` are further options of ``NAC``."""
-    return NAC(d_model, num_heads, **{**variant_options(name, paper=paper), **overrides})
+    one_of("name", name, tuple(named))
+    return NAC(d_model, num_heads, **{**named[name], **(PAPER if paper else {}), **overrides})

@@ -7,8 +7,7 @@ construction is repeated here with the same calls of ``numpy.random.RandomState`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,28 +90,6 @@ class Wiring:
             allowed[np.ix_(source, target)] = True
         astray = np.abs(self.adjacency)[~allowed].sum() + np.abs(np.delete(self.sensory_adjacency, inter, axis=1)).sum()
         return self.inters > 0 and not astray
-
-    def mask_group(self, group: str, neurons: Iterable[int] | None = None) -> Wiring:
-        """A copy in which neurons of ``group`` are cut off from all others (paper, section 2.2).
-
-        Args:
-            group: ``sensory``, ``inter``, ``command`` or ``motor``.
-            neurons: positions inside the group; all of it by default.
-        """
-        members = self.neurons(group)
-        if neurons is not None:
-            chosen = np.asarray(list(neurons), dtype=np.int64)
-            if chosen.size and (chosen.min() < 0 or chosen.max() >= members.size):
-                raise ValueError(f"neurons={chosen.tolist()}; group {group!r} has positions 0 to {members.size - 1}")
-            members = members[chosen]
-        adjacency, sensory = self.adjacency.copy(), self.sensory_adjacency.copy()
-        if group == "sensory":
-            sensory[members] = 0
-        else:
-            adjacency[members] = 0
-            adjacency[:, members] = 0
-            sensory[:, members] = 0
-        return replace(self, adjacency=adjacency, sensory_adjacency=sensory)
 
 
 def ncp(

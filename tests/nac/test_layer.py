@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, pairwise, variant, variant_options
+from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, pairwise, variant
 
 BAD_ARGUMENTS = [
     ({"d_model": 10}, "d_model=10"),
@@ -124,7 +124,7 @@ def test_variants_are_configured_by_their_names() -> None:
     assert variant("nac-32k", 16, 4).topk == 32
     assert variant("nac-exact", 16, 4, paper=True).selection == "sqrt"
     with pytest.raises(ValueError, match="nac-fast"):
-        variant_options("nac-fast")
+        variant("nac-fast", 16, 4)
 
 
 def test_neuron_states_lay_open_what_forward_computes() -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, Exact, Steady, Wiring, variant, variant_options
+from nacdrive.nac import NAC, PRESETS, VARIANTS, Euler, Exact, Steady, Wiring, variant
 from nacdrive.nac.backbone import GAINS, Synapses, TimeGate, _padded
 from nacdrive.nac.dynamics import as_dynamics
 from nacdrive.nac.kernels.blocks import pieces
+from nacdrive.nac.layer import sources_of
 from nacdrive.nac.mask import SCORES_AT_ONCE, AttentionMask, in_rows
-from nacdrive.nac.rewiring import sources_of
 from nacdrive.nac.topk import spans
 from nacdrive.nac.wiring import auto_ncp, backbone_wiring, from_ncps, full_wiring, ncp, random_wiring, sensory_wiring
 
@@ -127,7 +127,9 @@ def test_the_papers_variants_and_the_presets_set_what_their_names_say() -> None:
     assert PRESETS["nac-constant"] == {"gate": "constant"}
     assert PRESETS["nac-elapsed"] == {"topk": None, "time_input": "elapsed", "logit_scale": 8.0}
     paper = {"quadrature": "constant", "delta_t": 1.0, "selection": "sqrt"}
-    assert variant_options("nac-2k", paper=True) == {"topk": 2, **paper} and variant_options("nac-2k") == {"topk": 2}
+    layer = variant("nac-2k", 8, 2, paper=True)
+    kept = {"quadrature": layer.options.quadrature, "delta_t": layer.options.delta_t, "selection": layer.selection}
+    assert layer.topk == 2 and kept == paper and variant("nac-2k", 8, 2).options.quadrature == "time"
     assert variant("nac-2k", 8, 2, topk=3).topk == 3
 
 

@@ -106,14 +106,9 @@ class _InBlocks(torch.autograd.Function):
             if keep_motors:
                 motors.append(motor)
         ctx.save_for_backward(scale, *tensors)
+        ctx.make, ctx.problem, ctx.seed, ctx.motors = make, problem, seed, motors
         # The tensors themselves are saved above, where autograd can see that nobody overwrites them.
-        ctx.make, ctx.problem, ctx.form, ctx.seed, ctx.motors = (
-            make,
-            problem,
-            form.with_tensors([None] * len(w.tensors())),
-            seed,
-            motors,
-        )
+        ctx.form = form.with_tensors([None] * len(w.tensors()))
         return y
 
     @staticmethod

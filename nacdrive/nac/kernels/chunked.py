@@ -36,7 +36,7 @@ def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairP
 
 
 class ChunkedBackbone:
-    """Motor neurons of pairs and the gradients of what they come from.
+    """A ``BlockBackbone``: motor neurons of pairs and the gradients of what they come from.
 
     ``P`` pairs of a chunk, I inter neurons, C command neurons; S of these have recurrent synapses, to the first U.
     """
@@ -54,7 +54,6 @@ class ChunkedBackbone:
         self.factors = _factors(tokens) if self.usual and problem.index is None else None
 
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
-        """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on."""
         heads = self.tokens.zq.shape[0]
         shape = (heads, 2, queries, keys.keys)
         # What a causal block leaves out is masked, but must be finite for the gradients beside it.
@@ -76,7 +75,6 @@ class ChunkedBackbone:
     def backward(
         self, keys: KeySet, first: int, gmotor: Tensor, sums: Tokens, totals: dict[str, Tensor | None]
     ) -> None:
-        """Add up the gradients of the first layer's halves (of ``zq`` overwritten) and of the weights (``totals``)."""
         heads, _, queries, _ = gmotor.shape
         for part in self._parts(keys, queries):
             (a, b), (c, d) = part

@@ -83,21 +83,14 @@ class Lists(NamedTuple):
 
     @staticmethod
     def of(mask: np.ndarray, row: int, multiple: int = 1) -> Lists:
-        """By target, of a ``mask [sources, targets]``.
-
-        A neuron's place is its number times ``row`` floats; lists are filled up to a ``multiple`` of synapses.
-        """
-        first, source, target, present = [0], [], [], []
-        for column in range(mask.shape[1]):
-            sources = np.flatnonzero(mask[:, column])
-            missing = -len(sources) % multiple
-            source.append(np.pad(sources, (0, missing)))
-            target.append(np.full(len(sources) + missing, column))
-            present.append(np.arange(len(sources) + missing) < len(sources))
-            first.append(first[-1] + len(source[-1]))
-        sources = np.concatenate(source)
-        ends = (sources, np.concatenate(target))
-        return Lists(np.array(first, np.int64), (sources * row).astype(np.int32), ends, np.concatenate(present))
+        """By target, of a ``mask [sources, targets]``, in rows of floats; filled up to a ``multiple`` of synapses."""
+        reaching = [np.flatnonzero(column) for column in mask.T]
+        lengths = np.array([-(-len(some) // multiple) * multiple for some in reaching])
+        filled = [np.pad(some, (0, n - len(some))) for some, n in zip(reaching, lengths, strict=True)]
+        present = [np.arange(n) < len(some) for some, n in zip(reaching, lengths, strict=True)]
+        sources, targets = np.concatenate(filled), np.repeat(np.arange(len(lengths)), lengths)
+        first = np.append(0, lengths.cumsum())
+        return Lists(first, (sources * row).astype(np.int32), (sources, targets), np.concatenate(present))
 
     def weights(self, weight: Tensor) -> np.ndarray:
         """Those of ``[H, sources, targets]`` in the order of the lists, ``[H, count]``."""
@@ -216,8 +209,8 @@ class CompiledBackbone:
         self.circuits = [circuit_of(kernels, w, layers, kernels.WIDTH, memory) for layers in self.layers]
 
     def motor(self, keys: KeySet, first: int, queries: int) -> Tensor:
-        """Motor neurons ``[H, 2, q, n]`` of the queries from ``first`` on; 0 for pairs that are not allowed."""
         shape = (self.heads, 2, queries, keys.keys)
+        # 0 for pairs that are not allowed.
         motor = self.zq.new_empty(shape) if keys.allowed is None else self.zq.new_zeros(shape)
         tables = self.kernels.Tables(self.zq.data_ptr(), self.zk.data_ptr(), 0, 0)
         self._run(keys, first, queries, motor, tables, 0)
@@ -236,16 +229,9 @@ class CompiledBackbone:
 
     def _run(self, keys: KeySet, first: int, queries: int, motor: Tensor, tables: Any, back: int) -> None:
         here = Memory()
-        rows = allowed = None
-        first_key = 0
-        if isinstance(keys, AllKeys):
-            first_key = keys.here.start
-        else:
-            rows = keys.rows.contiguous()
-        apart = 0
-        if keys.allowed is not None:
-            allowed = keys.allowed.contiguous()
-            apart = 0 if allowed.shape[0] == 1 else allowed[0].numel()
+        rows, first_key = (None, keys.here.start) if isinstance(keys, AllKeys) else (keys.rows.contiguous(), 0)
+        allowed = None if keys.allowed is None else keys.allowed.contiguous()
+        apart = 0 if allowed is None or allowed.shape[0] == 1 else allowed[0].numel()
         pairs = self.kernels.Pairs(
             queries,
             keys.keys,
