@@ -101,11 +101,6 @@ class PolicyConfig(NetworkConfig):
         return len(self.actions) or 1 + self.pedal
 
     @property
-    def preprocessed(self) -> bool:
-        """Whether frames are turned, cropped, resized or made YUV before the convolutions see them."""
-        return self.upright or self.crop is not None or self.resize is not None or self.yuv
-
-    @property
     def input_size(self) -> tuple[int, int]:
         """Rows and columns that the convolutions see."""
         first, last = self.crop or (0, self.height)

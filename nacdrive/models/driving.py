@@ -96,7 +96,8 @@ class DrivingNetwork(nn.Module):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
         self.config = config
-        self.preprocess = Preprocess(config) if config.preprocessed else None
+        changed = config.upright or config.crop is not None or config.resize is not None or config.yuv
+        self.preprocess = Preprocess(config) if changed else None
         activation = {"relu": nn.ReLU, "elu": nn.ELU}[config.activation]
         layers: list[nn.Module] = []
         incoming = 3
@@ -122,11 +123,6 @@ class DrivingNetwork(nn.Module):
         self.head = nn.Sequential(
             nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
         )
-
-    @property
-    def last_conv(self) -> nn.Module:
-        """The last convolution, where Grad-CAM looks."""
-        return self.vision[-2]
 
     def class_scores(self, outputs: Tensor) -> Tensor:
         """Scores [..., choices] between which a decision was made: those of the actions, or of right and left."""

@@ -55,7 +55,7 @@ class Policy(FramePolicy):
     @property
     def last_conv(self) -> nn.Module:
         """The last convolution, for Grad-CAM; ``network(frames, t)`` is the differentiable forward pass."""
-        return self.network.last_conv
+        return self.network.vision[-2]
 
     def reset(self, env: Any = None) -> None:
         super().reset()

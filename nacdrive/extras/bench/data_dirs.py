@@ -17,14 +17,6 @@ EVALUATED_FOLDERS: dict[str, tuple[str, ...]] = {
 """Folders of tasks that are tested with the model of another."""
 
 
-def folder_names(task: str) -> tuple[str, ...]:
-    """Names that a task's folder, or its archive NAME.tar.xz, may have, the usual one first; () if it needs none."""
-    if task in EVALUATED_FOLDERS:
-        return EVALUATED_FOLDERS[task]
-    names = load_task(task).data_folders
-    return (task.rpartition(":")[2],) if names is None else names
-
-
 def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> dict[str, Path]:
     """Folder of each task's data; a task that needs none has none.
 
@@ -38,17 +30,19 @@ def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> di
     """
     folders, absent = {}, []
     for task in tasks:
-        names = folder_names(task)
+        loaded = load_task(task)
+        # The usual name first; it may be that of an archive NAME.tar.xz.
+        names = EVALUATED_FOLDERS.get(task, loaded.data_folders)
+        names = (task.rpartition(":")[2],) if names is None else names
         candidates = [data / f"{name}{ending}" for name in names for ending in ("", ".tar.xz")]
         place = next((candidate for candidate in candidates if filled(candidate)), None)
-        sample = load_task(task).sample_recording
         if place is not None:
             folders[task] = place
         elif made_up is not None and task in GENERATORS:
             generate(task, made_up / task)
             folders[task] = made_up / task
-        elif made_up is not None and sample is not None:
-            folders[task] = shipped("recordings") / sample
+        elif made_up is not None and loaded.sample_recording is not None:
+            folders[task] = shipped("recordings") / loaded.sample_recording
         elif names:
             absent.append(f"{data / names[0]} ({task})")
     if absent:

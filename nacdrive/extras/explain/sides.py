@@ -84,13 +84,8 @@ def report(gates: Sequence[Separation], shown: int = 8) -> str:
     best: Mapping[str, Separation] = {one.name: one for one in reversed(gates)}
     if "omega" in best:
         omega = best["omega"]
-        verdict = (
-            "separates"
-            if omega.strength >= 0.8
-            else "partly separates"
-            if omega.strength >= 0.4
-            else "does not separate"
-        )
+        strong, some = omega.strength >= 0.8, omega.strength >= 0.4
+        verdict = "separates" if strong else "partly separates" if some else "does not separate"
         rows.append(
             f"The paper reads left from omega below 1.1 and right from omega above 1.3; here omega of the most telling "
             f"head ({omega.head + 1}) {verdict} the sides: AUC {omega.auc:.2f}, medians {omega.left:.3f} and "
