@@ -16,17 +16,10 @@ CHUNK = 128  # queries that see each other by a matrix; what came before is one 
 
 
 def kernel_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-    """sum_j (q_i . k_j) v_j / sum_j (q_i . k_j) over the keys that query i may see.
+    """sum_j (q_i . k_j) v_j / sum_j (q_i . k_j) over the keys that query i may see: [B, H, Tq, D].
 
-    Args:
-        q: features of the queries, [B, H, Tq, M], none negative.
-        k: features of the keys, [B, H, Tk, M], none negative.
-        v: values, [B, H, Tk, D].
-        seen: [B or 1, 1, Tq, Tk], True where a query may see a key; None for all.
-        causal: whether each query sees just its past (then ``seen`` is None).
-
-    Returns:
-        [B, H, Tq, D]
+    Features q [B, H, Tq, M] and k [B, H, Tk, M] are not negative; v is [B, H, Tk, D]. ``seen`` and ``causal`` are those
+    of ``MHALayer.attend``.
     """
     # A value of 1 beside the others sums the weights.
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)

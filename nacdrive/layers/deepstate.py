@@ -41,12 +41,7 @@ class DeepStateLayer(WindowedLayer):
 
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:
-    """h [L, ...] of h_i = a_i h_{i-1} + b_i with h_{-1} = 0, real or complex.
-
-    Args:
-        a: [L, ...].
-        b: same shape and type as ``a``.
-    """
+    """h [L, ...] of h_i = a_i h_{i-1} + b_i with h_{-1} = 0; a and b are alike, [L, ...], real or complex."""
     h: Tensor = _LinearScan.apply(a, b)  # type: ignore[no-untyped-call]
     return h
 

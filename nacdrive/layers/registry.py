@@ -75,11 +75,7 @@ def names(ablations: bool = False) -> list[str]:
 
 
 def of_lag(name: str) -> str | None:
-    """The layer that stands before ``-lag`` in a name; None where the name is that of a layer itself, or of none.
-
-    Raises:
-        UserError: if it is a stack, which has such options of its own.
-    """
+    """The layer that stands before ``-lag`` in a name; None where the name is that of a layer itself, or of none."""
     base = name.removesuffix(LAG)
     if base == name or name in LAYERS or ":" in base or base not in LAYERS:
         return None

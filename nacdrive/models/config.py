@@ -14,11 +14,7 @@ class NetworkConfig:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """The config that ``to_json`` wrote.
-
-        Raises:
-            ValueError: if ``value`` has a field that this version does not know, or lacks one.
-        """
+        """The config that ``to_json`` wrote; ``ValueError`` if it has an unknown field, or lacks one."""
         known = {item.name: item.default is MISSING and item.default_factory is MISSING for item in fields(cls)}
         unknown, lacking = set(value) - set(known), {name for name, needed in known.items() if needed} - set(value)
         if unknown or lacking:

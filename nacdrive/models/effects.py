@@ -140,10 +140,7 @@ class Effects:
 
     def explain(self, names: Sequence[str] = ()) -> dict[str, Any]:
         """What pages show, as plain JSON: ``sentence``, ``bars`` of what has an effect, the ``head`` that changes most,
-        what is ``missing``.
-
-        Args:
-            names: of the choices.
+        what is ``missing``; ``names`` are those of the choices.
         """
         changes, decides, order = self.changes(), self.decides(), self.order()
         bars = [

@@ -83,15 +83,9 @@ class SeriesNetwork(nn.Module):
         self.head = nn.Sequential(*dense[:-1])
 
     def forward(self, x: Tensor, t: Tensor, padding: Tensor) -> Tensor:
-        """Answers.
+        """Features x [B, T, channels_in] at t [B, T] seconds -> answers [B, outputs], or [B, T, outputs] of all steps.
 
-        Args:
-            x: features, [B, T, channels_in].
-            t: time of each step in seconds, [B, T].
-            padding: [B, T], True where a step is padding; all of it stands behind the sequence.
-
-        Returns:
-            [B, outputs], or [B, T, outputs] where every step has an answer.
+        ``padding`` [B, T] is True where a step is padding; all of it stands behind the sequence.
         """
         config = self.config
         x = ((x - self.mean) / self.std).masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)

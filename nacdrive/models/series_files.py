@@ -26,9 +26,8 @@ def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> Non
 def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNetwork, dict[str, Any]]:
     """The network in ``path``, ready to answer, and what is known of its training.
 
-    Raises:
-        UserError: if the file is missing, damaged, foreign, or made for another task or by the ``paper`` protocol,
-            whose networks take rows scaled with what they are tested on; or if there is no such device.
+    ``UserError`` also where it was made for another task, or by the ``paper`` protocol, whose networks take rows scaled
+    with what they are tested on.
     """
     content = read_tensor_file(path, KIND, VERSION, name="model file")
     try:

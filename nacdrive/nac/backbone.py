@@ -222,11 +222,9 @@ class Backbone(nn.Module):
     def fuse(self, heads: int, prune: bool = False, prune_inter: bool = True) -> tuple[FirstLayer, FusedWeights]:
         """Effective weights, expanded to ``heads`` and arranged for the pair kernels (differentiable).
 
-        Args:
-            heads: number of heads.
-            prune: order the neurons so that those without a say in the result, and recurrent synapses that do not
-                exist, are left out of the products. For the kernels on a CPU; the result is the same.
-            prune_inter: also the inter neurons, whose number then depends on the masks.
+        ``prune`` orders the neurons so that those without a say in the result, and recurrent synapses that do not
+        exist, are left out of the products, for the kernels on a CPU; with ``prune_inter`` also the inter neurons,
+        whose number then depends on the masks. The result is the same.
         """
 
         def weight(synapses: Synapses) -> Tensor:
@@ -376,14 +374,8 @@ class TimeGate(nn.Module):
     def halves(self, q: Tensor, k: Tensor, tau: Tensor, tau_k: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Per-token parts of the gate's argument; ``Tokens`` says how they are put together.
 
-        Args:
-            q: ``[H, N, D]``.
-            k: ``[H, M, D]``.
-            tau: ``[N]``, time input of the queries.
-            tau_k: ``[M]``, that of the keys; None where only the query's counts.
-
-        Returns:
-            tq ``[H, N]`` and tk ``[H, M, 2]``; with ``tau_k`` tq ``[H, N, 2]`` and tk ``[H, M, 3]``.
+        Of q ``[H, N, D]``, k ``[H, M, D]`` and the queries' time input ``[N]``: tq ``[H, N]`` and tk ``[H, M, 2]``.
+        With that of the keys, ``tau_k [M]``, tq ``[H, N, 2]`` and tk ``[H, M, 3]``.
         """
         heads, _, depth = q.shape
         weight = self.weight.to(q.dtype).expand(heads, -1, -1)

@@ -57,11 +57,8 @@ class Tokens(NamedTuple):
 def gate_argument(tk: Tensor, tq: Tensor, tau: Tensor, fused: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Argument of the time gate, and what its time input is and is multiplied by, each ``[H, q, n]`` or broadcastable.
 
-    Args:
-        tk: of the pairs' keys, ``[H, q or 1, n, 2]``, or ``[..., 3]`` with lags.
-        tq: of the queries, ``[H, q]``, or ``[H, q, 2]`` with lags.
-        tau: of the queries, ``[q]``.
-        fused: multiply and add at once: faster, and rounded once less.
+    Of the pairs' keys ``[H, q or 1, n, 2]``, the queries ``[H, q]`` and their tau ``[q]``; with lags ``[..., 3]`` and
+    ``[H, q, 2]``. ``fused`` multiplies and adds at once: faster, and rounded once less.
     """
     if tq.ndim == 2:
         slope, offset = tk.unbind(-1)
@@ -77,9 +74,7 @@ def gate_argument(tk: Tensor, tq: Tensor, tau: Tensor, fused: bool = False) -> t
 def pair_logits(z: Tensor, w: FusedWeights) -> tuple[Tensor, Tensor, Tensor]:
     """Motor neurons ``[H, 2, P]``, inter ``[H, P, I]`` and command layer ``[H, P, C]`` of ``P`` pairs per head.
 
-    Args:
-        z: ``[H, P, I]``, sum of the two halves of the first layer; overwritten where no gradient is recorded.
-        w: fused backbone.
+    ``z [H, P, I]``, the sum of the two halves of the first layer, is overwritten where no gradient is recorded.
     """
     if w.w3 is None or w.b3 is None:
         return z.transpose(1, 2), z, z

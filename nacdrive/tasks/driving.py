@@ -105,12 +105,7 @@ class Imitation(DrivingTask):
     settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16}
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
-        """One sample per episode; see the class.
-
-        Raises:
-            UserError: if a folder holds no recording of its environment, or the recordings are of different
-                environments, rates, pictures or kinds of actions.
-        """
+        """One sample per episode; see the class."""
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a recording.")
         recordings = [Recording.open(folder, source=self.source) for folder in folders]
@@ -254,16 +249,10 @@ def inverse_frequency(classes: Tensor, count: int, power: float) -> Tensor:
 
 
 def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, options: LossOptions) -> tuple[Tensor, Tensor]:
-    """Cross-entropy with the expert's choice, mixed with that against its whole distribution.
+    """Cross-entropy of scores [B, T, choices] with the expert's choice, mixed with that against its distribution.
 
-    Args:
-        scores: [B, T, choices].
-        batch: ``target`` [B, T], -1 where unknown; ``teacher`` [B, T, choices] its scores, NaN where unknown.
-        weights: [choices].
-        options: ``soft`` is the share of the distribution.
-
-    Returns:
-        Weighted sum of the losses, and sum of the weights.
+    The batch has ``target`` [B, T], -1 where unknown, and ``teacher`` [B, T, choices], its scores, NaN where unknown.
+    Returns the sum of the losses, weighted with those of the choices, and the sum of the weights.
     """
     known = ~batch["padding"] & (batch["target"] >= 0)
     outputs, target, teacher = scores[known].float(), batch["target"][known], batch["teacher"][known]

@@ -76,11 +76,7 @@ def prepare(frame: NDArray[np.uint8], crooked: bool = False) -> NDArray[np.uint8
 
 
 def prepared(images: Iterable[bytes], where: str, crooked: bool = False) -> NDArray[np.uint8]:
-    """Encoded images of the Udacity simulator -> uint8 [N, 66, 200, 3] YUV; see ``prepare``.
-
-    Raises:
-        UserError: if one cannot be decoded or has another size than the simulator's; ``where`` it is from.
-    """
+    """Encoded images of the Udacity simulator -> uint8 [N, 66, 200, 3] YUV; see ``prepare``."""
     out = []
     for i, data in enumerate(images):
         frame = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)

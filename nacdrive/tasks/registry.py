@@ -39,11 +39,7 @@ PAPER_TASKS = ("emnist", "par", "carracing", "udacity", "pronostia", "xjtu-sy", 
 
 
 def trained_on(task: str) -> str:
-    """The task whose training ``task`` is reported for.
-
-    Raises:
-        UserError: if the task is unknown; the sentence suggests the nearest.
-    """
+    """The task whose training ``task`` is reported for."""
     name = EVALUATED_WITH.get(task, task)
     if name not in TASKS and ":" not in name:
         raise unknown_name("task", task, [*TASKS.names(), *EVALUATED_WITH])
@@ -76,11 +72,7 @@ def load_task(task: str, protocol: ProtocolName = "sequence") -> Task:
 
 
 def load_driving_task(task: str) -> DrivingTask:
-    """The task ``task``, of which a policy can be trained.
-
-    Raises:
-        UserError: if the name is unknown, or the task has no policy.
-    """
+    """The task ``task``, of which a policy can be trained."""
     from nacdrive.tasks.driving import DrivingTask
 
     loaded = load_task(task)

@@ -62,11 +62,7 @@ def held_out(everything: NDArray[Any], held: NDArray[Any]) -> Split:
 
 
 def split_samples(samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-    """Training and validation samples: whole ones, chosen at random, never steps of one sample in both.
-
-    Raises:
-        UserError: if there are fewer than two samples and some are wanted for validation.
-    """
+    """Training and validation samples: whole ones, chosen at random, never steps of one sample in both."""
     wanted = max(1, round(valid_share * len(samples))) if valid_share > 0 else 0
     if wanted >= len(samples):
         raise UserError(f"{len(samples)} episodes cannot be split into training and validation: record more of them.")
@@ -115,11 +111,7 @@ def hold_out(
 def block_folds(
     samples: Sequence[Sample], count: int = 5, seconds: float = BLOCK_S
 ) -> list[tuple[list[Sample], list[Sample]]]:
-    """Each of ``count`` parts held out once; block i belongs to part i mod ``count``, so that parts are spread evenly.
-
-    Raises:
-        UserError: if there are fewer blocks than parts.
-    """
+    """Each of ``count`` parts held out once; block i is of part i mod ``count``, so that parts are spread evenly."""
     blocks = blocks_of(samples, seconds)
     if len(blocks) < count:
         raise UserError(
@@ -168,16 +160,8 @@ def true_intervals(free: NDArray[np.bool_]) -> list[tuple[int, int]]:
 def segments(name: str, fields: Mapping[str, Tensor], *, scored: int, context: int) -> list[Sample]:
     """Consecutive segments of a recording: up to ``context`` steps that are only seen, then ``scored`` steps.
 
-    The segments overlap just enough for every answer to be that on the whole recording.
-
-    Args:
-        name: of the recording; every segment carries it.
-        fields: tensors [steps, ...] of one length.
-        scored: steps of a segment that count, in the loss and in scores.
-        context: steps before them, as many as an answer may depend on.
-
-    Returns:
-        Samples with the further field ``scored`` [T], True where a step counts.
+    They overlap just enough for every answer to be that on the whole recording. A further field ``scored`` [T] is True
+    where a step counts; every segment has the recording's name.
     """
     steps = len(next(iter(fields.values())))
     parts = []

@@ -103,9 +103,6 @@ class Udacity(DrivingTask):
         """One sample per drive: ``frames`` uint8 [N, 66, 200, 3] (YUV), ``t`` [N] s, ``target`` [N] steering.
 
         Where there are side cameras, also ``left`` and ``right``, like ``frames``.
-
-        Raises:
-            UserError: if a folder holds neither a log of the simulator nor a recording of it.
         """
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a log or of a recording.")
@@ -122,11 +119,7 @@ class Udacity(DrivingTask):
         return list(samples.values())
 
     def split(self, samples: Sequence[Sample], valid_share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-        """Contiguous blocks to validate on, chosen at random, and the rest to learn from, with the side cameras.
-
-        Raises:
-            UserError: if the data are too short to be split.
-        """
+        """Contiguous blocks to validate on, chosen at random, and the rest to learn from, with the side cameras."""
         blocks = blocks_of(samples)
         wanted = max(1, round(valid_share * len(blocks))) if valid_share > 0 else 0
         if wanted >= len(blocks):

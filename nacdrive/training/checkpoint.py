@@ -70,11 +70,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> tuple[Progress, Weights]:
-    """Put network and optimizer back where they were.
-
-    Raises:
-        UserError: if the file is damaged or belongs to another network.
-    """
+    """Put network and optimizer back where they were."""
     content = read_tensor_file(path, KIND, VERSION, device=device, advice=ADVICE)
     try:
         network.load_state_dict(content["network"])

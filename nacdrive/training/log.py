@@ -55,11 +55,7 @@ class MetricsLog:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a ``metrics.jsonl`` or of results.
-
-    Raises:
-        UserError: if the file is no text, or holds lines that are no JSON objects.
-    """
+    """Rows of a ``metrics.jsonl`` or of results."""
     rows = read_lines(path)
     if not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path} holds lines that are no rows of a log: it is damaged or another kind of file.")

@@ -29,13 +29,9 @@ def outputs(
     batch: int = 32,
     device: torch.device | str = "cpu",
 ) -> list[Tensor]:
-    """Answers to ``samples``, in their order and uncut, in CPU memory.
+    """Answers to ``samples``, ``batch`` at once, in their order and uncut, in CPU memory.
 
-    Args:
-        batch: samples that are computed together.
-
-    Returns:
-        Per sample [..., outputs]: one row per step, or the one answer to the sequence.
+    Per sample [..., outputs]: one row per step, or the one answer to the sequence.
     """
     network.to(device).eval()
     source = Batches(samples, max(map(len, samples)), batch)
@@ -59,21 +55,13 @@ class TrainedSeries:
 
     @staticmethod
     def load(name: str, task: str, device: str) -> TrainedSeries:
-        """A model file, or the name of a shipped one.
-
-        Raises:
-            UserError: if there is none, or it was made for another task.
-        """
+        """A model file, or the name of a shipped one."""
         path = find_model(name, task)
         network, meta = load_series(path, task=task, device=device)
         return TrainedSeries(path, network, meta, device)
 
     def predict(self, samples: list[Sample]) -> list[Tensor]:
-        """Its answers to samples.
-
-        Raises:
-            UserError: if the data have other channels than it was trained on.
-        """
+        """Its answers to samples."""
         wanted, there = self.network.config.channels_in, samples[0].fields["x"].shape[1]
         if there != wanted:
             raise UserError(

@@ -114,9 +114,8 @@ def compute_cell(cell: Cell) -> Result:
 def run_cell(cell: Cell, on_step: OnStep = lambda update: None) -> Result:
     """Train and test one cell; goes on from its checkpoint if there is one.
 
-    Returns:
-        Plain JSON with ``status`` ``done`` or ``failed``; a failure has ``kind`` (``not finite``, ``memory``,
-        ``error``) and ``reason`` instead of ``scores``.
+    Plain JSON with ``status`` ``done`` or ``failed``; a failure has ``kind`` (``not finite``, ``memory``, ``error``)
+    and ``reason`` instead of ``scores``.
     """
     began, cpu_began = time.perf_counter(), time.process_time()
     try:
@@ -165,12 +164,7 @@ def reason_of(error: Exception) -> str:
 
 
 def train_and_test(cell: Cell, on_step: OnStep) -> Result:
-    """The work of a cell.
-
-    Raises:
-        UserError: for data that do not fit, or a loss that is not finite.
-        FloatingPointError: if an answer to the test part is not finite.
-    """
+    """The work of a cell."""
     if cell.device == "cpu":
         torch.set_num_threads(1)
     task = load_task(cell.task, cell.protocol)
@@ -233,11 +227,7 @@ def best_fit(task: Task, fold: Fold, cell: Cell, on_step: OnStep) -> tuple[torch
 
 
 def set_width(task: Task, cell: Cell, fold: Fold) -> None:
-    """Give ``task`` the width, a multiple of its heads, at which the network comes nearest to ``cell.parameters``.
-
-    Raises:
-        UserError: if the task has no width to choose.
-    """
+    """Give ``task`` the width, a multiple of its heads, at which the network comes nearest to ``cell.parameters``."""
     if not isinstance(task, SeriesTask):
         raise UserError(f"the network of {cell.task} has no width to choose: leave --parameters out.")
     heads, counts = task.num_heads, {0: 0}

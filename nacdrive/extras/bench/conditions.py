@@ -81,12 +81,8 @@ def changed(
 ) -> Sequence[Sample]:
     """``samples`` under ``condition``; the same for every layer, since they depend on ``seed`` alone.
 
-    Args:
-        task: theirs; they have the fields ``x`` [T, channels] and ``t`` [T] in seconds.
-        samples: test sequences with one label each.
-        condition: what is done to them.
-        gap_s: mean gap of the training part, in seconds.
-        seed: of what is drawn.
+    They have one label each and the fields ``x`` [T, channels] and ``t`` [T] in seconds; ``gap_s`` is the mean gap of
+    the training part.
     """
     if condition.kind == "intact":
         return samples

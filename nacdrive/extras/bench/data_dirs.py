@@ -18,15 +18,9 @@ EVALUATED_FOLDERS: dict[str, tuple[str, ...]] = {
 
 
 def find_data_dirs(tasks: Sequence[str], data: Path, made_up: Path | None) -> dict[str, Path]:
-    """Folder of each task's data; a task that needs none has none.
+    """Folder of each task's data within ``data``; a task that needs none has none.
 
-    Args:
-        tasks: what is asked for.
-        data: folder that holds them.
-        made_up: where to make up what is absent; None: absent data are a mistake.
-
-    Raises:
-        UserError: if data are absent; the sentence names all of them.
+    What is absent is made up in ``made_up``, or a mistake without that; the sentence names all of it.
     """
     folders, absent = {}, []
     for task in tasks:

@@ -49,11 +49,7 @@ class Grid:
 
 
 def plan(config: TableConfig) -> Grid:
-    """Check names and data, claim the folder, list the cells.
-
-    Raises:
-        UserError: for unknown names, absent data, a folder that holds another run, or tasks that the protocol has not.
-    """
+    """Check names and data, claim the folder, list the cells."""
     check_device(config.device)
     groups = tasks_by_training(config)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
@@ -71,11 +67,7 @@ def preview(config: TableConfig) -> Grid:
 
 
 def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
-    """The tasks that are asked for, by the task whose models are tested on them.
-
-    Raises:
-        UserError: for unknown tasks or models, and tasks that the protocol has not.
-    """
+    """The tasks that are asked for, by the task whose models are tested on them."""
     check_models(config.models)
     tasks = list(config.tasks) or [t for t in PAPER_TASKS if load_task(t, config.protocol).metrics_of(t)]
     groups: dict[str, list[str]] = {}
@@ -184,11 +176,7 @@ NUMBERS = ("fold", "repeat", "epochs", "train_sequences", "parameters", "train_s
 
 
 def read_cells(path: Path) -> list[Result]:
-    """Results of cells from a file of JSON lines.
-
-    Raises:
-        UserError: if it holds something else, or a result that is damaged.
-    """
+    """Results of cells from a file of JSON lines."""
     rows = read_rows(path)
     for row in rows:
         if not {"key", "status", "asked"} <= set(row):

@@ -104,11 +104,7 @@ class Comparison:
 
 
 def read_results(places: Sequence[Path]) -> list[Result]:
-    """Finished cells of runs, merged: folders of ``bench table`` or JSON-lines files; of a cell twice there, the later.
-
-    Raises:
-        UserError: for a place without results, or a file that holds something else.
-    """
+    """Finished cells of runs, folders of ``bench table`` or JSON-lines files, merged; of a cell twice the later."""
     merged: dict[str, Result] = {}
     for place in places:
         path = place / RESULTS if place.is_dir() else place
@@ -347,11 +343,7 @@ def curves_figure(section: Section, folders: Sequence[Path]) -> Figure | None:
 
 
 def write_report(places: Sequence[Path], out: Path, command: str) -> list[Comparison]:
-    """``report.md``, ``.csv``, ``.tex``, ``.html`` and figures of ``places`` into the folder ``out``.
-
-    Raises:
-        UserError: for places without finished cells, or where all data were made up.
-    """
+    """``report.md``, ``.csv``, ``.tex``, ``.html`` and figures of ``places`` into the folder ``out``."""
     results = read_results(places)
     if not results:
         raise UserError(f"no cell is finished in {', '.join(map(str, places))}: run 'nacdrive bench table' first.")

@@ -60,11 +60,7 @@ class Job:
 
 
 def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
-    """The trained models of the runs, in the order of their results, and a sentence for each task that is left out.
-
-    Raises:
-        UserError: for a place that is no run, a run whose model files are gone, or runs without any model to test.
-    """
+    """The trained models of the runs, in the order of their results, and a sentence for each task that is left out."""
     jobs: dict[str, Job] = {}
     left_out: dict[str, str] = {}
     for run in config.data:
@@ -146,11 +142,7 @@ def compute(
 
 
 def test_model(job: Job) -> Result:
-    """Every condition for one model.
-
-    Raises:
-        UserError: for a model file or data that are gone or damaged, or an answer that is not a finite number.
-    """
+    """Every condition for one model."""
     torch.set_num_threads(1)
     began = time.perf_counter()
     row, training = job.row, job.row["record"]

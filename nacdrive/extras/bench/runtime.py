@@ -28,11 +28,7 @@ STATUS = Path("/proc/self/status")
 
 
 def measure_all(config: RuntimeConfig, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
-    """One row per device and layer, in the paper's order.
-
-    Raises:
-        UserError: for an unknown layer or a device that is not there.
-    """
+    """One row per device and layer, in the paper's order."""
     check_models(config.models)
     for device in config.devices:
         check_device(device)
@@ -72,11 +68,8 @@ def failed_row(job: Job, kind: str, reason: str) -> Row:
 
 @torch.inference_mode()
 def measure(model: str, device: str, config: RuntimeConfig) -> Row:
-    """Time and memory of a layer's forward passes.
-
-    Returns:
-        ``time_s`` and ``time_std_s`` over the passes, ``throughput_per_s`` (sequences), ``peak_mib`` that one pass
-        adds (None where the system does not tell), ``parameters``.
+    """Of a layer's forward passes ``time_s`` and ``time_std_s``, ``throughput_per_s`` (sequences), ``parameters``, and
+    ``peak_mib`` that one pass adds (None where the system does not tell).
     """
     torch.manual_seed(config.seed)
     if device == "cpu":

@@ -138,11 +138,7 @@ def opened(model: str, data: Path, episode: int = 0) -> tuple[Policy, Recording]
 
 
 def draw(make: Callable[[Any], tuple[Figure, str]], config: Target) -> int:
-    """Write the figure that ``make`` makes of ``config``, and print what it says besides.
-
-    Raises:
-        UserError: for another file than PNG, SVG or PDF, or one that exists.
-    """
+    """Write the figure that ``make`` makes of ``config``, and print what it says besides."""
     from nacdrive.common.files import refuse_existing
     from nacdrive.viz.figures import FORMATS, save
 

@@ -61,11 +61,7 @@ class Bundle:
 
 
 def nac_of(policy: Policy) -> NAC | NACKey:
-    """The NAC layer of a policy, of several the last.
-
-    Raises:
-        UserError: if it has none, or its gates are no circuit.
-    """
+    """The NAC layer of a policy, of several the last."""
     layers = [module for module in policy.network.modules() if isinstance(module, (NAC, NACKey))]
     if not layers or policy.circuit() is None:
         raise UserError(f"{policy.name} has no NAC layer, so there is no wiring to show: give a nac_* model.")
@@ -76,9 +72,6 @@ def matrices(nac: NAC | NACKey, head: int) -> Matrices:
     """Weights of a head's synapses between ``sensory``, ``inter``, ``command`` and ``motor`` neurons, as they act.
 
     Of a circuit that all heads share the motor neurons are those of the head.
-
-    Raises:
-        UserError: if there is no such head (from 0).
     """
     if not 0 <= head < nac.num_heads:
         raise UserError(f"--head is {head + 1}: this policy has heads 1 to {nac.num_heads}.")
@@ -149,9 +142,6 @@ def wiring_figure(policy: Policy, head: int) -> Figure:
 
     Orange synapses excite, blue ones inhibit, as their weights are after training; the thicker, the stronger among
     those of their bundle. Neurons without a drawn synapse are pale.
-
-    Raises:
-        UserError: if the policy has no circuit or no such head.
     """
     synapses = bundles(matrices(nac_of(policy), head))
     places = heights(synapses)

@@ -50,10 +50,7 @@ class LearningCard(Card):
             self._show()
 
     def lap(self, episode: Episode, teacher: str | None = None) -> None:
-        """Play a recorded lap, when the one that is shown now is over; of those that wait, the newest alone.
-
-        ``teacher``: name of the expert that gave the labels.
-        """
+        """Play a recorded lap when this one is over, of those that wait the newest; ``teacher`` gave its labels."""
         if self.page is not None:
             self._laps.put((episode, teacher))
 

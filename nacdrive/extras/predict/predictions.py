@@ -40,11 +40,7 @@ class Prediction:
 
 
 def predict_digits(model: TrainedSeries, place: Path, max_samples: int | None) -> list[Prediction]:
-    """Digits in a folder of pictures, in one picture, or in MNIST's own files (its test part).
-
-    Raises:
-        UserError: if there are none, or one is no picture.
-    """
+    """Digits in a folder of pictures, in one picture, or in MNIST's own files (its test part)."""
     names, images, labels = read_digits(place)
     names, images = names[:max_samples], images[:max_samples]
     truth = None if labels is None else labels[:max_samples]

@@ -88,29 +88,15 @@ class Memory(nn.Module):
         return self
 
     def forward(self, features: Tensor, t: Tensor, padding: Tensor) -> Tensor:
-        """Whole sequences.
-
-        Args:
-            features: [B, T, features].
-            t: seconds, [B, T].
-            padding: [B, T], True where a step is padding.
-
-        Returns:
-            [B, T, out_features].
-        """
+        """Whole sequences [B, T, features] at ``t`` [B, T] seconds, ``padding`` [B, T] True -> [B, T, out_features]."""
         remembered = self.layer(self.into(features), t, padding if padding.any() else None)
         return torch.cat([features, remembered], dim=-1)
 
     def at(self, features: Tensor, t: Tensor, chosen: Tensor) -> Tensor:
         """Some decisions of sequences, each with the window before it: cheaper than ``forward`` where they are few.
 
-        Args:
-            features: [B, T, features], from the beginnings of episodes, or long enough before the first chosen ones.
-            t: seconds, [B, T].
-            chosen: [B, T], True at the N decisions that are wanted.
-
-        Returns:
-            [N, out_features], sequence by sequence.
+        ``features`` [B, T, features] at ``t`` [B, T] seconds begin with episodes, or long enough before the first of
+        the N decisions that are ``chosen`` [B, T]. Returns [N, out_features], sequence by sequence.
         """
         row, at = chosen.nonzero(as_tuple=True)
         position = at[:, None] + torch.arange(1 - self.spec.window, 1, device=at.device)
@@ -142,16 +128,9 @@ class Memory(nn.Module):
     def advance(
         self, features: Tensor, t: Tensor | None, starts: Tensor, state: MemoryState
     ) -> tuple[Tensor, MemoryState]:
-        """One decision in each of B environments.
+        """One decision in each of B environments: [B, features] at ``t`` [B] seconds -> [B, out_features], next state.
 
-        Args:
-            features: [B, features].
-            t: seconds, [B]; one ``gap_s`` after the decision before where None.
-            starts: [B], True where an episode begins: what was before is forgotten.
-            state: of the decision before.
-
-        Returns:
-            [B, out_features] and the next state.
+        Where ``starts`` [B] is True an episode begins; without ``t`` it is one ``gap_s`` after the decision before.
         """
         seen = torch.where(starts.bool(), 0, state.seen)
         if t is None:

@@ -82,11 +82,7 @@ def rename(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str,
 
 
 def of_sb3(tensors: dict[str, Tensor], view: View, activation: str) -> NatureNet:
-    """The actor of a stable-baselines3 policy, by its ``state_dict``; values aside, nothing of it is executed.
-
-    Raises:
-        ValueError: if it is another network.
-    """
+    """The actor of a stable-baselines3 policy, of its ``state_dict``; ``ValueError`` if it is another network."""
     renamed = rename(tensors, NAMES)
     try:
         count = sum(name.startswith("hidden.") for name in renamed) // 2

@@ -90,11 +90,7 @@ def save_policy(path: Path, net: PolicyNet | NatureNet | CockpitNet, about: dict
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
-    """Read a policy; returns the network (``PolicyNet`` or ``NatureNet``) in evaluation mode, and what is known of it.
-
-    Raises:
-        UserError: if the file is missing, damaged, another kind of file or of another environment.
-    """
+    """Read a policy: its network in evaluation mode, and what is known of it; ``UserError`` for any other file."""
     advice = "train an expert with 'nacdrive expert train', or export it anew with 'nacdrive expert export'"
     content = read_tensor_file(path, KIND, VERSION, device=device, advice=advice)
     try:

@@ -60,10 +60,7 @@ def differentiable_gradients(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of scale, tokens and weights that can be differentiated again, by way of ``all_pairs``.
 
-    For ``create_graph=True`` (a gradient penalty): it takes the memory of all pairs at once.
-
-    Raises:
-        RuntimeError: there is dropout, whose choice ``all_pairs`` would make anew.
+    For ``create_graph=True`` (a gradient penalty): it takes the memory of all pairs at once, and knows no dropout.
     """
     if problem.dropout:
         raise RuntimeError("NAC: gradients of gradients need dropout=0 (or layer.eval()) with this many pairs")

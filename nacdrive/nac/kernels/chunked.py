@@ -200,10 +200,7 @@ class ChunkedBackbone:
 
 
 def _factors(tokens: Tokens) -> tuple[Tensor, Tensor] | None:
-    """Per-token e^-z of both halves: sigmoid(zq + zk) = 1 / (1 + e^-zq e^-zk), a third of a sigmoid's time.
-
-    None where a product could overflow.
-    """
+    """e^-z of both halves: sigmoid(zq + zk) = 1 / (1 + e^-zq e^-zk), quicker; None where a product could overflow."""
     limit = 0.49 * math.log(torch.finfo(tokens.zq.dtype).max)
     if not all(bool(x.abs().amax() < limit) for x in (tokens.zq, tokens.zk)):
         return None

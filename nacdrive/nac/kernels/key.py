@@ -125,12 +125,8 @@ class KeyAttention(torch.autograd.Function):
 
 
 def attend(plan: Plan, *tensors: Tensor) -> Tensor:
-    """Attention outputs ``[B, H, q, D]``.
-
-    Args:
-        plan: the pairs.
-        tensors: q ``[B, H, q, D]``, divided by the root of D; k and v ``[B, H, T, D]``; phi, omega and rho
-            ``[B, H, T]``; gamma ``[H]``.
+    """Attention outputs ``[B, H, q, D]`` of q ``[B, H, q, D]``, divided by the root of D; k and v ``[B, H, T, D]``;
+    phi, omega and rho ``[B, H, T]``; and gamma ``[H]``.
     """
     y: Tensor = KeyAttention.apply(plan, *tensors)  # type: ignore[no-untyped-call]
     return y

@@ -65,12 +65,7 @@ class CompiledStep:
         return CompiledStep(halves, halves_bias, w, scale, options)
 
     def advance(self, qkv: Tensor, before: Tensor) -> tuple[Tensor, Any]:
-        """The memory one step on, and what ``attend`` needs of this step.
-
-        Args:
-            qkv: ``[B, 3 H D]`` float32.
-            before: memory ``[H, B, W, E]``.
-        """
+        """The memory ``[H, B, W, E]`` one step on, and what ``attend`` needs of it; qkv is float32 ``[B, 3 H D]``."""
         _, batch, window, width = before.shape
         memory = torch.empty_like(before)
         of_query = before.new_empty(self.heads * batch * self.wide)
