@@ -12,7 +12,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import refuse_existing
 from nacdrive.common.options import Device, Result, Target, Tracks, Workers
 from nacdrive.drivers.options import ExpertOption, check_expert
-from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.envs.world import EnvOption, RendererOption, RepeatOption, RuleOption
 from nacdrive.rl.config import ExpertTrainConfig, PpoConfig
 from nacdrive.rl.imitate_config import ExpertImitateConfig, ImitateConfig

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.plugins import Registry
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.seeds import road_to_learn_from
-from nacdrive.envs.start import START_OPTIONS, Start
+from nacdrive.envs.start import LAP_RULES, START_OPTIONS, LapRule, Start
 from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS
 
 if TYPE_CHECKING:

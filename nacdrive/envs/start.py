@@ -1,14 +1,19 @@
-"""How an episode begins, where it does not begin in the middle of the road; imports nothing heavy."""
+"""How an episode begins, where it does not begin in the middle of the road, and when a lap ends; nothing heavy."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Interval
 
 from nacdrive.common.options import Options
+
+LapRule = Literal["gymnasium-1.4", "all-tiles-95"]
+"""When a lap of CarRacing is finished; see ``nacdrive.envs.carracing.lazy``."""
+LAP_RULES: tuple[LapRule, ...] = get_args(LapRule)
+"""The first is that of the installed Gymnasium, and holds where nobody says otherwise."""
 
 
 class Start(Options):

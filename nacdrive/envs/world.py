@@ -9,10 +9,9 @@ from annotated_types import Interval
 
 from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.options import Options
-from nacdrive.envs.lap_rules import LapRule
 from nacdrive.envs.registry import BOTH, CARRACING, ENVIRONMENTS, UDACITY, UDACITY_TRACK, EnvSpec, env_spec
 from nacdrive.envs.seeds import POLICY_RECORDING, refuse_test_road
-from nacdrive.envs.start import MIDDLE, Start
+from nacdrive.envs.start import MIDDLE, LapRule, Start
 from nacdrive.envs.udacity_track.options import RoadOptions, check_track, is_random, road_seed
 
 

@@ -11,7 +11,7 @@ from annotated_types import Interval
 from nacdrive.common.errors import UserError
 from nacdrive.common.options import Count, Result, Share, Tracks
 from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, WheelOption
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.envs.start import LAP_RULES, LapRule
 from nacdrive.envs.world import EpisodeOptions, RepeatOption
 from nacdrive.rl.memory_config import AgentTraining
 from nacdrive.training.config import PrecisionOption

@@ -29,8 +29,8 @@ from nacdrive.drivers.steering_noise import SteeringNoise
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
 from nacdrive.envs.registry import EnvSpec, env_spec
+from nacdrive.envs.start import LAP_RULES, LapRule
 from nacdrive.rollout.rollout import Probes, rollout
 
 if TYPE_CHECKING:

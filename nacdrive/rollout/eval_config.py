@@ -9,8 +9,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.options import Result, TracksIfGiven, WatchedPage, Workers
 from nacdrive.datasets.options import RecordingsOption
 from nacdrive.drivers.options import NOBODY, CameraOptions, Driving, check_expert
-from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.envs.udacity_track.options import is_random
 from nacdrive.envs.world import World
 

@@ -26,7 +26,7 @@ from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.tick import Listener
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
 from nacdrive.rollout.results import (

@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.common.files import read_json
 from nacdrive.common.paths import shipped
 from nacdrive.drivers import SHIPPED
-from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.rollout.results import drive_name
 
 SHIPPED_ENV = "carracing"

@@ -18,9 +18,9 @@ from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import driver_checksum, load_driver, load_expert
 from nacdrive.drivers.human import HumanControl
 from nacdrive.drivers.tick import Listener
-from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.registry import BOTH
 from nacdrive.envs.seeds import POLICY_TEST
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive, action_repeat, check_repeat
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES, RecordConfig
 from nacdrive.rollout.recorder import EpisodeBuffer, executed_action, expert_action

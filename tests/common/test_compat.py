@@ -12,7 +12,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.runs import RUN, check_resumable, plain
 from nacdrive.envs.camera_noise import CameraNoise
-from nacdrive.envs.lap_rules import LAP_RULES
+from nacdrive.envs.start import LAP_RULES
 from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
 
 

@@ -16,8 +16,7 @@ from nacdrive.envs.base import DrivingEnv, Frame, Keys
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import FPS, LazyCarRacing
 from nacdrive.envs.carracing.tyres import FULL_LOCK, GAS_AT_LIMIT, GAS_FROM, WHEEL_RADIUS, WHEELBASE
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
-from nacdrive.envs.start import MIDDLE, Start
+from nacdrive.envs.start import LAP_RULES, MIDDLE, LapRule, Start
 
 ACTIONS = ("nothing", "right", "left", "gas", "brake")
 RENDERERS: dict[str, type[LazyCarRacing]] = {"official": LazyCarRacing, "fast": FastCarRacing}

@@ -29,7 +29,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 from gymnasium.envs.box2d.car_racing import CarRacing, FrictionDetector
 
 from nacdrive.common.errors import unknown_name
-from nacdrive.envs.lap_rules import LAP_RULES, LapRule
+from nacdrive.envs.start import LAP_RULES, LapRule
 
 FPS = 50
 """Frames of the simulator per simulated second."""

@@ -67,11 +67,11 @@ def farthest_off(track: Track, top_speed: float = TOP_SPEED) -> float:
 
     Infinite where it would need more than the car's lock.
     """
-    east, north = track.line[:, 0].tolist(), track.line[:, 1].tolist()
+    east, north, headings = track.line[:, 0].tolist(), track.line[:, 1].tolist(), track.heading.tolist()
     limits = speed_limits(track.curvature, track.spacing, top_speed, LATERAL, BRAKING)
     count, spacing = len(east), track.spacing
     lock = LOCK_SHARE * math.radians(FULL_LOCK)
-    heading = float(track.heading[0])
+    heading = headings[0]
     # The rear axle.
     x, y = east[0] - WHEELBASE / 2 * math.cos(heading), north[0] - WHEELBASE / 2 * math.sin(heading)
     farthest, at = 0.0, 0
@@ -89,6 +89,6 @@ def farthest_off(track: Track, top_speed: float = TOP_SPEED) -> float:
         x, y = x + STEP_M * math.cos(heading - turn * STEP_M / 2), y + STEP_M * math.sin(heading - turn * STEP_M / 2)
         following = (at + round(STEP_M / spacing)) % count
         off_x, off_y = x + WHEELBASE / 2 * cos - east[following], y + WHEELBASE / 2 * sin - north[following]
-        along = track.heading_list[following]
+        along = headings[following]
         farthest = max(farthest, abs(off_x * math.sin(along) - off_y * math.cos(along)))
     return farthest

@@ -122,7 +122,7 @@ def build_up(
         parts.append(standing)
     if appearance.houses:
         places = free_places(track, ground, appearance.houses, rng, near=False)
-        far = ground.road_distance_at(*places[:, :2].T) > track.half_width + 12
+        far = ground.at(ground.road_distance, *places[:, :2].T) > track.half_width + 12
         parts.append(houses(places[far], rng, appearance))
     if appearance.boulders:
         parts.append(boulders(free_places(track, ground, appearance.boulders, rng, near=True), rng, appearance))
@@ -216,8 +216,8 @@ def free_places(
     reach = track.half_width + CLEAR_OF_ROAD + rng.gamma(1.2, 8.0 if near else 22.0, count * 2)
     side = reach * rng.choice((-1, 1), count * 2)
     flat = track.line[along, :2] + track.left[along] * side[:, None]
-    distance = ground.road_distance_at(*flat.T)
-    height = ground.height_at(*flat.T)
+    distance = ground.at(ground.road_distance, *flat.T)
+    height = ground.at(ground.height, *flat.T)
     clear = np.full(len(along), CLEAR_OF_ROAD)
     if track.tunnel is not None:
         # On the mound over a tunnel trees would stand in the air or in the vault.

@@ -41,17 +41,10 @@ class Terrain:
     cell: float = CELL
     """Metres between two points."""
 
-    def height_at(self, east: NDArray[np.float64], north: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Heights at any places inside the grid, bilinear between its points."""
-        return self._between(self.height, east, north)
-
-    def road_distance_at(self, east: NDArray[np.float64], north: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Metres to the road's centre line at any places inside the grid, bilinear between its points."""
-        return self._between(self.road_distance, east, north)
-
-    def _between(
+    def at(
         self, values: NDArray[np.float64], east: NDArray[np.float64], north: NDArray[np.float64]
     ) -> NDArray[np.float64]:
+        """``height`` or ``road_distance`` at any places inside the grid, bilinear between its points."""
         column = np.clip((east - self.east[0]) / self.cell, 0, len(self.east) - 1.001)
         row = np.clip((north - self.north[0]) / self.cell, 0, len(self.north) - 1.001)
         c, r = column.astype(int), row.astype(int)

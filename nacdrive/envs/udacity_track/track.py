@@ -77,11 +77,6 @@ class Track:
         return float(np.linalg.norm(steps, axis=1).sum())
 
     @cached_property
-    def heading_list(self) -> list[float]:
-        """``heading`` as plain numbers, for loops over its points."""
-        return [float(x) for x in self.heading]
-
-    @cached_property
     def left(self) -> NDArray[np.float64]:
         """Unit vectors to the left of travel, [N, 2]."""
         return np.stack([-np.sin(self.heading), np.cos(self.heading)], axis=1)

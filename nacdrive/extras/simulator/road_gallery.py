@@ -78,7 +78,7 @@ def from_above(track: Track) -> Picture:
     places = np.stack(np.meshgrid(columns, rows))
     east = np.clip(places[0], ground.east[0], ground.east[-1])
     north = np.clip(places[1], ground.north[0], ground.north[-1])
-    height = ground.height_at(east, north)
+    height = ground.at(ground.height, east, north)
     slope_south, slope_east = np.gradient(height, 1 / scale)
     light = np.clip(0.85 + 0.55 * (slope_east + slope_south), 0.45, 1.2)
     rise = np.clip((height - track.water_level) / 45, 0, 1)[:, :, None]

@@ -11,8 +11,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.drivers.racing_line import RacingLine
 from nacdrive.envs.carracing.fast_renderer import FastCarRacing
 from nacdrive.envs.carracing.lazy import LazyCarRacing
-from nacdrive.envs.lap_rules import LAP_RULES
 from nacdrive.envs.registry import env_spec
+from nacdrive.envs.start import LAP_RULES
 
 
 class AskedAtEveryContact(car_racing.FrictionDetector):

@@ -193,7 +193,7 @@ def test_the_land_never_shows_through_a_drawn_road() -> None:
         ground = terrain_of(road)
         for offset in np.linspace(-road.half_width, road.half_width, 7):
             places = road.line[:, :2] - road.left * offset
-            land = ground.height_at(*places.T) - road.line[:, 2] - road.bank * offset
+            land = ground.at(ground.height, *places.T) - road.line[:, 2] - road.bank * offset
             assert land[~road.bridge].max() < -0.1
 
 
