@@ -92,10 +92,9 @@ def stains(track: Track, count: int, rng: np.random.Generator) -> tuple[Stain, .
 
 def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -> ParkedCars:
     """At most ``count`` cars along the edges where no wall or rail is, no two beside each other."""
-    taken: list[float] = []
-    rows = []
+    cars: list[tuple[float, ...]] = []
     for _ in range(count * 20):
-        if len(taken) == count:
+        if len(cars) == count:
             break
         s, sign = float(rng.uniform(0, track.length)), int(rng.choice((-1, 1)))
         skew = float(rng.normal(0, 0.03))
@@ -104,22 +103,15 @@ def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -
         blocked = track.bridge[near].any()
         blocked |= track.tunnel is not None and bool(track.tunnel[near].any())
         blocked |= track.rails is not None and bool(track.rails[near, int(sign > 0)].any())
-        apart = all(
-            abs((s - other + track.length / 2) % track.length - track.length / 2) > CAR_EVERY for other in taken
-        )
+        gaps = [abs((s - other + track.length / 2) % track.length - track.length / 2) for other, *_ in cars]
         ahead = (s - start_s) % track.length
-        if blocked or not apart or min(ahead, track.length - ahead + FREE_START - CAR[1] * 2) < FREE_START:
+        behind = track.length - ahead + FREE_START - CAR[1] * 2
+        if blocked or min(gaps, default=np.inf) <= CAR_EVERY or min(ahead, behind) < FREE_START:
             continue
-        taken.append(s)
-        rows.append((s, sign * (track.half_width - INWARDS), skew + np.pi * (sign < 0)))
-    cars = np.array(rows, dtype=float).reshape(-1, 3)
-    along, beside, turned = cars[:, 0], cars[:, 1], cars[:, 2]
-    places, turns = [], []
-    for one, side in zip(along, beside, strict=True):
-        point, heading = track.at(float(one))
-        point[:2] += side * np.array((np.sin(heading), -np.cos(heading)))
-        index = int(one / track.spacing) % len(track.line)
-        point[2] += 0.0 if track.bank is None else track.bank[index] * side
-        places.append(point)
-        turns.append(heading)
-    return ParkedCars(along, beside, np.array(places).reshape(-1, 3), np.array(turns) + turned)
+        (east, north, up), heading = track.at(s)
+        offset = sign * (track.half_width - INWARDS)
+        east, north = east + offset * np.sin(heading), north - offset * np.cos(heading)
+        up += 0.0 if track.bank is None else track.bank[index] * offset
+        cars.append((s, offset, east, north, up, heading + (skew + np.pi * (sign < 0))))
+    columns = np.array(cars, dtype=float).reshape(-1, 6)
+    return ParkedCars(columns[:, 0], columns[:, 1], columns[:, 2:5], columns[:, 5])
