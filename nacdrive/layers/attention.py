@@ -50,11 +50,7 @@ class Cache(NamedTuple):
 
 
 class MHALayer(SequenceLayer):
-    """softmax(Q K' / sqrt(d)) V per head, over the last ``window`` steps; keys and values are kept while streaming.
-
-    Raises:
-        ValueError: if the heads do not divide ``d_model``.
-    """
+    """softmax(Q K' / sqrt(d)) V per head, over the last ``window`` steps; keys and values are kept while streaming."""
 
     past_sense = "bag"
 

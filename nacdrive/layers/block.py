@@ -14,13 +14,7 @@ from nacdrive.nac.validation import require
 
 
 class SequenceBlock(nn.Module):
-    """x + layer(norm(x)), then x + feed-forward(norm(x)): pre-norm, as in Xiong et al. (2020).
-
-    Args:
-        layer: of ``d_model`` features and outputs.
-        expansion: hidden width of the feed-forward part over ``d_model``; 0 leaves it out.
-        dropout: of what either part adds, in training.
-    """
+    """x + layer(norm(x)), then x + feed-forward(norm(x)), as in Xiong et al. (2020); options of ``StackLayer``."""
 
     def __init__(self, layer: SequenceLayer, expansion: float, dropout: float) -> None:
         super().__init__()
@@ -170,7 +164,6 @@ class StackLayer(SequenceLayer):
         return y, StackState(state.seen + 1, tuple(states), pooled)
 
     def optimizer_options(self) -> dict[str, dict[str, float]]:
-        """Those of the layers, by their names in the stack."""
         return {
             f"blocks.{i}.layer.{name}": options
             for i, block in enumerate(self._blocks())

@@ -19,7 +19,6 @@ class DenseLayer(WindowedLayer):
         self.dense = nn.Sequential(nn.Linear(in_features, d_model), nn.ELU())
 
     def project(self, x: Tensor) -> Tensor:
-        """See ``WindowedLayer.project``: all the work there is."""
         y: Tensor = self.dense(x)
         return y
 

@@ -28,12 +28,6 @@ class Pooling(nn.Module):
     ``mean``: equal weights. ``attention``: softmax_j(s_h . x_j / sqrt(d_head)) of each head's channels, with a learned
     s_h. ``last``: x_i itself. Being causal, all three can be streamed, and a network that reads the last step alone
     gets the pooled sequence.
-
-    Args:
-        kind: one of ``POOLINGS``.
-        d_model: width.
-        num_heads: heads of ``attention``; must divide ``d_model``.
-        window: steps that are pooled.
     """
 
     def __init__(self, kind: str, d_model: int, num_heads: int, window: int) -> None:

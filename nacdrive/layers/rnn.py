@@ -1,4 +1,4 @@
-"""Vanilla RNN, LSTM and GRU: PyTorch's own cells, restarted at every window."""
+"""Vanilla RNN, LSTM and GRU: PyTorch's own cells, restarted at every window. They have no use for heads or time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nacdrive.layers.windowed import WindowedLayer
 
 
 class RNNLayer(WindowedLayer):
-    """h_i = tanh(W x_i + U h_{i-1} + b) with ``d_model`` hidden units. It has no use for heads or time."""
+    """h_i = tanh(W x_i + U h_{i-1} + b) with ``d_model`` hidden units."""
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
@@ -22,10 +22,7 @@ class RNNLayer(WindowedLayer):
 
 
 class LSTMLayer(WindowedLayer):
-    """One LSTM with ``d_model`` hidden units. It has no use for heads or time.
-
-    c_i = f c_{i-1} + g tanh(W x_i + U h_{i-1} + b),  h_i = o tanh(c_i),  gates f, g, o sigmoid of the same inputs.
-    """
+    """c_i = f c_{i-1} + g tanh(W x_i + U h_{i-1} + b),  h_i = o tanh(c_i),  gates f, g, o sigmoid alike."""
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)
@@ -37,10 +34,7 @@ class LSTMLayer(WindowedLayer):
 
 
 class GRULayer(WindowedLayer):
-    """One GRU with ``d_model`` hidden units. It has no use for heads or time.
-
-    h_i = (1 - z) n + z h_{i-1},  n = tanh(W x_i + r (U h_{i-1} + b)),  gates r, z sigmoid of the same inputs.
-    """
+    """h_i = (1 - z) n + z h_{i-1},  n = tanh(W x_i + r (U h_{i-1} + b)),  gates r, z sigmoid of the same inputs."""
 
     def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
         super().__init__(in_features, d_model, num_heads, window, **options)

@@ -320,9 +320,7 @@ class SteppedDecision:
 class StepMeter:
     """Mutes what can be muted of a policy from outside: it decides anew with other frames and times.
 
-    Args:
-        config: of the policy.
-        step: memory (None: an empty one), frame and time -> action, next memory.
+    ``step``: memory (None: an empty one), frame and time -> action, next memory.
     """
 
     def __init__(

@@ -20,12 +20,9 @@ from nacdrive.models.frame_policy import FramePolicy
 
 
 class Policy(FramePolicy):
-    """Drives with a ``DrivingNetwork``; the convolutions of a frame are computed once.
+    """Drives with a ``DrivingNetwork``, in evaluation mode from then on; each frame's convolutions are computed once.
 
-    Args:
-        network: the network; put into evaluation mode here.
-        name: for people, such as ``nac_steady``.
-        meta: what is known of its training; plain JSON.
+    ``meta`` is what is known of its training, plain JSON.
     """
 
     hidden: Sequence[int] = ()

@@ -22,14 +22,10 @@ GAINS = {"tanh": 5 / 3, "sigmoid": 4.0, "silu": 1.7, "linear": 1.0}
 
 
 class Synapses(nn.Module):
-    """A stack of ``copies`` weight matrices ``[sources, targets]`` that share one wiring.
+    """A stack of ``copies`` weight matrices ``[sources, targets]`` that share one wiring, in -1, 0 and +1.
 
-    Args:
-        adjacency: ``[sources, targets]`` in -1, 0, +1.
-        copies: number of independently trained copies (heads).
-        gain: initial weights are normal with deviation gain / sqrt(synapses into the neuron).
-        polarity: ``free`` ignores the sign of a synapse, ``initial`` starts from it, ``fixed`` keeps it.
-        bias: whether the target neurons have one.
+    Initial weights are normal with deviation gain / sqrt(synapses into the neuron). ``polarity``: ``free`` ignores the
+    sign of a synapse, ``initial`` starts from it, ``fixed`` keeps it.
     """
 
     mask: Tensor
@@ -49,7 +45,6 @@ class Synapses(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights from torch's random generator."""
         with torch.no_grad():
             fan_in = self.mask.sum(0).clamp(min=1)
             self.weight.normal_().mul_(self.gain / fan_in.sqrt())
@@ -158,14 +153,9 @@ def _padded(width: int) -> int:
 
 
 class Backbone(nn.Module):
-    """NCP circuit over a query-key pair with two motor neurons, the heads of phi and omega.
+    """NCP circuit over a query-key pair, with ``2 * head_dim`` inputs and two motor neurons, or over a key, with any.
 
-    Args:
-        wiring: circuit with ``2 * head_dim`` inputs and two motor neurons (of a pair), or any (of a key).
-        copies: independently trained copies (heads), or 1 if all heads share one.
-        activation: of inter and command neurons.
-        unfolds: times R that the command neurons are updated; recurrent synapses act from 2 on.
-        polarity: see ``Synapses``.
+    ``copies`` are trained independently, one a head, or 1 if all heads share it. The other arguments are NAC's.
     """
 
     def __init__(self, wiring: Wiring, copies: int, activation: str, unfolds: int, polarity: str) -> None:
@@ -367,7 +357,6 @@ class TimeGate(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights from torch's random generator."""
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
         nn.init.zeros_(self.bias)
 

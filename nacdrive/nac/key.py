@@ -20,17 +20,11 @@ from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 @dataclass(frozen=True)
 class KeyState:
-    """The last W steps; the newest is last. ``step`` makes a new one and changes none.
+    """The last W steps; the newest is last. ``step`` makes a new one and changes none."""
 
-    Attributes:
-        memory: ``[B, W, H, 2 D + 3]``; per step k ``[D]``, v ``[D]``, phi, omega and rho.
-        clock: ``[B, W]`` times of these in seconds.
-        seen: number of steps so far.
-    """
-
-    memory: Tensor
-    clock: Tensor
-    seen: int = 0
+    memory: Tensor  # [B, W, H, 2 D + 3]: of each step k [D], v [D], phi, omega and rho
+    clock: Tensor  # [B, W] times of these in seconds
+    seen: int = 0  # number of steps so far
 
 
 class NACKey(nn.Module):
@@ -188,14 +182,9 @@ class NACKey(nn.Module):
         self.backbone.mask(group, neurons)
 
     def read(self, x: Tensor, clock: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """What each moment is by itself.
+        """What each moment ``[B, T, in_features]`` at ``clock [B, T]`` seconds is by itself.
 
-        Args:
-            x: ``[B, T, in_features]``.
-            clock: ``[B, T]`` seconds.
-
-        Returns:
-            Queries ``[B, T, H, D]``; k, v, phi, omega and rho ``[B, T, H, 2 D + 3]``; the circuit's neurons by group.
+        Queries ``[B, T, H, D]``; k, v, phi, omega and rho ``[B, T, H, 2 D + 3]``; the circuit's neurons by group.
         """
         x = z = self.input_norm(x)
         if self.time_frequencies is not None:
@@ -215,13 +204,9 @@ class NACKey(nn.Module):
         return self.backbone.motor(command), {"sensory": x, "inter": inter, "command": command}
 
     def attend(self, q: Tensor, moments: Tensor, lags: Tensor, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """From what moments are to outputs ``[B, q, d_model]``, and what was computed on the way.
+        """From ``moments`` of ``read`` and ``q [B, q, H, D]`` to outputs ``[B, q, d_model]``, and what is on the way.
 
-        Args:
-            q: ``[B, q, H, D]``.
-            moments: ``[B, T, H, 2 D + 3]`` of ``read``.
-            lags: ``[B, q, T]`` units of time, 0 or more.
-            allowed: bool ``[B, q, T]``.
+        ``lags [B, q, T]`` are units of time, 0 or more; so is the shape of ``allowed``.
         """
         depth = self.head_dim
         q, moments, lags, seen = q.transpose(1, 2), moments.transpose(1, 2), lags.unsqueeze(1), allowed.unsqueeze(1)

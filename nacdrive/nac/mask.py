@@ -15,19 +15,12 @@ SCORES_AT_ONCE = 1 << 19  # scores held at a time: 2 MiB in float32, which cache
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Which key each query may see.
+    """Which key each query may see."""
 
-    Attributes:
-        position: ``[B, Tq]`` index of each query among the keys (used by ``causal``).
-        padding: ``[B, Tk]``, True = not a key; or None.
-        causal: only keys at or before the query.
-        window: with ``causal``, only the last ``window`` of those; or None.
-    """
-
-    position: Tensor
-    padding: Tensor | None
-    causal: bool
-    window: int | None
+    position: Tensor  # [B, Tq] index of each query among the keys (used by causal)
+    padding: Tensor | None  # [B, Tk], True = not a key
+    causal: bool  # only keys at or before the query
+    window: int | None  # with causal, only so many of those, the last
 
     @property
     def open(self) -> bool:

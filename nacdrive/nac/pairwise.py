@@ -135,16 +135,10 @@ def attend(
     o: PairOptions,
     score: Tensor | None = None,
 ) -> Attention:
-    """Dynamics, softmax and quadrature (paper, Eqns. 15-19).
+    """Dynamics, softmax and quadrature (paper, Eqns. 15-19) of ``motor [H, 2, N, n]``.
 
-    Args:
-        motor: ``[H, 2, N, n]`` motor neurons.
-        gate: ``[H, N, n]`` argument of the time gate.
-        allowed: broadcastable to ``[H, N, n]``, False = excluded; None allows all.
-        scale: logit scale, a scalar or ``[H, 1, 1]``; None for 1.
-        keep: dropout factors ``[H, N, n]``, or None.
-        o: options.
-        score: by which the pairs were chosen, ``[H, N, n]``, where it is trained; None where not.
+    ``[H, N, n]`` are the argument of the time gate, which pairs are ``allowed`` (None: all), the dropout factors
+    ``keep`` and the ``score`` by which they were chosen, where it is trained; the logits' ``scale`` is broadcast to it.
     """
     content, rate = motor.unbind(1)
     phi = torch.sigmoid(content) if o.phi == "sigmoid" else torch.tanh(content) if o.phi == "tanh" else content

@@ -16,20 +16,15 @@ from nacdrive.nac.kernels.numba.step import CompiledStep
 class State:
     """The last W steps as the pairs need them; the newest is last. ``step`` makes a new one and changes none.
 
-    Attributes:
-        memory: ``[H, B, W, E]``; per step k ``[D]``, v ``[D]``, the key halves of the first backbone layer ``[I]``
-            and of the time gate ``[2]``. In one piece, so that a step copies and gathers once.
-        seen: number of steps so far.
-        t: ``[B]`` time of the last step in seconds, or None before the first.
-        clock: ``[B, W]`` times of all of them, where the time gate needs lags.
-        weights: what the last step used; a new state begins without.
+    Of each step the memory has k ``[D]``, v ``[D]``, the key halves of the first backbone layer ``[I]`` and of the time
+    gate ``[2]``, in one piece, so that a step copies and gathers once.
     """
 
-    memory: Tensor
-    seen: int = 0
-    t: Tensor | None = None
-    clock: Tensor | None = None
-    weights: StepWeights | None = None
+    memory: Tensor  # [H, B, W, E]
+    seen: int = 0  # number of steps so far
+    t: Tensor | None = None  # [B] time of the last step in seconds
+    clock: Tensor | None = None  # [B, W] times of all of them, where the time gate needs lags
+    weights: StepWeights | None = None  # what the last step used
 
     def __repr__(self) -> str:
         heads, batch, window, _ = self.memory.shape

@@ -1,8 +1,7 @@
 """Which keys a query is paired with: all, the exact Top-K, or the Top-K of a square-root partition (Algorithm 2).
 
-Keys are scored by the dot product of the sensory projections q and k. Choosing is not differentiated. Indices
-may name keys that a query may not see (when fewer than K are allowed), and -1 marks a slot without a key;
-``AttentionMask.allowed`` tells them apart.
+Keys are scored by q.k; choosing is not differentiated. Indices may name keys that a query may not see (when fewer than
+K are allowed), and -1 marks a slot without a key; ``AttentionMask.allowed`` tells them apart.
 
 What is chosen for a query depends on the layer's options, on where the query stands and on the keys that it may see,
 never on the length that a batch happens to be padded to: else a later step would change an earlier output.
@@ -40,14 +39,8 @@ def select(
 ) -> Tensor | None:
     """Key indices ``[H, B, Tq, n]`` (or broadcastable to it) for every query, or None for all keys.
 
-    Args:
-        q: ``[H, B, Tq, D]``.
-        k: ``[H, B, Tk, D]``.
-        mask: who may see whom.
-        topk: keys per query; None pairs a query with every key it may see.
-        method: ``exact``, ``sqrt`` or ``auto``.
-        blocks: for ``sqrt``, number of blocks that are searched; at least ceil(topk / block) + 1 by default.
-        block: for ``sqrt``, keys per block; by default the square root of the number of keys (see ``spans``).
+    q is ``[H, B, Tq, D]``, k ``[H, B, Tk, D]``; ``method``, ``blocks`` and ``block`` are ``selection``, ``sqrt_blocks``
+    and ``sqrt_block`` of ``NAC``. Keys per block are by default the square root of their number (see ``spans``).
     """
     keys = k.shape[-2]
     how = None if topk is None else _Choice(topk, method, blocks, block)

@@ -1,8 +1,7 @@
 """What is learnt from drives, for a policy: choices among actions, steering and pedal, or steering alone.
 
 ``Imitation`` learns from recordings of any environment; ``carracing.py`` and ``udacity.py`` are what the paper learnt.
-What a policy decides is what was recorded: choices, or steering and pedal. Both are one task, because a policy is known
-and driven by its task; ``PolicyDriver.needs`` says what the environment must be like for it.
+A policy decides what was recorded. Both kinds are one task, because a policy is known and driven by its task.
 """
 
 from __future__ import annotations

@@ -12,14 +12,9 @@ from nacdrive.tasks.splits import Block, seeded
 
 
 class Batches:
-    """All samples in a few large tensors, handed out as batches of consecutive steps.
+    """All samples in a few large tensors, handed out as batches of ``size`` sequences of ``chunk`` consecutive steps.
 
-    Samples with labels are never cut: ``chunk`` does not bind them.
-
-    Args:
-        samples: sequences with the same fields.
-        chunk: steps per sequence of a batch.
-        size: sequences per batch.
+    Samples with labels are never cut.
     """
 
     def __init__(self, samples: Sequence[Sample], chunk: int, size: int) -> None:

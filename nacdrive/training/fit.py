@@ -223,7 +223,6 @@ class Fitting:
         return {"valid_loss": loss, f"valid_{self.task.measure_name}": measure}
 
     def mean_state(self) -> dict[str, Tensor]:
-        """State of the network with the mean of the parameters."""
         return {
             name: value.detach().clone() for name, value in {**self.network.state_dict(), **self.weights.mean}.items()
         }

@@ -21,19 +21,10 @@ BRIGHT = 4 * 255.0
 
 
 class CockpitNet(Actor):
-    """uint8 grey frames -> (steering, pedal).
+    """uint8 grey frames, with their instruments or, for an agent that is not to know its speed, without -> outputs.
 
-    Args:
-        view: What it sees: frames in grey, several at once or one; with their instruments or, for an agent from which
-            its speed is hidden, without.
-        outputs: Numbers that it gives.
-        channels: Of the three convolutions.
-        hidden: Widths of the dense layers in which road and instruments meet.
-        panel: Width of what the instruments are turned into.
-        memory: What it remembers with; None for nothing.
-
-    Raises:
-        ValueError: for a view in colour.
+    ``channels`` are those of the three convolutions, ``panel`` is the width of what the instruments are turned into,
+    and ``hidden`` those of the dense layers in which road and instruments meet.
     """
 
     def __init__(

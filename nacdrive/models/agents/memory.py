@@ -60,9 +60,6 @@ class Memory(nn.Module):
     The features pass by the layer too: what no memory is needed for is learnt as without one.
     It stays in evaluation mode: dropout, or whatever else a layer does in training alone, would make the
     probabilities that are learnt from others than those that were acted by.
-
-    Raises:
-        UserError: for an unknown layer, sizes that it refuses, or one that cannot stream.
     """
 
     def __init__(self, spec: MemorySpec, features: int) -> None:
@@ -178,7 +175,6 @@ class Actor(nn.Module):
         return scores
 
     def init_state(self, batch_size: int = 1) -> Any:
-        """The memory at the start of an episode."""
         assert self.memory is not None
         return self.memory.layer.init_state(batch_size)
 

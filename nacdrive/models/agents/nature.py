@@ -15,17 +15,9 @@ KIND = "nature-cnn"
 
 
 class NatureNet(nn.Module):
-    """uint8 frames -> three convolutions and a dense layer -> dense layers -> scores, or the numbers of a Box.
+    """uint8 frames -> three convolutions and ``features`` -> ``hidden`` dense layers -> scores, or numbers of a Box.
 
-    Args:
-        view: What it sees.
-        outputs: Numbers that it gives.
-        features: Width of the dense layer behind the convolutions.
-        hidden: Widths of those behind it.
-        activation: Of these: Tanh, ReLU, ELU or GELU.
-
-    Raises:
-        ValueError: for another activation, or frames too small for the convolutions.
+    ``ValueError`` for an unknown activation of the dense layers, or frames too small for the convolutions.
     """
 
     def __init__(

@@ -48,7 +48,6 @@ class Vision(nn.Module):
         self.dense = nn.Sequential(nn.Linear(32 * side * side, FEATURES), nn.ReLU())
 
     def forward(self, stacks: Tensor) -> Tensor:
-        """[N, 4, 48, 48] float in [0, 1] -> [N, 256]."""
         features: Tensor = self.dense(self.convolutions(stacks.contiguous(memory_format=torch.channels_last)))
         return features
 

@@ -1,6 +1,4 @@
-"""``all_pairs`` a few thousand pairs at a time, so that what is large stays in a core's cache.
-
-The circuit over the pairs of a block is that of ``chunked`` or of ``numba``.
+"""``all_pairs`` a few thousand pairs at a time, by ``chunked`` or ``numba``: what is large stays in a core's cache.
 
 Two sizes of pieces: a block of queries goes through dynamics, softmax and weighted sum at once (a few numbers per
 pair), a chunk of it through the circuit (some hundred numbers per pair, in buffers used again for every chunk). The

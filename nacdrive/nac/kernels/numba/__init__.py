@@ -1,11 +1,8 @@
 """The pair backbone compiled by numba: when it applies, the addresses its kernels work on, and heads shared out to
 as many threads as torch has.
 
-Importing this needs no numba; the kernels (``compiled``) are imported, and compiled or read from numba's cache, when
-first used.
-
-They replace the circuit of a pair, not the attention: dynamics, softmax and selection stay in torch, so every option
-has them and the chosen keys are the same; only a live step does more.
+Importing this needs no numba. The kernels (``compiled``) replace the circuit of a pair, not the attention: dynamics,
+softmax and selection stay in torch, so every option has them and the chosen keys are the same; a live step does more.
 """
 
 from __future__ import annotations
@@ -45,11 +42,7 @@ def available() -> bool:
 
 
 def supported(z: Tensor, w: FusedWeights) -> bool:
-    """Whether the kernels compute this backbone from float32 numbers like ``z`` on a CPU.
-
-    Not supported, and left to torch: float64, GPUs, activations silu and linear, circuits without inter neurons,
-    compiling, export and function transforms.
-    """
+    """Whether the kernels compute this backbone from numbers like ``z``; the rest is left to torch."""
     return (
         ENABLED
         and not tracing()

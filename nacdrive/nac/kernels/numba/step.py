@@ -96,16 +96,10 @@ class CompiledStep:
         chosen: Tensor | None,
         allowed: Tensor | None,
     ) -> Tensor:
-        """Attention ``[B, H D]`` of the newest step.
+        """Attention ``[B, H D]`` of the newest step (``here``, of ``advance``); tau is ``[B, 1]``, or lags ``[B, W]``.
 
-        Args:
-            here: of ``advance``.
-            tau: float32, ``[B, 1]``, or lags ``[B, W]``.
-            seen: steps in the memory.
-            topk: keys per query; None for all.
-            scores: float32 ``[H, B, W]``, of which the ``topk`` highest are chosen.
-            chosen: slots ``[H, B, n]`` of the memory instead of these.
-            allowed: which of them hold a key, ``[H, B, n]``; None for all.
+        Its keys are the ``topk`` with the highest ``scores [H, B, W]``, or those in the slots ``chosen [H, B, n]`` that
+        are ``allowed``; None of either for all.
         """
         step, qkv, _, memory = here
         _, batch, window, _ = memory.shape
