@@ -128,7 +128,7 @@ def record_and_train(config: DemoConfig, recording: RecordConfig, training: Trai
             show_in_browser(page.url)
         heading(1, f"the expert drives {config.episodes} tracks and is recorded")
         record.run(recording, show_recorded)
-        heading(2, f"{config.model} learns from it, and drives while the expert labels in {config.dagger} rounds")
+        heading(2, f"{config.model} learns from it, and drives while the expert labels {config.dagger} times")
         train.run(training, TrainCallbacks(card.step, on_episode=lambda _, episode: card.lap(episode, config.expert)))
     return port
 

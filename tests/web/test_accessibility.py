@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacdrive.common.paths import shipped
 from nacdrive.datasets.images import encode_jpeg
 from nacdrive.drivers.human import HumanControl
-from nacdrive.extras.arena.card import ArenaCard
-from nacdrive.extras.export.html import export_html, lap_record
+from nacdrive.extras.export.html import lap_record
 from nacdrive.extras.export.html import page as shared
 from nacdrive.extras.export.network_description import describe
+from nacdrive.extras.learning.card import LearningCard
 from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.evaluate import evaluate
 from nacdrive.web import LiveServer
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
+from tests.extras.arena.test_arena_page import RANKED, TOTALS
+from tests.helpers.arenas import ArenaPage, arena_tick
 from tests.helpers.small_policies import episode_of, small_policy, smooth_frames
-from tests.helpers.ticks import CHOICES, CIRCUIT, make_tick
+from tests.helpers.ticks import CHOICES, CIRCUIT, WHY, make_tick
 from tests.web.test_page import shows, text, until
 
 PHONE = {"width": 390, "height": 844}
@@ -47,104 +49,97 @@ def check(page: Any, state: str) -> None:
     assert page.evaluate(SMALL) == [], state
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_the_page_of_a_drive(open_page: Callable[..., Any], scheme: str) -> None:
-    options = {"title": "nac_steady on a road", "circuit": CIRCUIT, "choices": CHOICES, "control": HumanControl()}
-    with LiveServer(port=0, **options) as server:  # type: ignore[arg-type]
-        page = open_page(server.url, bypass_csp=True, color_scheme=scheme)
-        check(page, "before the first frame")
-        for step in range(8):
+@contextmanager
+def states(page: Any) -> Iterator[Callable[[str], None]]:
+    """Checks states of one page, and the last of them in the other light too."""
+    page.emulate_media(color_scheme="dark")
+
+    def see(state: str) -> None:
+        check(page, state)
+
+    yield see
+    page.emulate_media(color_scheme="light")
+    until(page, "document.documentElement.dataset.theme !== 'dark'")
+    see("in the light")
+
+
+def test_axe_finds_nothing_in_any_state_of_a_drive(open_page: Callable[..., Any]) -> None:
+    card, control = LearningCard(), HumanControl()
+    options: dict[str, Any] = {"title": "nac_steady on a road", "choices": CHOICES, "cards": [card]}
+    with LiveServer(port=0, circuit=CIRCUIT, control=control, **options) as server, ExitStack() as stack:
+        card.stage("it learns")
+        tab = open_page(server.url, bypass_csp=True)
+        see = stack.enter_context(states(tab))
+        until(tab, "document.querySelector('.learning p')?.textContent === 'it learns'")
+        see("before the first frame, while it learns")
+        server.status("")
+        for step in range(4):
             server.publish(make_tick(step, x_m=float(step), y_m=0.0, heading_rad=0.0))
-        shows(page, make_tick(7))
-        check(page, "live")
-        page.click("#show-neurons")
-        check(page, "neurons")
-        page.click("#neuron-tour")
-        check(page, "step by step")
-        page.keyboard.press("Escape")
-        for tab in (2, 3):
-            page.click(f"#log-tabs button:nth-child({tab})")
-            check(page, f"tab {tab}")
-        page.keyboard.press("h")
-        check(page, "held")
+        shows(tab, make_tick(3))
+        see("live")
+        tab.click("#show-neurons")
+        tab.click("#neuron-tour")
+        see("neurons, step by step")
+        tab.keyboard.press("Escape")
+        for number in (2, 3):
+            tab.click(f"#log-tabs button:nth-child({number})")
+        tab.keyboard.press("h")
+        see("notes of a moment that is held")
+        tab.keyboard.press("h")
         for key, place in (("?", "#words"), ("a", "#statistics")):
-            page.keyboard.press(key)
-            page.wait_for_selector(place)
-            check(page, place)
-            page.keyboard.press("Escape")
-        page.click("#large")
-        check(page, "large")
-        page.keyboard.press("Escape")
-        until(page, "document.getElementById('dashboard').dataset.present === 'no'")
-        assert text(page, "#large") == "Large"
+            tab.keyboard.press(key)
+            tab.wait_for_selector(place)
+            see(place)
+            tab.keyboard.press("Escape")
+        tab.click("#large")
+        see("large")
+        tab.keyboard.press("Escape")
+        until(tab, "document.getElementById('dashboard').dataset.present === 'no'")
+        assert text(tab, "#large") == "Large"
+        tab.set_viewport_size(PHONE)
+        tab.keyboard.press("w")
+        until(tab, "document.querySelector('#controls').dataset.mine === 'yes'")
+        see("a person drives, on a phone")
 
 
-def test_axe_finds_nothing_on_any_page(open_page: Callable[..., Any], tmp_path: Path) -> None:
-    """A state of each page, in one tab; the nightly tests go through all states."""
-    options: dict[str, Any] = {"title": "nac_steady on a road", "choices": CHOICES}
-    with LiveServer(port=0, circuit=CIRCUIT, control=HumanControl(), **options) as server:
-        page = open_page(server.url, bypass_csp=True, color_scheme="dark", viewport=PHONE)
-        server.publish(make_tick(7, x_m=7.0, y_m=0.0, heading_rad=0.0))
-        shows(page, make_tick(7))
-        page.click("#show-neurons")
-        page.keyboard.press("?")
-        page.wait_for_selector("#words")
-        check(page, "neurons and words, on a phone")
-        page.keyboard.press("Escape")
-        page.click("#large")
-        check(page, "large")
+def test_axe_finds_nothing_in_any_state_of_the_other_pages(open_page: Callable[..., Any], tmp_path: Path) -> None:
     ticks = [make_tick(step) for step in range(3)]
     run = ReplaySource("steady", [EpisodeLabel(7, 3, 60.0, "ppo")], lambda number: ticks, CHOICES, CIRCUIT)
     with ReplayServer(EpisodeCache([run]), port=0) as server:
-        page.goto(server.url)
-        until(page, "document.querySelector('#player select option') !== null")
-        check(page, "a replay")
-    card = ArenaCard()
-    with LiveServer(port=0, names=["a", "b"], people=["b"], control=HumanControl(), cards=[card]) as server:
-        page.goto(server.url)
-        card.begin(0, 700, "")
-        card.tick(0, make_tick(0, x_m=0.0, y_m=0.0, info={"t_s": 0.0, "station_m": 0.0}))
-        until(page, "document.querySelectorAll('#standings tbody tr').length === 2")
-        check(page, "an arena")
+        tab = open_page(server.url, bypass_csp=True)
+        until(tab, "document.querySelector('#player select option') !== null")
+        with states(tab) as see:
+            see("a replay")
+    with ArenaPage(names=["a", "b"], people=["b"], control=HumanControl()) as server, states(tab) as see:
+        server.arena.begin(0, 700, "")
+        tab.goto(server.url)
+        until(tab, "document.querySelectorAll('.lane').length === 2")
+        see("an arena that waits")
+        for lane in (0, 1):
+            server.arena.tick(lane, arena_tick(1, lane, why=WHY))
+        until(tab, "document.querySelectorAll('#standings tbody tr').length === 2")
+        server.arena.show_ranking(700, RANKED, TOTALS)
+        until(tab, "document.querySelectorAll('.ranking tbody tr').length > 1")
+        tab.set_viewport_size(PHONE)
+        see("the result of a race, on a phone")
     policy = small_policy("nac-key-driving")
     frames, t_s = smooth_frames(policy, 3)
     lap = episode_of(policy, [encode_jpeg(frame) for frame in frames], t_s)
     (tmp_path / "lap.html").write_text(shared(describe(policy), lap_record(describe(policy), lap, 60.0)))
-    page.goto((tmp_path / "lap.html").as_uri())
-    until(page, "document.querySelector('#why .reason').textContent.startsWith('It ')")
-    check(page, "a shared page")
+    with states(tab) as see:
+        tab.goto((tmp_path / "lap.html").as_uri())
+        until(tab, "document.querySelector('#why .reason').textContent.startsWith('It ')")
+        see("a shared page")
+        tab.click("#heads button:nth-child(2)")
+        until(tab, "document.querySelector('#why .reason').textContent.startsWith('Changed: It ')")
+        see("edited")
+        tab.click("#help")
+        see("its words")
     drive = Drive("carracing", driver="geometric", options={"renderer": "fast", "max_frames": 20})
     evaluate(drive, [700], tmp_path / "eval", workers=0)
-    page.goto((tmp_path / "eval" / "report.html").as_uri())
-    check(page, "a report")
-
-
-@pytest.mark.nightly
-def test_axe_finds_nothing_in_an_arena(open_page: Callable[..., Any]) -> None:
-    card = ArenaCard()
-    options = {"title": "two", "names": ["a", "b"], "people": ["b"], "control": HumanControl(), "cards": [card]}
-    with LiveServer(port=0, **options) as server:  # type: ignore[arg-type]
-        page = open_page(server.url, bypass_csp=True)
-        card.begin(0, 700, "")
-        until(page, "document.querySelectorAll('.lane').length === 2")
-        check(page, "waiting")
-        for lane in (0, 1):
-            for step in range(4):
-                server.publish(make_tick(step, x_m=float(step), y_m=0.0, info={"station_m": float(step)}), lane)
-        until(page, "document.querySelectorAll('#standings tbody tr').length === 2")
-        check(page, "racing")
-
-
-@pytest.mark.nightly
-def test_axe_finds_nothing_on_a_shared_page(open_page: Callable[..., Any], tmp_path: Path) -> None:
-    model, lap = shipped("agents") / "carracing" / "nac_steady.pt", shipped("recordings") / "carracing-sample"
-    page = open_page(export_html(model, lap, tmp_path / "lap.html", seconds=1.0).as_uri(), bypass_csp=True)
-    until(page, "document.querySelector('#why .reason').textContent.startsWith('It ')")
-    check(page, "standing")
-    page.click("#heads button:nth-child(3)")
-    until(page, "document.querySelector('#why .reason').textContent.startsWith('Changed: It ')")
-    check(page, "edited")
+    with states(tab) as see:
+        tab.goto((tmp_path / "eval" / "report.html").as_uri())
+        see("a report")
 
 
 @pytest.mark.nightly

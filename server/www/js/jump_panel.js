@@ -12,7 +12,8 @@ export class JumpPanel {
   constructor(dashboard, acts) {
     this.dashboard = dashboard;
     this.acts = acts;
-    this.list = document.createElement("ol");
+    this.list = document.createElement("div");
+    this.list.setAttribute("role", "group");
     this.list.className = "events";
     this.list.id = "jumps";
     this.list.tabIndex = 0;
@@ -40,7 +41,7 @@ export class JumpPanel {
     });
     $("log-tabs").replaceChildren(...this.tabs);
     this.shown = "";
-    /** @type {WeakMap<object, [string, HTMLLIElement]>} */
+    /** @type {WeakMap<object, [string, HTMLDivElement]>} */
     this.items = new WeakMap();
     this.pick(0);
     setInterval(() => this.tab === 1 && this.show(), REST_MS);
@@ -69,7 +70,7 @@ export class JumpPanel {
     // An entry that stands there stays the same element, so that the keyboard keeps its place in the list.
     const items = entries.slice(-SHOWN).reverse().map((entry) => this.kept(entry, this.tab === 1 ? sentence(entry, decision.names) : entry.text));
     if (!items.length) items.push(this.empty());
-    for (const gone of [...this.list.children]) if (!items.includes(/** @type {HTMLLIElement} */ (gone))) gone.remove();
+    for (const gone of [...this.list.children]) if (!items.includes(/** @type {HTMLDivElement} */ (gone))) gone.remove();
     items.forEach((item, i) => {
       if (this.list.children[i] !== item) this.list.insertBefore(item, this.list.children[i] ?? null);
     });
@@ -84,7 +85,7 @@ export class JumpPanel {
   }
 
   item(entry, text) {
-    const item = document.createElement("li");
+    const item = document.createElement("div");
     item.tabIndex = 0;
     item.setAttribute("role", "button");
     item.dataset.weight = entry.kind === "off the road" || entry.kind === "late" ? "alert" : "plain";
@@ -100,7 +101,7 @@ export class JumpPanel {
   }
 
   empty() {
-    const item = document.createElement("li");
+    const item = document.createElement("div");
     const none = document.createElement("span");
     none.className = "dim";
     none.style.gridColumn = "1 / -1";

@@ -20,6 +20,7 @@ export function startLive(dashboard) {
   let stopped = false;
   let lastFrameMs = 0;
   let result = null;
+  let about = null;
   const history = new MomentHistory();
   const endCard = new EndCard($("end-card"));
   const controls = new ControlBar($("controls"), () => dashboard.ring && showState());
@@ -92,6 +93,7 @@ export function startLive(dashboard) {
 
   async function hello(description) {
     connection = "open";
+    about = null;
     dashboard.describe(description);
     controls.allow(description.control);
     history.clear((row) => dashboard.named(row));
@@ -106,6 +108,8 @@ export function startLive(dashboard) {
     showState();
     await cards.load(Object.keys(description.cards));
     cards.describe(description.cards, description);
+    // What came before they were there.
+    if (about) cards.each("about", about);
     cards.each("restore", wanted.given, false);
   }
 
@@ -114,7 +118,8 @@ export function startLive(dashboard) {
       ({ status, result } = header.about);
       if (header.about.control.person !== undefined) controls.show(header.about.control);
       showResult();
-      cards.each("about", header.about);
+      about = header.about;
+      cards.each("about", about);
     }
     const [lane] = header.lanes;
     for (const row of lane.rows) dashboard.push(row);

@@ -20,6 +20,7 @@ from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.what_if import SEED, SOURCE, drive, small_policy
+from tests.web.test_accessibility import check
 from tests.web.test_page import STICKING_OUT, serve, shows, text, until
 
 PRESS_MS = 160
@@ -168,7 +169,9 @@ def test_all_of_it_works_with_the_keyboard_alone(open_page: Callable[..., Any], 
 
 
 def test_a_link_opens_the_moment_with_its_edits(open_page: Callable[..., Any], replay: ReplayServer) -> None:
-    page = open_page(f"{replay.url}#run=0&ep=2&t=1.2&head=3&if=dim:0.2;mute:h1;mute:h2.inter.4&note=look%20here")
+    page = open_page(
+        f"{replay.url}#run=0&ep=2&t=1.2&head=3&if=dim:0.2;mute:h1;mute:h2.inter.4&note=look%20here", bypass_csp=True
+    )
     until(page, ANSWERED.format("With these 3 edits"), timeout_s=LONG_S)
     assert text(page, "#episode") == "1"
     assert text(page, "#time") == "1.2 s"
@@ -177,6 +180,7 @@ def test_a_link_opens_the_moment_with_its_edits(open_page: Callable[..., Any], r
     until(page, "document.querySelector('[aria-label=\"Mute head 1\"]')?.getAttribute('aria-pressed') === 'true'")
     page.get_by_role("button", name="Notes").click()
     assert "look here" in text(page, "#jumps")
+    check(page, "what if")
     assert page.faults == []
 
 
@@ -250,7 +254,7 @@ def test_the_jump_list_leads_to_disagreements_and_doubts(open_page: Callable[...
         assert page.locator(".ask").is_hidden()
         press(page, "#log-tabs button:nth-child(2)")
         until(page, "document.querySelector('#jumps').textContent.includes('the expert: brake')")
-        press(page, "#jumps li:has-text('the expert: brake')")
+        press(page, "#jumps div:has-text('the expert: brake')")
         until(page, "document.querySelector('#state').textContent === 'Held'")
         until(page, "document.getElementById('step').textContent === '9'")
         assert "#ep=1&t=0.45" in page.url

@@ -121,7 +121,7 @@ function table(heads, rows) {
     }
   }
   const scroll = document.createElement("div");
-  scroll.className = "scroll";
+  Object.assign(scroll, { className: "scroll", tabIndex: 0 });
   scroll.append(made);
   return scroll;
 }

@@ -2,6 +2,7 @@
 
 import { addStyle } from "/js/cards.js";
 import { Surface, font } from "/js/canvas.js";
+import { $ } from "/js/dom.js";
 import { colours } from "/js/theme.js";
 
 const MARGIN = 6;
@@ -16,9 +17,10 @@ export function card() {
   const room = document.createElement("div");
   const canvas = document.createElement("canvas");
   canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", "Loss of the training");
   room.append(canvas);
   section.append(stage, room);
-  document.querySelector(".bars")?.prepend(section);
+  $("dashboard").before(section);
   /** @type {[number, number][]} */
   let losses = [];
   const surface = new Surface(canvas, (context, width, height) => draw(context, width, height, losses), 200);
@@ -32,7 +34,7 @@ export function card() {
       if (!learning) return;
       stage.textContent = learning.stage;
       losses = learning.losses;
-      canvas.setAttribute("aria-label", losses.length ? `Loss of the training, ${losses[losses.length - 1][1]} after ${losses.length} epochs` : "");
+      canvas.setAttribute("aria-label", losses.length ? `Loss of the training, ${losses[losses.length - 1][1]} after ${losses.length} epochs` : "Loss of the training");
       surface.touch();
     },
   };
