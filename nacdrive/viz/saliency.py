@@ -16,9 +16,6 @@ class GradCam:
     """Saliency of a policy's present frame: call it right after ``policy.step``.
 
     The frames before it in the window count with the features they had; the gradient runs through the present frame.
-
-    Raises:
-        UserError: if the policy has no convolution.
     """
 
     def __init__(self, policy: Policy) -> None:

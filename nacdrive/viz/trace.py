@@ -33,9 +33,6 @@ def retrace(
         number: the episode's place in its recording.
         neurons: whether to read the neuron states of every decision.
         saliency_every: Grad-CAM at every so many decisions; 0 never.
-
-    Raises:
-        UserError: if the policy was trained on frames of another shape.
     """
     from nacdrive.viz.saliency import GradCam
 
@@ -87,11 +84,7 @@ class Trace:
 
     @staticmethod
     def of(ticks: Sequence[Tick], head: int) -> Trace:
-        """The trace of ``head`` in ``ticks``.
-
-        Raises:
-            UserError: if the policy has no such neurons or no such head.
-        """
+        """The trace of ``head`` in ``ticks``."""
         if not ticks[0].neurons or "phi" not in ticks[0].neurons:
             raise UserError("this policy has no NAC layer, so there are no neuron states to show: give a nac_* model.")
         heads = len(ticks[0].neurons["phi"])

@@ -31,9 +31,6 @@ def video(target: Path, title: str, fps: float, caption: str = "", actions: Sequ
         fps: Decisions per simulated second, so that the video runs in real time.
         caption: See ``FrameOverlay``.
         actions: Names of the environment's discrete actions.
-
-    Raises:
-        UserError: if ffmpeg cannot write the file.
     """
     if target.suffix != ".mp4":
         raise UserError(f"{target}: videos are written as .mp4, give a name such as {target.with_suffix('.mp4')}.")
@@ -112,11 +109,7 @@ def ffmpeg() -> str:
 
 
 def ffmpeg_version() -> str:
-    """Version of the ffmpeg that is used.
-
-    Raises:
-        UserError: if there is none, or it does not run or lacks H.264.
-    """
+    """Version of the ffmpeg that is used."""
     try:
         done = subprocess.run([ffmpeg(), "-hide_banner", "-encoders"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:

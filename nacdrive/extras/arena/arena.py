@@ -99,11 +99,7 @@ class Arena:
         self._lanes: list[_Lane] = []
 
     def __enter__(self) -> Self:
-        """Load all contestants.
-
-        Raises:
-            UserError: if one cannot be loaded.
-        """
+        """Load all contestants."""
         try:
             for contestant in self.contestants:
                 worker = start_worker(drive_contestant, contestant, name=f"nacdrive-{contestant.name}")
@@ -155,9 +151,6 @@ class Arena:
             realtime: Keep pace with the wall clock, for people who watch or drive.
             together: Keep within ``LEAD_S`` of the slowest, and listen to ``control`` and ``set_camera``; without,
                 everybody drives as fast as it can.
-
-        Raises:
-            UserError: if a contestant cannot drive.
         """
         audience = tuple(audience)
         while True:

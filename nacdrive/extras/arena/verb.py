@@ -120,11 +120,7 @@ class ArenaConfig(
         return Path("runs") / in_path("-".join(parts))
 
     def contestants(self) -> list[Contestant]:
-        """All of them.
-
-        Raises:
-            UserError: if there is no such policy.
-        """
+        """All of them."""
         from nacdrive.common.paths import find_model
         from nacdrive.extras.arena.contestant import Contestant
         from nacdrive.rollout.drive import Drive
@@ -157,11 +153,7 @@ class ArenaConfig(
 
     @property
     def courses(self) -> list[tuple[int, str]]:
-        """Seed and track of every episode.
-
-        Raises:
-            UserError: if the ghost has not so many.
-        """
+        """Seed and track of every episode."""
         seeds = list(range(self.seed, self.seed + self.episodes))
         if self.ghost is None:
             named = self.spec.honours("track")

@@ -61,11 +61,7 @@ def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], t_s: Iterable[
 
 
 def identifier(name: str) -> str:
-    """``name`` as C takes it.
-
-    Raises:
-        UserError: if nothing of it is left.
-    """
+    """``name`` as C takes it."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
     if not word:
         raise UserError(f"'{name}' has no letter that C could call functions by: give --out a file such as policy.c.")

@@ -15,11 +15,7 @@ from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 
 class NACStep(LayerStep):
-    """NAC's step with weights that are masked, fused and pruned once.
-
-    Raises:
-        UserError: if keys are chosen by the square-root partition, whose blocks change with every step.
-    """
+    """NAC's step with weights that are masked, fused and pruned once."""
 
     def __init__(self, layer: NACLayer) -> None:
         super().__init__()

@@ -282,11 +282,7 @@ class NetworkDescription:
 
 
 def describe(policy: Policy) -> NetworkDescription:
-    """What ``policy`` computes.
-
-    Raises:
-        UserError: if its sequence layer, or an option of it, is one that is not exported so.
-    """
+    """What ``policy`` computes."""
     config, network = policy.config, policy.network
     actions = np.array(() if config.continuous else config.actions, dtype=np.float32).reshape(-1, 3)
     head = [layer for layer in network.head if isinstance(layer, nn.Linear)]

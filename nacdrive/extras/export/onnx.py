@@ -90,11 +90,7 @@ def export_onnx(model: Path, out: Path) -> list[Path]:
 def record(
     module: torch.nn.Module, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str]
 ) -> ModelProto:
-    """``module`` as an ONNX graph with these names.
-
-    Raises:
-        UserError: if the packages that write ONNX are not installed.
-    """
+    """``module`` as an ONNX graph with these names."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401

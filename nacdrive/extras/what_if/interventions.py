@@ -150,11 +150,7 @@ KINDS: dict[str, type[Edit]] = {kind.kind: kind for kind in (Paint, Dim, Blur, H
 
 
 def edits_from_json(given: Any) -> tuple[Edit, ...]:
-    """Edits from plain JSON: a list of objects with a ``kind`` and the fields of its class.
-
-    Raises:
-        UserError: for anything else, with a sentence that says what.
-    """
+    """Edits from plain JSON: a list of objects with a ``kind`` and the fields of its class."""
     if not isinstance(given, list) or len(given) > MOST_EDITS:
         raise UserError(f"edits must be a list of at most {MOST_EDITS}.")
     return tuple(edit_from_json(one) for one in given)
@@ -195,9 +191,6 @@ class IntervenedPolicy(Policy):
     Args:
         policy: Whom to edit; it keeps its memory, this one begins with none.
         edits: What to do, the edits of the picture in this order.
-
-    Raises:
-        UserError: if the policy has no such head, neuron or frame.
     """
 
     def __init__(self, policy: Policy, edits: Sequence[Edit] = ()) -> None:
@@ -321,11 +314,7 @@ def reaches(policy: Policy, paint: Paint) -> bool:
 
 @torch.no_grad()
 def mute(network: nn.Module, edit: Mute) -> None:
-    """Set the weights to zero through which a head, a group of neurons or a neuron acts, in place.
-
-    Raises:
-        UserError: if the network has no neuronal attention circuit, or no such head or neuron.
-    """
+    """Set the weights to zero through which a head, a group of neurons or a neuron acts, in place."""
     nac: NAC | None = getattr(getattr(network, "sequence", None), "nac", None)
     if nac is None:
         raise UserError("mute: this policy has no neuronal attention circuit.")

@@ -164,9 +164,6 @@ class WhatIf:
             ``{}`` while the past is driven once more (time for others), ``{"who": "edited" or "unedited", "points":
             [...]}`` with the points driven since (of the edited policy with its ``picture``), at last ``{"effect":
             {...}, "road": ...}``, the road as of ``road_json``.
-
-        Raises:
-            UserError: if the world cannot be made again as it was, or the policy does not know an edit.
         """
         lines: dict[str, list[dict[str, Any]]] = {"edited": [], "unedited": []}
         policies = {"edited": IntervenedPolicy(self.policy, edits_from_json(edits)), "unedited": self.edited([])}
@@ -188,11 +185,7 @@ class WhatIf:
         yield {"effect": effect(lines["edited"], lines["unedited"]), "road": self._road}
 
     def lap(self, moment: Moment, who: str) -> Iterator[dict[str, Any]]:
-        """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come.
-
-        Raises:
-            UserError: if the world cannot be made again, or what was driven does not come to the moment's pictures.
-        """
+        """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come."""
         if self.simulation is None:
             raise UserError("this world cannot be driven once more.")
         expert = self.simulation.load_expert() if self.simulation.load_expert is not None else None
