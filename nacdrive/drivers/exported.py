@@ -104,5 +104,7 @@ def load_any_policy(
         raise UserError(f"{path} runs on the CPU: leave --device out.")
     policy = ExportedPolicy(path)
     if expect_task is not None and policy.task != expect_task:
-        raise UserError(f"{path} was trained for '{policy.task}', not for '{expect_task}': give another --model.")
+        raise UserError(
+            f"{path} was trained for '{policy.task}', not for '{expect_task}': give another --env or --model."
+        )
     return policy

@@ -57,7 +57,9 @@ def load_policy(
         plugins.check_trusted(path, config.task, config.model, config.options)
         meta = json_object(content, "meta")
         if expect_task is not None and config.task != expect_task:
-            raise UserError(f"{path} was trained for '{config.task}', not for '{expect_task}': give another --model.")
+            raise UserError(
+                f"{path} was trained for '{config.task}', not for '{expect_task}': give another --env or --model."
+            )
         network = DrivingNetwork(config)
         network.load_state_dict(content["tensors"])
     except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
