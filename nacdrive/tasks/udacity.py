@@ -229,20 +229,13 @@ def drive_sample(episode: Episode, name: str, upright: bool = True) -> Sample:
 
 def with_sides(samples: Sequence[Sample]) -> list[Sample]:
     """The centre camera of every sample, and each side camera as a drive of its own that steers back to the line."""
-    sides = [
-        Sample(
-            f"{sample.name}, {side} camera",
-            {
-                "frames": sample.fields[side],
-                "t": sample.fields["t"],
-                "target": (sample.fields["target"] + correction).clamp(-1, 1),
-            },
-            sample.labels,
-        )
-        for sample in samples
-        for side, correction in SIDE_STEERING.items()
-        if side in sample.fields
-    ]
+    sides = []
+    for sample in samples:
+        for side, correction in SIDE_STEERING.items():
+            if side in sample.fields:
+                target = (sample.fields["target"] + correction).clamp(-1, 1)
+                fields = {"frames": sample.fields[side], "t": sample.fields["t"], "target": target}
+                sides.append(Sample(f"{sample.name}, {side} camera", fields, sample.labels))
     return center_alone(samples) + sides
 
 

@@ -52,17 +52,15 @@ def count_parts(measured: Sequence[Effects]) -> list[PartCount]:
     seen: dict[tuple[str, int], list[tuple[bool, bool, float]]] = {}
     names: dict[tuple[str, int], str] = {}
     for one in measured:
-        order, changes, decides = one.order(), one.changes(), one.decides()
+        order, changes, deciding = one.order(), one.changes(), one.decides()
         for i, part in enumerate(one.parts):
             key = part.kind, part.index
             names[key] = f"frame {part.index} back" if part.kind == "frame" else part.name
-            seen.setdefault(key, []).append((bool(decides[i]), i == order[0], float(changes[i])))
+            seen.setdefault(key, []).append((bool(deciding[i]), i == order[0], float(changes[i])))
     counts = []
     for key, rows in seen.items():
-        decides_n, first_n = sum(row[0] for row in rows), sum(row[1] for row in rows)
-        counts.append(
-            PartCount(key[0], names[key], len(rows), decides_n, first_n, float(np.mean([row[2] for row in rows])))
-        )
+        decides, first, change = zip(*rows, strict=True)
+        counts.append(PartCount(key[0], names[key], len(rows), sum(decides), sum(first), float(np.mean(change))))
     return sorted(counts, key=lambda one: (-one.decides / one.measured, -one.mean))
 
 

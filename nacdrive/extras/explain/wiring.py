@@ -193,18 +193,10 @@ def band(axis: Axes, bundle: Bundle, places: dict[str, NDArray[np.float64]]) -> 
         return
     (a0, a1), (b0, b1) = ((places[g].min(), places[g].max()) for g in (bundle.source, bundle.target))
     bend = 0.45 * (xb - xa)
-    corners = [
-        (xa, a0),
-        (xa + bend, a0),
-        (xb - bend, b0),
-        (xb, b0),
-        (xb, b1),
-        (xb - bend, b1),
-        (xa + bend, a1),
-        (xa, a1),
-    ]
+    below = [(xa, a0), (xa + bend, a0), (xb - bend, b0), (xb, b0)]
+    above = [(xb, b1), (xb - bend, b1), (xa + bend, a1), (xa, a1)]
     codes = [Curve.MOVETO, *[Curve.CURVE4] * 3, Curve.LINETO, *[Curve.CURVE4] * 3]
-    axis.add_patch(PathPatch(Curve(corners, codes), facecolor=BAND, alpha=0.13, linewidth=0, zorder=0))
+    axis.add_patch(PathPatch(Curve([*below, *above], codes), facecolor=BAND, alpha=0.13, linewidth=0, zorder=0))
 
 
 def synapse(axis: Axes, bundle: Bundle, ends: tuple[float, float], middle: float, weight: float, share: float) -> None:

@@ -50,11 +50,8 @@ def predict_digits(model: TrainedSeries, place: Path, max_samples: int | None) -
         p = y.softmax(dim=-1)
         label = int(p.argmax())
         known = None if truth is None else str(int(truth[k]))
-        answers.append(
-            Prediction(
-                names[k], str(label), float(p[label]), known, None if known is None else float(known == str(label))
-            )
-        )
+        right = None if known is None else float(known == str(label))
+        answers.append(Prediction(names[k], str(label), float(p[label]), known, right))
     return answers
 
 
