@@ -94,7 +94,6 @@ class TrainConfig(
         if spec is not None:
             object.__setattr__(self, "data", self.data or (spec.recording_folder,))
             object.__setattr__(self, "expert", self.expert or labelled_by(self.data, spec) or spec.expert)
-        if spec is not None:
             check_world(spec, self, but=("data",))
         if self.lessons and (self.first is None or self.dagger):
             raise UserError(

@@ -60,24 +60,22 @@ def car_sprite(step: int, *, rgb: bool) -> tuple[NDArray[np.uint16], NDArray[np.
     Drawn with pygame at the window's size, as the official environment does it, and averaged down.
     """
     zoom = official.ZOOM * official.SCALE * dynamics.SIZE
-    covers = []
-    for part in ("wheels", "hull"):
+
+    def cover(shapes: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         # 24 columns and 24 rows of the frame, which are whole pixels of the window too.
         surface = pygame.Surface((250, 200))
-        shapes = []
-        if part == "hull":
-            shapes = [np.array(polygon, float) for polygon in HULL_POLYGONS]
-        else:
-            for place in dynamics.WHEELPOS:
-                angle = step * ANGLE_STEP * (place[1] > 0)
-                turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-                shapes.append(np.array(WHEEL_POLYGON, float) @ turn + place)
         for shape in shapes:
             path = shape * zoom + (official.WINDOW_W / 2, official.WINDOW_H / 4) - WINDOW_PART
             pygame.draw.polygon(surface, color=WHITE, points=path.tolist())
         flipped = pygame.transform.flip(surface, False, True)
-        covers.append(shares(flipped)[TOP - 60 : BOTTOM - 60, LEFT - 36 : RIGHT - 36, None])
-    wheels, hull = covers
+        return shares(flipped)[TOP - 60 : BOTTOM - 60, LEFT - 36 : RIGHT - 36, None]
+
+    turned = []
+    for place in dynamics.WHEELPOS:
+        angle = step * ANGLE_STEP * (place[1] > 0)
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        turned.append(np.array(WHEEL_POLYGON, float) @ turn + place)
+    wheels, hull = cover(turned), cover([np.array(polygon, float) for polygon in HULL_POLYGONS])
     # The hull is drawn over the wheels.
     keep = (1 - wheels) * (1 - hull)
     wheel, body = (as_shown(colour, rgb=rgb) for colour in (WHEEL_COLOUR, HULL_COLOUR))

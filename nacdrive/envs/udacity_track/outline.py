@@ -51,13 +51,9 @@ def border_of(squares: set[Square]) -> NDArray[np.float64]:
                 if corners[k] in following:
                     raise ValueError("two squares touch at a corner alone")
                 following[corners[k]] = corners[(k + 1) % 4]
-    at = first = min(following)
-    line = []
-    while True:
+    line = [min(following)]
+    while (at := following[line[-1]]) != line[0]:
         line.append(at)
-        at = following[at]
-        if at == first:
-            break
     if len(line) != len(following):
         raise ValueError("the squares have a hole")
     return np.array(line, dtype=float)

@@ -94,24 +94,17 @@ def tunnel(track: Track, rows: Rows, appearance: Appearance, light: float) -> li
 def mouth(track: Track, at: Rows, colour: NDArray[np.float64]) -> list[Quads]:
     """The wall around one mouth of a tunnel: a lintel, two pillars, two wings."""
     half, (wall, top) = track.half_width, VAULT
-    point = partial(edge, track, at)
-    flat = FLAT * half
-    lintel = [
-        upright(point(-flat, top), point(flat, top), point(flat, MOUND), point(-flat, MOUND), colour),
-    ]
+    flat, roof, foot = FLAT * half, half + ROOF, half + FOOT
+
+    def part(*corners: tuple[float, float], shade: float = 1.0) -> Quads:
+        """Between corners that are so far to the right of the middle and above it."""
+        return upright(*(edge(track, at, offset, height) for offset, height in corners), colour * shade)
+
+    parts = [part((-flat, top), (flat, top), (flat, MOUND), (-flat, MOUND))]
     for sign in (-1, 1):
-        lintel += [
-            upright(
-                point(sign * flat, top), point(sign * half, wall), point(sign * half, MOUND), point(sign * flat, MOUND),
-                colour,
-            ),
-            upright(
-                point(sign * half, -0.3), point(sign * (half + ROOF), -0.8), point(sign * (half + ROOF), MOUND),
-                point(sign * half, MOUND), colour,
-            ),
-            upright(
-                point(sign * (half + ROOF), -0.8), point(sign * (half + FOOT), -3.0), point(sign * (half + FOOT), -3.0),
-                point(sign * (half + ROOF), MOUND), colour * 0.95,
-            ),
-        ]  # fmt: skip
-    return lintel
+        parts += [
+            part((sign * flat, top), (sign * half, wall), (sign * half, MOUND), (sign * flat, MOUND)),
+            part((sign * half, -0.3), (sign * roof, -0.8), (sign * roof, MOUND), (sign * half, MOUND)),
+            part((sign * roof, -0.8), (sign * foot, -3.0), (sign * foot, -3.0), (sign * roof, MOUND), shade=0.95),
+        ]
+    return parts

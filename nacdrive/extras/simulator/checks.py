@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
+from itertools import takewhile
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -57,12 +58,7 @@ def check_server_versions() -> str:
 
 def release(text: str) -> tuple[int, ...]:
     """The leading numbers of a version."""
-    numbers = []
-    for part in text.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+    return tuple(map(int, takewhile(str.isdigit, text.split("."))))
 
 
 def check_port(host: str, port: int) -> str:
@@ -79,14 +75,11 @@ def who_is_there(port: int) -> str:
     from nacdrive.envs.udacity.server import LANDING_PAGE
 
     answer = b""
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1.0) as connection:
-            connection.settimeout(1.0)
-            connection.sendall(b"GET / HTTP/1.0\r\nUser-Agent: nacdrive doctor\r\n\r\n")
-            while part := connection.recv(4096):
-                answer += part
-    except OSError:
-        pass
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+        connection.settimeout(1.0)
+        connection.sendall(b"GET / HTTP/1.0\r\nUser-Agent: nacdrive doctor\r\n\r\n")
+        while part := connection.recv(4096):
+            answer += part
     if LANDING_PAGE[:30].encode() in answer:
         return ": another 'nacdrive drive --sim udacity' is running; end it (Ctrl-C) before you start one more."
     if answer:

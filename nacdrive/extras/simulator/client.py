@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Self
 
@@ -106,10 +106,7 @@ class UdacityClient:
             self._ping_due = math.inf
             self._send("2")
         for _ in range(self._events.qsize()):
-            try:
-                name, data = self._events.get_nowait()
-            except Empty:
-                return
+            name, data = self._events.get()
             if name in ("open", "manual") or (name == "steer" and self._steer(data)):
                 self._report()
 

@@ -46,12 +46,7 @@ def best_place(track: Track, seed: int) -> float:
     """Metres along the lap from where much is seen: into the sharpest bend, by two seeds of three before a tunnel or a
     bridge where there is one.
     """
-    choices: tuple[tuple[NDArray[np.bool_] | None, ...], ...] = (
-        (track.tunnel, track.bridge),
-        (track.bridge, track.tunnel),
-        (),
-    )
-    for built in choices[seed % 3]:
+    for built in ((track.tunnel, track.bridge), (track.bridge, track.tunnel), ())[seed % 3]:
         if built is not None and built.any():
             return float(np.flatnonzero(built)[0] - 18) * track.spacing
     return float(np.abs(track.curvature).argmax() - 22) * track.spacing

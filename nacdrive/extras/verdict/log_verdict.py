@@ -201,9 +201,7 @@ def judgement(numbers: Mapping[str, Any]) -> tuple[Literal["likely", "unlikely",
     """Whether the policy will drive there, and the reasons, each a part of a sentence."""
     bias, sides_, over = numbers["bias"]["mean"], numbers["sides"], numbers["mse_over_mean"]
     low, high = over["interval95"] or (over["value"],) * 2
-    bad: list[str] = []
-    good: list[str] = []
-    fair: list[str] = []
+    bad, good, fair = list[str](), list[str](), list[str]()
     if sides_ is not None:
         share = sides_["steered_back"]["mean"]
         reason = f"it steers back from the side cameras' pictures in {share:.1%} of the cases"
