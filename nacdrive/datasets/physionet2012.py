@@ -86,9 +86,7 @@ def read_stay(path: Path, died: bool) -> Stay:
     first, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
     if first != HEADER:
         raise UserError(f"{path} line 1 is not '{HEADER}': give set a of the PhysioNet challenge of 2012.")
-    minutes: list[int] = []
-    what: list[int] = []
-    values: list[float] = []
+    readings: list[tuple[float, ...]] = []
     last = 0
     static = dict.fromkeys(STATIC, np.nan)
     for number, line in enumerate(lines, start=2):
@@ -109,17 +107,10 @@ def read_stay(path: Path, died: bool) -> Stay:
         if name in STATIC and minute == 0:
             static[name] = np.nan if value < 0 else value
         if name in PLACES and value >= 0:
-            minutes.append(minute)
-            what.append(PLACES[name])
-            values.append(value)
+            readings.append((60 * minute, PLACES[name], value))
         if minute < last:
             raise UserError(f"{path} line {number} goes back in time, to {clock}: mend the file, or copy it again.")
         last = minute
-    return Stay(
-        path.stem,
-        np.array(list(static.values()), np.float32),
-        np.array(minutes, np.float64) * 60,
-        np.array(what, np.int64),
-        np.array(values, np.float32),
-        died,
-    )
+    known = np.array(list(static.values()), np.float32)
+    t_s, what, values = np.array(readings, np.float64).reshape(-1, 3).T
+    return Stay(path.stem, known, t_s, what.astype(np.int64), values.astype(np.float32), died)

@@ -112,9 +112,8 @@ def disambiguate(rows: Sequence[RawRow]) -> list[Numbers]:
     speed = certain[0] if certain else 0.0
     settled: list[Numbers] = []
     for row in rows:
-        best = min(row.readings, key=lambda reading: implausibility(reading, speed))
-        speed = best[3]
-        settled.append(best)
+        settled.append(min(row.readings, key=lambda reading: implausibility(reading, speed)))
+        speed = settled[-1][3]
     return settled
 
 

@@ -21,6 +21,7 @@ from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.datasets.udacity_log import IMAGES, LOG, LogRow, UdacityLog, read_log
 
 CAMERAS = ("center", "left", "right")
+DRIVEN = ("steering", "throttle", "brake", "speed_mps")
 
 
 class UdacityLogWriter:
@@ -121,11 +122,8 @@ def episode_of(rows: list[LogRow], number: int) -> Episode:
         frames=[read_image(row.center) for row in rows],
         t_s=np.round([row.t_s - rows[0].t_s for row in rows], 3),
         choice=unknown,
-        steering=np.array([row.steering for row in rows]),
-        throttle=np.array([row.throttle for row in rows]),
-        brake=np.array([row.brake for row in rows]),
+        **{name: np.array([getattr(row, name) for row in rows]) for name in DRIVEN},
         reward=np.zeros(N, np.float32),
-        speed_mps=np.array([row.speed_mps for row in rows]),
         expert_choice=unknown,
         expert_logits=None,
         seed=number,
@@ -187,10 +185,7 @@ def write_episode(writer: UdacityLogWriter, episode: Episode, began: datetime) -
         writer.add(
             (as_jpeg(episode.frames[i]), as_jpeg(left[i]) if left else None, as_jpeg(right[i]) if right else None),
             began + timedelta(milliseconds=round(1000 * float(episode.t_s[i]))),
-            steering=float(episode.steering[i]),
-            throttle=float(episode.throttle[i]),
-            brake=float(episode.brake[i]),
-            speed_mps=float(episode.speed_mps[i]),
+            **{name: float(getattr(episode, name)[i]) for name in DRIVEN},
         )
 
 

@@ -140,14 +140,8 @@ def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> Fe
         values = compute(bearing, options)
         kept.write(values)
     starts = np.arange(values.shape[1]) * options.step
-    return FeatureTable(
-        name=bearing.name,
-        condition=bearing.condition,
-        features=values,
-        t_s=bearing.snapshot_s,
-        window_s=starts / bearing.rate_hz,
-        temperature_c=bearing.temperature_c,
-    )
+    window_s = starts / bearing.rate_hz
+    return FeatureTable(bearing.name, bearing.condition, values, bearing.snapshot_s, window_s, bearing.temperature_c)
 
 
 def compute(bearing: Bearing, options: FeatureOptions) -> NDArray[np.float32]:

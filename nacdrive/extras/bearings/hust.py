@@ -37,12 +37,8 @@ def recordings_of(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
 
 def open_hust(name: str, condition: str, paths: list[Path]) -> Bearing:
     """All recordings of one bearing type at one load, cut into snapshots; times count recorded seconds, not wear."""
-    files: list[Path] = []
-    starts: list[int] = []
-    for path in paths:
-        for start in range(0, len(read_mat(path)) - SNAPSHOT + 1, SNAPSHOT):
-            files.append(path)
-            starts.append(start)
+    whole = {path: range(0, len(read_mat(path)) - SNAPSHOT + 1, SNAPSHOT) for path in paths}
+    files = [path for path, starts in whole.items() for _ in starts]
     return Bearing(
         name=name,
         condition=condition,
@@ -52,7 +48,7 @@ def open_hust(name: str, condition: str, paths: list[Path]) -> Bearing:
         rate_hz=RATE_HZ,
         samples=SNAPSHOT,
         read_file=read_mat,
-        starts=np.array(starts, np.int64),
+        starts=np.array([start for starts in whole.values() for start in starts], np.int64),
     )
 
 
