@@ -84,15 +84,8 @@ def info(config: InfoConfig) -> Recording:
     for column in table.columns[3:]:
         column.justify = "right"
     for item in episodes:
-        table.add_row(
-            item.path.name,
-            str(item.seed),
-            item.driver,
-            str(item.steps),
-            f"{item.duration_s:.1f}",
-            f"{item.episode_return:.1f}",
-            f"{item.size_bytes / 1000:.0f}",
-        )
+        numbers = (f"{item.duration_s:.1f}", f"{item.episode_return:.1f}", f"{item.size_bytes / 1000:.0f}")
+        table.add_row(item.path.name, str(item.seed), item.driver, str(item.steps), *numbers)
     console.print(table)
     returns = [item.episode_return for item in episodes]
     console.print(

@@ -100,7 +100,6 @@ class Layout:
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:
-
         def numbers(dtype: str, names: tuple[str, ...] | None = None, width: int = 1) -> dict[str, Any]:
             return {"dtype": dtype, "shape": [width], "names": list(names) if names else None}
 
