@@ -74,8 +74,7 @@ def predict_wear(config: PredictConfig, model: TrainedSeries, out: Path) -> obje
     """Bearings: a table and a sentence for each, wear.csv, wear.png."""
     from rich.console import Console
 
-    from nacdrive.extras.bearings.life import predict_lives
-    from nacdrive.extras.bearings.life_report import COLUMNS, columns_of, summary, table, write_files
+    from nacdrive.extras.bearings.life import COLUMNS, columns_of, predict_lives, summary, table, write_files
 
     bearings = predict_lives(model, config.data, [hours * HOUR_S for hours in config.lives_h])
     for name, bearing in bearings.items():

@@ -77,4 +77,4 @@ READERS: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "physionet2012": physionet2012_contents,
 }
 """Name of a data set -> its reader; the others are of bearings."""
-BEARINGS = "nacdrive.extras.bearings.contents:contents"
+BEARINGS = "nacdrive.extras.bearings.layouts:contents"

@@ -7,6 +7,10 @@ entropies are those of a histogram of three bins over 1000 samples.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
+import zipfile
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -15,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.files import atomic_path
+from nacdrive.common.paths import cache_folder
 from nacdrive.common.progress import progress_bar
 from nacdrive.extras.bearings.bearing import Bearing
-from nacdrive.extras.bearings.feature_cache import Kept
 
 CENTRAL_FREQUENCY = 0.8125
 """Cycles a sample of the wavelet at scale 1, as PyWavelets counts them (``pywt.central_frequency('morl')``)."""
@@ -93,6 +98,45 @@ class FeatureOptions:
     """Bins of the histogram whose entropy is taken."""
 
 
+class Kept:
+    """Features that were computed before: kept beside the data, or in the user's cache where that cannot be written."""
+
+    def __init__(self, bearing: Bearing, options: FeatureOptions) -> None:
+        """Find the place: another one when a file of ``bearing`` has another size or time, or for other ``options``."""
+        recipe = {"version": VERSION, **asdict(options)}
+        files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in dict.fromkeys(bearing.files)]
+        key = [recipe, bearing.dataset, bearing.name, bearing.condition, files, bearing.rate_hz]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+        name = f"features-{bearing.name}-{digest}.npz"
+        self.snapshots = len(bearing)
+        self.beside = bearing.files[0].parent / ".nacdrive" / name
+        self.cached = cache_folder() / "features" / name
+
+    def read(self) -> NDArray[np.float32] | None:
+        for path in (self.beside, self.cached):
+            try:
+                with np.load(path) as content:
+                    values: NDArray[np.float32] = content["features"]
+            except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+                continue
+            if values.ndim == 3 and len(values) == self.snapshots:
+                return values
+        return None
+
+    def write(self, values: NDArray[np.float32]) -> None:
+        """Keep features; says so where they cannot lie beside the data."""
+        for path in (self.beside, self.cached):
+            try:
+                with atomic_path(path) as partial, partial.open("wb") as handle:
+                    np.savez_compressed(handle, features=values)
+                return
+            except OSError:
+                if path == self.cached:
+                    raise
+                folder = self.beside.parent.parent
+                print(f"{folder} cannot be written: features are kept in {self.cached.parent}", file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class FeatureTable:
     """Features of one bearing: N snapshots of W windows."""
@@ -134,7 +178,7 @@ def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> Fe
             f"a window of {options.window} samples does not fit {bearing.name}, whose snapshots have "
             f"{bearing.samples}: choose one between 2 and that."
         )
-    kept = Kept(bearing, {"version": VERSION, **asdict(options)})
+    kept = Kept(bearing, options)
     values = kept.read()
     if values is None:
         values = compute(bearing, options)

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.features import FeatureTable, features
-from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label
 from nacdrive.extras.bearings.layouts import PRONOSTIA, XJTU_SY, open_bearings, open_folder, sources
 from nacdrive.extras.bearings.published import PublishedBearing, read_published_features
+from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label
 
 BEGINNING = 20
 """Snapshots that tell what is usual for a bearing; from then on its features are differences from them."""

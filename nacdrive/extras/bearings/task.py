@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings import challenge
-from nacdrive.extras.bearings.challenge_data import QUESTIONS
 from nacdrive.extras.bearings.figure import HOURS, plot_wear
 from nacdrive.extras.bearings.runs import MINUTE_S, RunToFailure, read_runs
 from nacdrive.extras.bearings.wear import WearCurve, wear_curves
@@ -155,7 +154,7 @@ class Bearings(Regression):
         """All learning bearings are learnt from, so that none is left to choose the epoch by: the last one is taken."""
         learning, tests = challenge.read_challenge(folder)
         lives = [float(run.table.t_s[-1]) for run in learning]
-        name = f"{len(tests)} of {len(QUESTIONS)} bearings"
+        name = f"{len(tests)} of {len(challenge.QUESTIONS)} bearings"
         samples = [s for test in tests for s in challenge.samples_of(test, lives, most, self.pieces)]
         return Fold(name, self.cut([run.subsample(most) for run in learning]), [], {"pronostia": samples})
 

@@ -13,6 +13,9 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.extras.bearings import challenge
 from nacdrive.extras.bearings.challenge import (
+    LEARNING_FILES,
+    QUESTIONS,
+    Question,
     best_constant,
     challenge_references,
     challenge_scores,
@@ -21,7 +24,6 @@ from nacdrive.extras.bearings.challenge import (
     read_challenge,
     smoothed,
 )
-from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, Question
 from nacdrive.extras.bearings.layouts import open_bearings
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score
 from nacdrive.models.series_files import load_series

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +12,17 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.bearing import Bearing
-from nacdrive.extras.bearings.feature_cache import Kept
 from nacdrive.extras.bearings.features import (
     CENTRAL_FREQUENCY,
-    VERSION,
     FeatureOptions,
     FeatureTable,
+    Kept,
     MorletTransform,
     WindowFeatures,
     features,
 )
-from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, remaining_s
 from nacdrive.extras.bearings.layouts import open_bearings
+from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
 from tests.helpers import bearings as made_bearings
 
 pywt = pytest.importorskip("pywt", reason="the oracle is in the extra 'dev'")
@@ -94,7 +93,7 @@ def test_a_constant_window_has_features_without_nan() -> None:
 
 
 def kept_of(bearing: Bearing, options: FeatureOptions = SMALL) -> Kept:
-    return Kept(bearing, {"version": VERSION, **asdict(options)})
+    return Kept(bearing, options)
 
 
 def made_bearing(folder: Path) -> Bearing:

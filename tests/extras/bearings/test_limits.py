@@ -22,7 +22,6 @@ from nacdrive.extras.bearings.features import (
     histogram_entropy,
 )
 from nacdrive.extras.bearings.hust import RATE_HZ, read_mat, recordings_of
-from nacdrive.extras.bearings.labels import first_prediction_time, fpt_label, remaining_s
 from nacdrive.extras.bearings.layouts import (
     PRONOSTIA,
     XJTU_SY,
@@ -38,6 +37,7 @@ from nacdrive.extras.bearings.layouts import (
     temperatures,
 )
 from nacdrive.extras.bearings.published import read_published_features
+from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
 from tests.helpers import bearings as made
 
 DAY = 86_400.0

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.challenge_data import LEARNING_FILES, QUESTIONS, learning_lives_s
-from nacdrive.extras.bearings.labels import first_run
-from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, phm2012_accuracy
+from nacdrive.extras.bearings.challenge import LEARNING_FILES, QUESTIONS, learning_lives_s
+from nacdrive.extras.bearings.wear import HIGH, LOW, SurvivalPrior, WearCurve, first_run, phm2012_accuracy
 
 LIVES = tuple(learning_lives_s().values())
 
