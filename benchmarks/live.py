@@ -4,6 +4,7 @@ The drive's thread is timed by its own CPU clock, so that other work on the mach
 processes of their own that take every message and acknowledge it, as the page does.
 
     python benchmarks/live.py [--seconds 20] [--out FILE]
+    python benchmarks/live.py --page [--times 5]    # the wait for the page itself, in a Chromium
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -294,6 +296,63 @@ def publish_microseconds(policy: Policy) -> tuple[float, float]:
     return float(np.median(spent) * 1e6), float(np.percentile(spent, 99) * 1e6)
 
 
+SLOW_LINE = {"offline": False, "latency": 300, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
+VERB = """() => {
+  const shown = /[a-z]/i.test(document.getElementById("verb")?.textContent ?? "");
+  window.firstVerb ??= shown ? performance.now() : undefined;
+  if (!window.firstVerb) requestAnimationFrame(window.look);
+}"""
+
+
+def measure_page(times: int) -> None:
+    """Print the seconds until a Chromium shows the first decision of ``nacdrive drive``, on a line of 50 kB/s with 300
+    ms of latency and on none; and until it shows the answers to the first two questions of *What if*.
+    """
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "nacdrive", "drive", "--env", "carracing", "--page-port", "0", "--episodes", "99"]
+    waits: dict[str, list[float]] = {}
+    for k in range(times):
+        drive = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert drive.stdout is not None
+        url = next(line.split()[-1] for line in drive.stdout if "http://" in line)
+        try:
+            with sync_playwright() as play:
+                chromium = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+                for line in ("quick line", "50 kB/s and 300 ms"):
+                    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+                    sent: list[int] = []
+                    devtools = page.context.new_cdp_session(page)
+                    devtools.send("Network.enable")
+                    devtools.on("Network.loadingFinished", lambda e, sent=sent: sent.append(e["encodedDataLength"]))
+                    if line != "quick line":
+                        devtools.send("Network.emulateNetworkConditions", SLOW_LINE)
+                    page.add_init_script(f"(window.look = {VERB})()")
+                    page.goto(url, wait_until="commit")
+                    while not (first := page.evaluate("window.firstVerb")):
+                        page.wait_for_timeout(20)
+                    waits.setdefault(f"first decision, {line}", []).append(first)
+                    files, size = len(sent), sum(sent) / 1e3
+                    print(f"{k + 1}: {line}: {first:.0f} ms, {files} files of {size:.0f} kB before, {os.getloadavg()}")
+                    if line == "quick line":
+                        page.wait_for_timeout(8000)
+                        page.keyboard.press("i")
+                        for edits, name in ((0, "first question"), (1, "second question")):
+                            page.evaluate("document.getElementById('what-if').dataset.tookMs = ''")
+                            if edits:
+                                page.get_by_role("button", name="Mute head 2").click()
+                            while not (took := page.evaluate("document.getElementById('what-if').dataset.tookMs")):
+                                page.wait_for_timeout(20)
+                            waits.setdefault(name, []).append(float(took))
+                    page.close()
+                chromium.close()
+        finally:
+            drive.kill()
+            drive.wait()
+    for name, ms in waits.items():
+        print(f"{name}: median {np.median(ms):.0f} ms, {min(ms):.0f} to {max(ms):.0f} ms of {len(ms)}")
+
+
 def report(
     rows: list[tuple[str, dict[str, float]]],
     publish: tuple[float, float],
@@ -356,7 +415,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--out", type=Path, help="also write the table to this file")
+    parser.add_argument("--page", action="store_true", help="measure the page in a Chromium, and nothing else")
+    parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
+    if options.page:
+        return measure_page(options.times)
     torch.set_num_threads(1)
     policy = some_policy()
     plan = [

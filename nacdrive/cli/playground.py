@@ -44,7 +44,7 @@ def page_of(model: Path, *, weights: bool = True) -> str:
         UserError: if it drives elsewhere, looks at other pictures, or has no JavaScript.
     """
     from nacdrive.envs.registry import CARRACING
-    from nacdrive.extras.export.html import bundle, in_script, network_json, page_style
+    from nacdrive.extras.export.html import in_script, network_json, page_style, script
     from nacdrive.extras.export.network_description import describe
     from nacdrive.extras.playground.html import PARTS, playground_page, sprites
     from nacdrive.models import load_policy
@@ -61,4 +61,4 @@ def page_of(model: Path, *, weights: bool = True) -> str:
     description, numbers = network_json(net)
     data = {"description": in_script(description), "weights": numbers if weights else ""}
     data |= {"sprites": in_script(sprites()), "repeat": in_script(policy.repeat)}
-    return playground_page(net.name, page_style(), data, bundle(PARTS / "playground.js"))
+    return playground_page(net.name, page_style(), data, script(PARTS / "playground.js"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from socketserver import BaseServer
 from threading import BoundedSemaphore, Event, Thread
 from types import TracebackType
@@ -20,12 +22,15 @@ from nacdrive.common.lasting_thread import lasting_thread
 from nacdrive.common.net import QuietHandler, listen
 from nacdrive.common.paths import shipped
 from nacdrive.web.auth import HEADERS, AccessControl
+from nacdrive.web.bundle import bundle
 from nacdrive.web.card import Card
 
 MOST_CONNECTIONS = 128
 """Each takes a thread or two; a page opens up to nine."""
 REQUEST_S = 15.0
 """So long a connection may take for its request, or be silent before it."""
+SHEETS = ("tokens", "layout", "widgets", "why", "player", "control_bar", "lanes", "presentation")
+"""Of the page, in the order in which one may say otherwise than those before it."""
 TEXTS = ("text/html", "text/css", "text/javascript", "application/json", "image/svg+xml")
 WILDCARDS = ("0.0.0.0", "::", "")
 ELSEWHERE = ("192.0.2.1", 9)
@@ -35,7 +40,7 @@ ELSEWHERE = ("192.0.2.1", 9)
 def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     """An application that serves the page's files, and those of ``cards``, to whom ``access`` lets in.
 
-    ``mode`` tells the page what it shows.
+    ``mode`` is what the page shows, and its module: live, several or replay.
     """
     app = Flask("nacdrive.web", static_folder=None)
     www = shipped("www")
@@ -54,21 +59,33 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     def refused(error: Any) -> tuple[str, int, dict[str, str]]:
         return f"{error.description}\n", 403, {"Content-Type": "text/plain; charset=utf-8"}
 
+    # What the first picture waits for comes in three answers, and the stream at once: on a slow line each turn counts.
     @app.get("/")
     def front() -> Response:
-        # All modules are asked for at once, not one after the other as each names the next.
-        modules = sorted(path.name for path in (www / "js").glob("*.js"))
-        links = "\n  ".join(f'<link rel="modulepreload" href="/js/{name}">' for name in modules)
         page = (www / "index.html").read_text(encoding="utf-8")
-        return Response(page.replace("<script ", f"{links}\n  <script ", 1), mimetype="text/html")
+        other = "one" if mode == "several" else "several"
+        page = re.sub(f'<template id="{other}">.*?</template>\n', "", page, flags=re.DOTALL)
+        early = "" if mode == "replay" else '<script src="/js/first_stream.js"></script>\n  '
+        return Response(page.replace("<script ", f"{early}<script ", 1), mimetype="text/html")
+
+    @app.get("/page.css")
+    def style() -> Response:
+        return text("\n".join((www / "css" / f"{name}.css").read_text(encoding="utf-8") for name in SHEETS), "text/css")
+
+    @app.get("/page.js")
+    def script() -> Response:
+        return text(bundle(www / "js" / f"{mode}.js"), "text/javascript")
+
+    @app.get("/cards/<name>/card.js")
+    def card_script(name: str) -> Response:
+        core: set[Path] = set()
+        bundle(www / "js" / f"{mode}.js", core)
+        card = folders.get(name, www) / "card.js"
+        return text(bundle(card, core, "/page.js"), "text/javascript") if card.is_file() else abort(404)
 
     @app.get("/<path:name>")
     def file(name: str) -> Response:
         return send_from_directory(www, name)
-
-    @app.get("/what")
-    def what() -> dict[str, str]:
-        return {"mode": mode}
 
     @app.get("/cards/<name>/<path:file>")
     def card_file(name: str, file: str) -> Response:
@@ -77,6 +94,14 @@ def base_app(access: AccessControl, mode: str, cards: Sequence[Card]) -> Flask:
     for card in cards:
         card.add_routes(app)
     return app
+
+
+def text(content: str, kind: str) -> Response:
+    """An answer that a browser may keep for as long as the text is the same."""
+    answer = Response(content, mimetype=kind)
+    answer.add_etag()
+    answer.make_conditional(request)
+    return answer
 
 
 def compress(answer: Response) -> Response:

@@ -26,7 +26,7 @@ LARGEST_SIDE = 640
 """Wider frames are halved until they fit: the page shows them no larger."""
 ROAD_POINTS = 400
 """Of each edge of a road, at most."""
-EXACT_VALUES = 2048
+EXACT_VALUES = 512
 """Neuron arrays up to this size travel as float32; larger ones as bytes between their own minimum and maximum."""
 
 
@@ -99,8 +99,8 @@ def encode_frame(frame: NDArray[np.uint8]) -> tuple[str, bytes, tuple[int, int]]
     return kind, encoded.tobytes(), (int(image.shape[0]), int(image.shape[1]))
 
 
-def shrink(map_: NDArray[Any], side: int = 160) -> NDArray[Any]:
-    """A saliency map no larger than the page can show over the frame."""
+def shrink(map_: NDArray[Any], side: int = 64) -> NDArray[Any]:
+    """A saliency map no finer than what it is made of: it is smooth, and the page smooths it."""
     while max(map_.shape) > side:
         map_ = cv2.resize(map_, (map_.shape[1] // 2, map_.shape[0] // 2), interpolation=cv2.INTER_AREA)
     return map_

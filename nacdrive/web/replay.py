@@ -96,7 +96,7 @@ def numbers(ticks: Sequence[Tick]) -> dict[str, Any]:
     lane = Lane(most_events=None)
     for tick in ticks:
         lane.add(tick)
-    return {"rows": lane.rows, "events": list(lane.events)}
+    return lane.kept()
 
 
 def film(ticks: Sequence[Tick], target: Path, title: str, caption: str = "", actions: Sequence[str] = ()) -> None:

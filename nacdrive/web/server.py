@@ -65,7 +65,8 @@ class LiveServer(HttpServer):
             control.on_change = lambda: self._state.set(control=control.state)
         hello = {
             "title": title,
-            "circuit": dict(circuit) if circuit is not None else None,
+            # Its synapses are many, and wanted where the neurons are looked at.
+            "circuit": circuit and {name: part for name, part in circuit.items() if name != "edges"},
             "choices": list(choices),
             "control": control is not None,
             "network_input": dict(network_input) if network_input is not None else None,
@@ -74,7 +75,9 @@ class LiveServer(HttpServer):
             "cards": {card.name: card.describe() for card in cards},
         }
         access = AccessControl(host, announce)
-        super().__init__(host, port, live_app(self._state, access, hello, control, cards), access)
+        app = live_app(self._state, access, hello, control, cards)
+        app.get("/edges")(lambda: {"edges": circuit["edges"] if circuit else []})
+        super().__init__(host, port, app, access)
         for card in cards:
             card.attach(self)
 
@@ -142,6 +145,10 @@ def live_app(
         with state.viewer():
             serve_viewer(request.environ, state, encoder, hello)
         return UpgradedResponse()
+
+    @app.get("/past")
+    def past() -> dict[str, Any]:
+        return state.past()
 
     @app.route("/control", websocket=True)
     def controller() -> Response:

@@ -175,6 +175,10 @@ class Lane:
         shown = self.shown if self.shown is not None and self.shown.seq > seq else None
         return LaneNews(self.rows[len(self.rows) - fresh :], events, shown)
 
+    def kept(self) -> dict[str, Any]:
+        """All rows and events, as plain JSON."""
+        return {"rows": list(self.rows), "events": list(self.events)}
+
     def _clock_s(self, tick: Tick) -> float:
         """Seconds on an axis that runs on over the episodes, for every episode's own clock begins at 0."""
         last = self._last
@@ -243,6 +247,21 @@ class StreamState(Viewers):
                 rows = events = (0,) * len(self._lanes)
             news = [lane.since(row, event) for lane, row, event in zip(self._lanes, rows, events, strict=True)]
             return Snapshot(now, news, self._about if seen.version != now.version else None)
+
+    def first_seen(self) -> Seen:
+        """What a viewer who comes now is not sent: nothing of several lanes; of one what was before the Tick that is
+        shown, which is not to wait for it (see ``past``).
+        """
+        with self._changed:
+            lane, *others = self._lanes
+            if others or lane.shown is None:
+                return Seen()
+            return Seen(self._attempt, (lane.shown.seq - 1,), (lane.event_count,))
+
+    def past(self) -> dict[str, Any]:
+        """All rows and events of the first lane that are kept."""
+        with self._changed:
+            return self._lanes[0].kept()
 
     def _now(self) -> Seen:
         rows, events = tuple(lane.seq for lane in self._lanes), tuple(lane.event_count for lane in self._lanes)

@@ -83,7 +83,7 @@ def accept(environ: dict[str, Any], largest: int = LARGEST_ANSWER) -> Server:
 
 def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
     """Send what is new whenever the viewer is ready for it; a slow one skips frames, never numbers."""
-    seen, in_flight = Seen(), 0
+    seen, in_flight = state.first_seen(), 0
     while True:
         in_flight -= answers(socket, block=in_flight >= IN_FLIGHT)
         if in_flight >= IN_FLIGHT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import json
 import re
 import socket
 import threading
@@ -11,9 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
-from nacdrive.web import LiveServer, http_server
+from nacdrive.common.paths import find_model
+from nacdrive.models import load_policy
+from nacdrive.web import Card, LiveServer, http_server
 from nacdrive.web.http_server import MOST_CONNECTIONS
 from tests.helpers.ticks import make_tick
 from tests.web.test_stream import join
@@ -96,21 +100,36 @@ def test_a_page_whose_thread_died_says_so_and_answers_again(
     assert any("nacdrive-page has ended" in text for text in events)
 
 
-def test_texts_come_as_gzip_and_all_modules_are_named_at_once(server: LiveServer) -> None:
-    def get(path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        return answer, answer.read()
+def get(server: LiveServer, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip, br", **headers})
+    answer = connection.getresponse()
+    return answer, answer.read()
 
-    _, plain = get("/js/replay.js")
-    answer, packed = get("/js/replay.js", **{"Accept-Encoding": "gzip, br"})
+
+def test_texts_come_as_gzip_and_not_again_while_they_are_the_same(server: LiveServer) -> None:
+    _, plain = get(server, "/page.js", **{"Accept-Encoding": "identity"})
+    answer, packed = get(server, "/page.js")
     assert answer.headers["Content-Encoding"] == "gzip" and "Accept-Encoding" in answer.headers["Vary"]
     assert gzip.decompress(packed) == plain and len(packed) < len(plain) / 2
-    _, front = get("/")
-    names = re.findall(rb'rel="modulepreload" href="/js/([a-z_]+)\.js"', front)
-    assert {b"one", b"live", b"why_panel", b"neurons"} <= set(names)
-    assert front.count(b"<script ") == 1
+    again, nothing = get(server, "/page.js", **{"If-None-Match": answer.headers["ETag"]})
+    assert (again.status, nothing) == (304, b"")
+
+
+def test_the_first_decision_waits_for_four_files_that_the_page_names_and_for_less_than_80_kb() -> None:
+    policy = load_policy(find_model("nac_steady.pt", "carracing"))
+    neurons = {"k": np.zeros((4, 12, 16)), "inter": np.zeros((4, 12, 48)), "command": np.zeros((4, 12, 32))}
+    with LiveServer(port=0, circuit=policy.circuit(), cards=[Card("tracks")]) as server:
+        for step in range(300):
+            server.publish(make_tick(step, neurons=neurons))
+        answers = {"/": get(server, "/")[1]}
+        names = re.findall(r' (?:src|href)="([^"]+)"', gzip.decompress(answers["/"]).decode())
+        assert set(names) == {"/page.css", "/js/first_stream.js", "/page.js", "/icon.svg"}
+        answers |= {name: get(server, name)[1] for name in names}
+        viewer = join(server)
+        stream = [viewer.receive(120) for _ in range(2)]
+    assert sum(map(len, [*answers.values(), *stream])) < 80_000
+    assert "edges" not in json.loads(stream[0])["circuit"]
 
 
 def test_a_machine_without_a_network_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

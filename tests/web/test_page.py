@@ -15,7 +15,7 @@ import torch
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.layers import build
-from nacdrive.web import DriveResult, LiveServer
+from nacdrive.web import Card, DriveResult, LiveServer
 from tests.helpers.ticks import CHOICES, CIRCUIT, WHY, make_tick, steering_at
 
 PICTURE = "() => document.getElementById('frame').toDataURL()"
@@ -198,6 +198,32 @@ def test_waiting_says_for_what(open_page: Callable[..., Any]) -> None:
         server.publish(make_tick(0))
         page.wait_for_selector("#curtain", state="hidden")
         assert text(page, "#state") == "Live"
+
+
+FIRST_DECISION = """new MutationObserver(() => {
+  if (/\\d/.test(document.getElementById("step")?.textContent)) window.firstDecision ??= performance.now();
+}).observe(document, {childList: true, characterData: true, subtree: true})"""
+FETCHED = "performance.getEntriesByType('resource').map((one) => [new URL(one.name).pathname, one.startTime])"
+
+
+def test_what_was_before_and_the_cards_come_after_the_first_decision(browser: Any) -> None:
+    with serve(cards=[Card("tracks")]) as server:
+        for step in range(40):
+            server.publish(make_tick(step, events=("off road",) if step == 3 else ()))
+        page = browser.new_page()
+        page.add_init_script(FIRST_DECISION)
+        page.goto(server.url)
+        until(page, "document.getElementById('events').textContent.includes('off road')")
+        page.keyboard.press("a")
+        assert text(page, "#statistics-note") == "40 decisions"
+        until(page, "performance.getEntriesByName(location.origin + '/cards/tracks/card.js').length")
+        first = page.evaluate("window.firstDecision")
+        fetched = {name: at > first for name, at in page.evaluate(FETCHED)}
+        assert {name for name, later in fetched.items() if later} == {"/past", "/cards/tracks/card.js"}
+        page.keyboard.press("Escape")
+        page.click("#show-neurons")
+        until(page, "performance.getEntriesByName(location.origin + '/edges').length")
+        page.close()
 
 
 def test_a_policy_without_a_circuit_and_without_an_expert_is_shown_too(open_page: Callable[..., Any]) -> None:

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -46,17 +47,22 @@ def rows_until(viewer: Client, step: int, answer: bool = True) -> list[dict[str,
 
 def test_every_tick_reaches_a_viewer_in_numbers_even_those_whose_frames_are_skipped(server: LiveServer) -> None:
     viewer = join(server)
-    for step in range(200):
+    server.publish(make_tick(0, circuit=False, saliency=False))
+    rows = rows_until(viewer, 0)
+    for step in range(1, 200):
         server.publish(make_tick(step, circuit=False, saliency=False))
-    rows = rows_until(viewer, 199)
+    rows += rows_until(viewer, 199)
     assert [row["step"] for row in rows] == list(range(200))
     assert rows[7]["steering"] == make_tick(7).action.steering
 
 
-def test_a_viewer_that_comes_late_gets_the_last_half_minute(server: LiveServer) -> None:
+def test_a_viewer_that_comes_late_is_sent_the_newest_and_may_ask_for_the_last_half_minute(server: LiveServer) -> None:
     for step in range(100):
-        server.publish(make_tick(step, circuit=False))
-    assert [row["step"] for row in rows_until(join(server), 99)] == list(range(100))
+        server.publish(make_tick(step, circuit=False, events=("off road",) if step == 3 else ()))
+    assert [row["step"] for row in rows_until(join(server), 99)] == [99]
+    past = json.loads(urlopen(server.url + "past").read())
+    assert [row[COLUMNS.index("step")] for row in past["rows"]] == list(range(100))
+    assert [event["text"] for event in past["events"]] == ["off road"]
 
 
 def test_a_frozen_viewer_gets_two_messages_and_no_more(server: LiveServer) -> None:

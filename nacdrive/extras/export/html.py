@@ -40,9 +40,9 @@ from nacdrive.extras.export.network_description import (
     describe,
 )
 from nacdrive.models import load_policy
+from nacdrive.web.bundle import bundle
 
 PARTS = Path(__file__).parent / "page"
-IMPORT = re.compile(r'^import \{[^}]*\} from "(/js/|[./\w]*/)([\w.]+)";\n', re.MULTILINE)
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
 KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
@@ -174,21 +174,9 @@ def in_script(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def bundle(module: Path, seen: set[Path] | None = None) -> str:
-    """A module and all that it imports, of any page, as one script without imports and exports.
-
-    No two of them may give the same name to something of their own.
-    """
-    seen = set() if seen is None else seen
-    module = module.resolve()
-    if module in seen:
-        return ""
-    seen.add(module)
-    text = module.read_text(encoding="utf-8")
-    live = shipped("www") / "js"
-    folders = [(live if folder == "/js/" else module.parent / folder, name) for folder, name in IMPORT.findall(text)]
-    needed = [bundle(folder / name, seen) for folder, name in folders]
-    return "".join(needed) + re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
+def script(module: Path, seen: set[Path] | None = None) -> str:
+    """A module and all that it imports as a script that is no module; see ``bundle``."""
+    return re.sub(r"^export ", "", bundle(module, seen), flags=re.MULTILINE)
 
 
 def page_style() -> str:
@@ -211,5 +199,5 @@ def page(net: NetworkDescription, record: dict[str, Any], playground: str = "") 
         record=in_script(record),
         weights=weights,
         playground=base64.b64encode(gzip.compress(playground.encode(), mtime=0)).decode("ascii") if playground else "",
-        scripts=f'<script>\n"use strict";\n{bundle(PARTS / "player.js")}</script>',
+        scripts=f'<script>\n"use strict";\n{script(PARTS / "player.js")}</script>',
     )

@@ -6,7 +6,7 @@ import { colourOf } from "./lane_cards.js";
 import { MapView } from "./map_view.js";
 import { colours } from "./theme.js";
 
-const REST_MS = 120;
+const MAP_REST_MS = 120;
 
 const places = (lane) => {
   const every = Math.max(1, Math.floor(lane.length / 3000));
@@ -15,7 +15,7 @@ const places = (lane) => {
 
 export class ArenaMap extends MapView {
   constructor(canvas) {
-    super(canvas, REST_MS);
+    super(canvas, MAP_REST_MS);
     this.race = null;
     this.t = NaN;
     this.rows = null;

@@ -32,15 +32,30 @@ export class Cards {
     this.page = page;
     /** @type {Map<string, Card>} */
     this.parts = new Map();
+    /** @type {{description: import("./protocol.js").Hello, ready: () => void} | null} */
+    this.expected = null;
   }
 
   // Modules that are here already stay as they are.
   async load(names) {
-    for (const name of names) {
-      if (this.parts.has(name)) continue;
-      const { card } = await import(`/cards/${name}/card.js`);
-      this.parts.set(name, card(this.page));
-    }
+    const fresh = [...names].filter((name) => !this.parts.has(name));
+    const modules = await Promise.all(fresh.map((name) => import(`/cards/${name}/card.js`)));
+    fresh.forEach((name, i) => this.parts.set(name, modules[i].card(this.page)));
+  }
+
+  // The cards of a drive that begins: they come when arrive() is called, and then ready() is.
+  expect(description, ready) {
+    this.expected = { description, ready };
+  }
+
+  // Once something is to be seen, for until then the line is needed for that.
+  async arrive() {
+    if (!this.expected) return;
+    const { description, ready } = this.expected;
+    this.expected = null;
+    await this.load(Object.keys(description.cards));
+    this.describe(description.cards, description);
+    ready();
   }
 
   describe(about, shown) {

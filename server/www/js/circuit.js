@@ -32,7 +32,7 @@ export class Circuit {
     onTheme(() => this.place());
   }
 
-  // plan: {groups: {sensory: n, ...}, edges: [[group, i, group, j, sign], ...]} or null
+  // plan: {groups: {sensory: n, ...}, edges: [[group, i, group, j, sign], ...], where they have come} or null
   setWiring(plan) {
     this.wiring = plan;
     this.neurons = null;
@@ -133,7 +133,7 @@ export class Circuit {
     c.strokeStyle = colours.dim;
     c.globalAlpha = 0.13;
     c.lineWidth = 0.7;
-    const edges = this.wiring.edges;
+    const edges = this.wiring.edges ?? [];
     const every = Math.max(1, edges.length / FAINT_EDGES);
     for (let i = 0; i < edges.length; i += every) this.wire(c, edges[Math.floor(i)]);
   }
@@ -182,7 +182,7 @@ export class Circuit {
   // The synapses that carry most right now.
   currents(c, values, u) {
     const carried = [];
-    for (const edge of this.wiring.edges) {
+    for (const edge of this.wiring.edges ?? []) {
       const [from, i, to, j] = edge;
       const a = values[from]?.[i];
       const b = to === "motor" ? 1 : values[to]?.[j];

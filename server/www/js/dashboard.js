@@ -53,17 +53,28 @@ export class Dashboard {
     this.network.setWiring(circuit);
     this.frame.describe(this.input);
     this.map.clear();
-    this.log.clear();
-    this.jumps.clear();
-    this.statistics.clear();
     this.otherName = "the expert";
-    this.marks = [];
     this.described++;
     this.shown = ++this.asked;
     this.latest = null;
     $("legend-person").hidden = true;
     $("legend-expert").hidden = true;
-    this.ring = new RingBuffer(columns, capacity);
+    this.forget(capacity);
+  }
+
+  forget(capacity) {
+    this.log.clear();
+    this.jumps.clear();
+    this.statistics.clear();
+    this.marks = [];
+    this.ring = new RingBuffer(this.columns, capacity);
+  }
+
+  // All rows and events from the start: of those that are here already they are the beginning.
+  retell({ rows, events }) {
+    this.forget(this.ring.capacity);
+    for (const row of rows) this.push(row);
+    for (const event of events) this.event(event);
   }
 
   state(name, text) {

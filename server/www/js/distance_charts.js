@@ -6,7 +6,7 @@ import { colourOf } from "./lane_cards.js";
 import { colours } from "./theme.js";
 
 const DASHES = [[], [0.7, 0.3], [0.2, 0.25], [1.1, 0.3, 0.2, 0.3], [0.45, 0.45], [1.6, 0.4]];
-const REST_MS = 120;
+const CHARTS_REST_MS = 120;
 // Arrow keys move by this share of what is shown.
 const STEP = 1 / 200;
 
@@ -27,7 +27,7 @@ export class DistanceCharts {
     this.race = null;
     this.place = NaN;
     this.kept = false;
-    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), REST_MS);
+    this.surface = new Surface(canvas, (c, w, h) => this.draw(c, w, h), CHARTS_REST_MS);
     canvas.addEventListener("pointermove", (e) => acts.look(this.placeAt(e.offsetX)));
     canvas.addEventListener("pointerleave", () => acts.look(NaN));
     canvas.addEventListener("click", (e) => acts.keep(this.placeAt(e.offsetX)));

@@ -8,7 +8,7 @@ export const KINDS = ["disagrees", "doubts", "off the road", "late"];
 const DOUBT = 0.5;
 // Two of a kind within this time are one.
 const APART_S = 0.6;
-const KEPT = 400;
+const MOST_ENTRIES = 400;
 
 export class JumpList {
   constructor() {
@@ -53,7 +53,7 @@ export class JumpList {
     const entry = { kind, clock_s, t_s, episode, until: clock_s, more };
     this.last.set(kind, entry);
     this.entries.push(entry);
-    if (this.entries.length > KEPT) this.entries.shift();
+    if (this.entries.length > MOST_ENTRIES) this.entries.shift();
     this.version++;
   }
 }

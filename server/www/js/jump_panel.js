@@ -5,7 +5,7 @@ import { KINDS, sentence } from "./jump_list.js";
 
 const TABS = ["Events", "Jump to", "Notes"];
 const SHOWN = 120;
-const REST_MS = 1000;
+const LISTING_MS = 1000;
 
 export class JumpPanel {
   // acts: go(entry), notes() -> entries, note(text)
@@ -44,7 +44,7 @@ export class JumpPanel {
     /** @type {WeakMap<object, [string, HTMLDivElement]>} */
     this.items = new WeakMap();
     this.pick(0);
-    setInterval(() => this.tab === 1 && this.show(), REST_MS);
+    setInterval(() => this.tab === 1 && this.show(), LISTING_MS);
   }
 
   pick(tab) {

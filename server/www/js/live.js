@@ -7,13 +7,14 @@ import { EndCard } from "./end_card.js";
 import { HistoryBar } from "./history_bar.js";
 import { JumpPanel } from "./jump_panel.js";
 import { LiveSource } from "./live_source.js";
-import { MomentHistory, SPAN_S as KEPT_S } from "./moment_history.js";
+import { KEPT_S, MomentHistory } from "./moment_history.js";
 import { clearAddress, fromAddress, putAddress, toAddress } from "./moment_link.js";
+import { openOne } from "./one.js";
 
 const SPAN_S = 30;
 const SILENCE_MS = 2500;
 
-export function startLive(dashboard) {
+function startLive(dashboard) {
   let status = "";
   let connection = "connecting";
   let hasFrame = false;
@@ -21,6 +22,9 @@ export function startLive(dashboard) {
   let lastFrameMs = 0;
   let result = null;
   let about = null;
+  // What came since hello, until what was before it has come.
+  /** @type {{rows: number[][], events: any[], asked: boolean} | null} */
+  let since = null;
   const history = new MomentHistory();
   const endCard = new EndCard($("end-card"));
   const controls = new ControlBar($("controls"), () => dashboard.ring && showState());
@@ -91,7 +95,7 @@ export function startLive(dashboard) {
     }
   }
 
-  async function hello(description) {
+  function hello(description) {
     connection = "open";
     about = null;
     dashboard.describe(description);
@@ -105,15 +109,44 @@ export function startLive(dashboard) {
     bar.show(history, null);
     hasFrame = stopped = false;
     status = "";
+    since = { rows: [], events: [], asked: false };
     showState();
-    await cards.load(Object.keys(description.cards));
-    cards.describe(description.cards, description);
-    // What came before they were there.
-    if (about) cards.each("about", about);
-    cards.each("restore", wanted.given, false);
+    cards.expect(description, () => {
+      // What came before they were there.
+      if (about) cards.each("about", about);
+      cards.each("restore", wanted.given, false);
+    });
   }
 
-  async function message({ header, parts }, data) {
+  async function message(decoded, data) {
+    await show(decoded, data);
+    cards.arrive();
+    if (since?.rows.length && !since.asked) recall();
+  }
+
+  // What was before this page came, for its lists, counts and charts; the picture does not wait for it.
+  async function recall() {
+    const own = since;
+    const seq = dashboard.columns.indexOf("seq");
+    own.asked = true;
+    const past = own.rows[0][seq] > 1 ? await fetch("/past").then((answer) => answer.json()).catch(() => null) : null;
+    if (since !== own) return;
+    since = null;
+    if (!past) return;
+    const [last, n] = [past.rows.at(-1)[seq], past.events.at(-1)?.n ?? 0];
+    const events = [...past.events, ...own.events.filter((event) => event.n > n)];
+    dashboard.retell({ rows: [...past.rows, ...own.rows.filter((row) => row[seq] > last)], events });
+    for (const { text } of events) judge(text);
+    dashboard.again();
+    drawStrips();
+  }
+
+  function judge(text) {
+    if (text === "started" || /^sound decisions again/i.test(text)) stopped = false;
+    if (/^safety stop/i.test(text)) stopped = true;
+  }
+
+  async function show({ header, parts }, data) {
     if (header.about) {
       ({ status, result } = header.about);
       if (header.about.control.person !== undefined) controls.show(header.about.control);
@@ -122,11 +155,12 @@ export function startLive(dashboard) {
       cards.each("about", about);
     }
     const [lane] = header.lanes;
+    since?.rows.push(...lane.rows);
+    since?.events.push(...lane.events);
     for (const row of lane.rows) dashboard.push(row);
     for (const event of lane.events) {
       dashboard.event(event);
-      if (event.text === "started" || /^sound decisions again/i.test(event.text)) stopped = false;
-      if (/^safety stop/i.test(event.text)) stopped = true;
+      judge(event.text);
     }
     if (!header.ticks.length) return showState();
     const moment = history.add(data, { header, parts });
@@ -206,3 +240,5 @@ export function startLive(dashboard) {
   new LiveSource({ hello, message, closed });
   setInterval(() => dashboard.ring && showState(), 1000);
 }
+
+startLive(openOne().dashboard);

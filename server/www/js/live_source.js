@@ -2,6 +2,8 @@
 
 import { decode } from "./protocol.js";
 
+// What first_stream.js has left there.
+const page = /** @type {any} */ (globalThis);
 const FIRST_RETRY_MS = 400;
 const LAST_RETRY_MS = 3000;
 
@@ -19,10 +21,10 @@ export class LiveSource {
   }
 
   connect() {
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/stream`);
-    socket.binaryType = "arraybuffer";
+    const { socket, early } = page.firstStream ?? page.openStream();
+    page.firstStream = null;
     let ended = false;
-    socket.onmessage = async ({ data }) => {
+    const take = async ({ data }) => {
       if (typeof data === "string") {
         const message = JSON.parse(data);
         ended = message.kind === "bye";
@@ -39,10 +41,14 @@ export class LiveSource {
         if (socket.readyState === WebSocket.OPEN) socket.send("a");
       }
     };
-    socket.onclose = () => {
+    const closed = () => {
       this.handlers.closed(ended);
       setTimeout(() => this.connect(), this.retry);
       this.retry = Math.min(LAST_RETRY_MS, this.retry * 1.6);
     };
+    for (const event of early) take(event);
+    socket.onmessage = take;
+    socket.onclose = closed;
+    if (socket.readyState === WebSocket.CLOSED) closed();
   }
 }

@@ -2,7 +2,7 @@
 
 import { decode } from "./protocol.js";
 
-export const SPAN_S = 300;
+export const KEPT_S = 300;
 const MOST_BYTES = 96e6;
 // So many of the newest stay open: they are shown, or their frames stand in the film strip.
 const OPEN = 24;
@@ -52,7 +52,7 @@ export class MomentHistory {
     const closing = this.moments.at(-OPEN);
     if (closing && closing !== moment) closing.content = null;
     let dropped = 0;
-    while (this.bytes > MOST_BYTES || row.clock_s - this.moments[dropped].clock_s > SPAN_S) this.bytes -= this.moments[dropped++].data.byteLength;
+    while (this.bytes > MOST_BYTES || row.clock_s - this.moments[dropped].clock_s > KEPT_S) this.bytes -= this.moments[dropped++].data.byteLength;
     if (dropped) this.moments.splice(0, dropped);
     return this.view(moment);
   }

@@ -63,6 +63,17 @@ export class NetworkPanel {
     put($("show-neurons"), on ? "Hide the neurons" : "Show the neurons");
     /** @type {HTMLElement} */ ($("show-neurons").closest(".why")).dataset.neurons = on ? "yes" : "no";
     if (on) this.refresh();
+    if (on) this.fetchEdges();
+  }
+
+  // The synapses of a running drive's circuit come when somebody looks.
+  async fetchEdges() {
+    const { wiring } = this.circuit;
+    if (!wiring || wiring.edges) return;
+    wiring.edges = [];
+    const { edges } = await (await fetch("/edges")).json();
+    wiring.edges = edges;
+    for (const { circuit } of this.views) circuit.place();
   }
 
   // neurons and why: {why, t_s}: the last ones up to a moment, null where there are none; film: the frames attended to.

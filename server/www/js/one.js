@@ -1,12 +1,14 @@
-// The page of one drive: its switches and keys, and where its moments come from (it goes on, or it was recorded).
+// The page of one drive, which goes on or was recorded: its switches and keys.
 
 import { Dashboard } from "./dashboard.js";
 import { $, dialog, input, onKeys } from "./dom.js";
+import { openPage } from "./main.js";
 import { togglePresentation } from "./presentation.js";
 import { StatisticsCard } from "./statistics_card.js";
 import { PAGE_STOPS, Tour } from "./tour.js";
 
-export async function startOne(mode) {
+export function openOne() {
+  openPage();
   const dashboard = new Dashboard();
   const tour = new Tour(PAGE_STOPS, $("help"));
   const names = () => ({ own: $("legend-a").textContent, other: dashboard.otherName, choices: dashboard.decision.names });
@@ -28,11 +30,5 @@ export async function startOne(mode) {
     s: () => $("saliency").click(),
     n: () => !$("input-switch").hidden && $("only-input").click(),
   });
-  if (mode === "replay") {
-    const { startReplay } = await import("./replay.js");
-    startReplay(dashboard, statistics);
-  } else {
-    const { startLive } = await import("./live.js");
-    startLive(dashboard);
-  }
+  return { dashboard, statistics };
 }

@@ -7,6 +7,7 @@ import { EpisodeStore } from "./episode_store.js";
 import { JumpPanel } from "./jump_panel.js";
 import { same } from "./moment_history.js";
 import { fromAddress, putAddress, toAddress } from "./moment_link.js";
+import { openOne } from "./one.js";
 import { PlayerBar } from "./player_bar.js";
 import { Playhead } from "./playhead.js";
 import { download } from "./png_export.js";
@@ -15,13 +16,13 @@ import { disagrees } from "./track_map.js";
 const WHOLE_S = 45;
 const SPAN_S = 30;
 const RETRY_MS = 1000;
-const READING_MS = 800;
+const REASON_MS = 800;
 // A reason is shown no longer than this after its moment.
 const REASON_S = 3;
 // A saliency map is looked for so many decisions back.
 const LOOK_BACK = 16;
 
-export async function startReplay(dashboard, statistics) {
+async function startReplay({ dashboard, statistics }) {
   const { title, columns, runs } = await (await fetch("/replay/runs")).json();
   /** @type {EpisodeStore} */
   let store = null;
@@ -140,7 +141,7 @@ export async function startReplay(dashboard, statistics) {
     dashboard.state("lost", "The replay's server does not answer");
     const retry = setInterval(async () => {
       try {
-        await fetch("/what");
+        await fetch("/", { method: "HEAD" });
       } catch {
         return;
       }
@@ -302,7 +303,7 @@ export async function startReplay(dashboard, statistics) {
       if (source !== store) return;
       reason = answer;
       if (answer && (head.playing || step === shown)) dashboard.network.answer(answer);
-      if (head.playing) await new Promise((done) => setTimeout(done, READING_MS));
+      if (head.playing) await new Promise((done) => setTimeout(done, REASON_MS));
     } finally {
       asking = false;
     }
@@ -358,3 +359,5 @@ export async function startReplay(dashboard, statistics) {
     cards.each("restore", wanted.given, true);
   }
 }
+
+startReplay(openOne());

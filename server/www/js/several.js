@@ -7,13 +7,14 @@ import { DistanceCharts } from "./distance_charts.js";
 import { $, button, fixed, known, onKeys, put } from "./dom.js";
 import { LaneCards } from "./lane_cards.js";
 import { LiveSource } from "./live_source.js";
+import { openPage } from "./main.js";
 import { Race } from "./race.js";
 import { StandingsTable } from "./standings_table.js";
 import { onTheme } from "./theme.js";
 
 const SILENCE_MS = 2500;
 
-export function startSeveral() {
+function startSeveral() {
   /** @type {Race} */
   let race = null;
   let pictures = null;
@@ -110,7 +111,7 @@ export function startSeveral() {
     else pill("live", "Live");
   }
 
-  async function hello(description) {
+  function hello(description) {
     connection = "open";
     document.title = `${description.title} – nacdrive`;
     put($("title"), description.title);
@@ -123,9 +124,7 @@ export function startSeveral() {
     mayControl = description.control;
     controls.allow(mayControl);
     draw();
-    await cards.load(Object.keys(description.cards));
-    cards.describe(description.cards, description);
-    cards.each("about", about);
+    cards.expect(description, () => cards.each("about", about));
   }
 
   async function message({ header, parts }) {
@@ -146,6 +145,7 @@ export function startSeveral() {
     draw();
     // The next message is wanted when this one is on the screen.
     await new Promise((drawn) => (document.hidden ? setTimeout(drawn, 100) : requestAnimationFrame(drawn)));
+    cards.arrive();
   }
 
   // A random road has the seed in its name.
@@ -168,3 +168,6 @@ export function startSeveral() {
   new LiveSource({ hello, message, closed });
   setInterval(() => race && draw(), 1000);
 }
+
+openPage();
+startSeveral();

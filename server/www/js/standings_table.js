@@ -5,7 +5,7 @@ import { badge } from "./lane_cards.js";
 
 const HEADS = ["who", "place", "gap", "of the road", "return", "off the road", "late"];
 // Slower than figures could be read, numbers would only flicker.
-const REST_MS = 250;
+const TABLE_REST_MS = 250;
 
 export class StandingsTable {
   constructor(table) {
@@ -17,7 +17,7 @@ export class StandingsTable {
   }
 
   show(race, t) {
-    const wait = this.drawn + REST_MS - performance.now();
+    const wait = this.drawn + TABLE_REST_MS - performance.now();
     clearTimeout(this.late);
     if (wait > 0) {
       // The last state is shown too, when nothing comes after it.

@@ -5,7 +5,7 @@ import { $, button, dialog, known, percent, put } from "./dom.js";
 import { STEERING_BINS, SURENESS_BINS } from "./run_statistics.js";
 import { colours } from "./theme.js";
 
-const REST_MS = 1000;
+const COUNTING_MS = 1000;
 
 export class StatisticsCard {
   // names(): {own, other, choices: names of the actions}
@@ -20,7 +20,7 @@ export class StatisticsCard {
     $("statistics-tools").append(this.more);
     // Where a run has more episodes than the one that is shown: asked for them all.
     this.onMore = null;
-    setInterval(() => this.dialog.open && this.show(), REST_MS);
+    setInterval(() => this.dialog.open && this.show(), COUNTING_MS);
   }
 
   open() {

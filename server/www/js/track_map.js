@@ -6,7 +6,7 @@ import { SECTORS, lapSeconds, passedSectors } from "./lap_times.js";
 import { MapView } from "./map_view.js";
 import { colours } from "./theme.js";
 
-const SPEEDS = 16;
+const SPEED_STEPS = 16;
 
 const places = (points) => points.map(({ x_m, y_m }) => [x_m, y_m]);
 
@@ -218,9 +218,9 @@ export class TrackMap extends MapView {
     let x = width;
     if (this.bySpeed) {
       const wide = 4 * u;
-      for (let i = 0; i < SPEEDS; i++) {
-        c.fillStyle = speedColour(i / (SPEEDS - 1));
-        c.fillRect(x - wide + (i * wide) / SPEEDS, height - 0.75 * u, wide / SPEEDS + 0.5, 0.45 * u);
+      for (let i = 0; i < SPEED_STEPS; i++) {
+        c.fillStyle = speedColour(i / (SPEED_STEPS - 1));
+        c.fillRect(x - wide + (i * wide) / SPEED_STEPS, height - 0.75 * u, wide / SPEED_STEPS + 0.5, 0.45 * u);
       }
       c.fillStyle = colours.dim;
       c.fillText(`0 to ${this.fastest.toFixed(0)} m/s`, x, height - 1.05 * u);
@@ -235,12 +235,12 @@ export class TrackMap extends MapView {
 }
 
 // Slow is dark blue, fast is yellow (viridis, thinned out), readable in both themes.
-const RAMP = [[70, 50, 126], [54, 92, 141], [39, 127, 142], [31, 161, 135], [74, 193, 109], [160, 218, 57], [240, 215, 40]];
+const SPEED_RAMP = [[70, 50, 126], [54, 92, 141], [39, 127, 142], [31, 161, 135], [74, 193, 109], [160, 218, 57], [240, 215, 40]];
 
 function speedColour(share) {
-  const x = Math.max(0, Math.min(1, share || 0)) * (RAMP.length - 1);
-  const i = Math.min(RAMP.length - 2, Math.floor(x));
-  return `rgb(${RAMP[i].map((v, k) => Math.round(v + (RAMP[i + 1][k] - v) * (x - i))).join()})`;
+  const x = Math.max(0, Math.min(1, share || 0)) * (SPEED_RAMP.length - 1);
+  const i = Math.min(SPEED_RAMP.length - 2, Math.floor(x));
+  return `rgb(${SPEED_RAMP[i].map((v, k) => Math.round(v + (SPEED_RAMP[i + 1][k] - v) * (x - i))).join()})`;
 }
 
 // Whether the expert would have done something else than what was driven.

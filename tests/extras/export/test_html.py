@@ -21,7 +21,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import CARRACING
-from nacdrive.extras.export.html import PARTS, bundle, export_html, in_script, lap_record, load_lap, network_json, page
+from nacdrive.extras.export.html import PARTS, export_html, in_script, lap_record, load_lap, network_json, page, script
 from nacdrive.extras.export.network_description import describe
 from nacdrive.models import Policy, load_policy
 from nacdrive.models.effects import Effects, frame_part, head_part, region_part, time_part
@@ -77,7 +77,7 @@ def javascript(browser: Any) -> Any:
     """Runs ``DECIDE_ALL`` with the network's file and nothing else of the page."""
     tab = browser.new_page()
     seen: set[Path] = set()
-    tab.add_script_tag(content=bundle(PARTS / "network.js", seen) + bundle(shipped("www") / "js" / "effects.js", seen))
+    tab.add_script_tag(content=script(PARTS / "network.js", seen) + script(shipped("www") / "js" / "effects.js", seen))
 
     def decide(policy: Policy, frames: Any, t_s: Any, **changes: Any) -> np.ndarray:
         description, weights = network_json(describe(policy))
