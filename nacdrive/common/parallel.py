@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.plugins import trust, trusted
@@ -36,16 +37,8 @@ POLL_S = 0.5
 """Ray is asked for messages this often."""
 PROBE_S = 5.0
 """A Ray cluster's port must answer within this time."""
-ONE_THREAD = {
-    name: "1"
-    for name in (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "OPENCV_FOR_THREADS_NUM",
-    )
-}
+LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "VECLIB_MAXIMUM")
+ONE_THREAD = {"OPENCV_FOR_THREADS_NUM": "1", **{f"{name}_THREADS": "1" for name in LIBRARIES}}
 """Workers share the cores: a second thread in each makes all of them slower."""
 
 
@@ -101,12 +94,57 @@ def run_jobs(
         Exception: what a job raised, with the worker's traceback as its cause.
     """
     setup = (function, initializer, initargs)
-    if ray:
-        yield from _run_on_ray(setup, iter(jobs), workers, on_message, on_lost, ray, gpus)
-    elif workers == 0:
+    if not ray and workers == 0:
         yield from _run_here(setup, iter(jobs), on_message)
-    else:
-        yield from _run_in_processes(setup, iter(jobs), workers, on_message, on_lost, max_tasks_per_child, preload)
+        return
+    crew: _Processes | _RayActors = _Processes(preload)
+    if ray:
+        crew = _RayActors(ray, gpus, listening=on_message is not None)
+        workers, max_tasks_per_child = min(workers or crew.cores, crew.cores), None
+    waiting, idle, running = iter(jobs), list[Any](), dict[Any, J]()
+    done: Counter[Any] = Counter()
+
+    def refill() -> None:
+        """Give jobs to idle workers, and start more while there are jobs and too few workers."""
+        while idle or len(running) < workers:
+            try:
+                job = next(waiting)
+            except StopIteration:
+                if not crew.keeps_idle:
+                    crew.dismiss(idle)
+                    idle.clear()
+                return
+            worker = idle.pop() if idle else crew.start(packed)
+            running[worker] = job
+            crew.give(worker, job)
+
+    try:
+        packed = crew.pack(setup)
+        refill()
+        while running:
+            for worker, kind, value in crew.answers(running):
+                if kind == "message":
+                    if on_message is not None:
+                        on_message(running[worker], value)
+                    continue
+                if kind == "error":
+                    raise _unpacked(value)
+                job = running.pop(worker)
+                done[worker] += 1
+                if kind == "lost":
+                    if on_lost is None:
+                        raise _death(value)
+                    value = on_lost(job, value)
+                elif done[worker] == max_tasks_per_child:
+                    crew.dismiss([worker])
+                else:
+                    idle.append(worker)
+                refill()
+                yield job, value
+                refill()
+        crew.dismiss(idle)
+    finally:
+        crew.close()
 
 
 _made: Any = None
@@ -147,18 +185,22 @@ def _reporting(send: Callable[[Any], object]) -> Iterator[None]:
         _send = before
 
 
+def _death(exit_code: int | None) -> UserError:
+    return UserError(
+        f"a worker process died (exit code {exit_code}), probably for lack of memory: what is complete is kept; "
+        "run the same command again (with --resume where there is that option) and with fewer --workers."
+    )
+
+
 # ----------------------------------------------------------------------------------------------- processes
 
 
-@dataclass
+@dataclass(eq=False)
 class Worker:
-    """One process and what it is doing."""
+    """One process."""
 
     process: BaseProcess
     pipe: Connection
-    job: Any = None
-    busy: bool = False
-    done: int = 0
 
     def end(self) -> None:
         self.pipe.close()
@@ -173,91 +215,58 @@ class Worker:
         return self.process.exitcode
 
 
-def _run_in_processes(
-    setup: Setup,
-    jobs: Iterator[Any],
-    count: int,
-    on_message: OnMessage | None,
-    on_lost: OnLost | None,
-    max_tasks: int | None,
-    preload: Sequence[str],
-) -> Iterator[tuple[Any, Any]]:
-    """The jobs in ``count`` processes, which are started as there are jobs for them."""
-    packed = bytes(ForkingPickler.dumps((*setup, trusted())))
-    workers: list[Worker] = []
+class _Processes:
+    """Workers that are processes of this machine."""
 
-    def refill() -> None:
-        """Give jobs to idle workers, and start more while there are jobs and too few workers."""
-        while (idle := next((w for w in workers if not w.busy), None)) or len(workers) < count:
+    keeps_idle = True
+
+    def __init__(self, preload: Sequence[str] = ()) -> None:
+        self._preload = preload
+        self._workers: list[Worker] = []
+
+    def pack(self, setup: Setup) -> bytes:
+        return bytes(ForkingPickler.dumps((*setup, trusted())))
+
+    def start(self, packed: bytes) -> Worker:
+        worker = start_worker(_work, preload=self._preload)
+        self._workers.append(worker)
+        # If it has died, here and below, the other end of the pipe says so soon.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            worker.pipe.send_bytes(packed)
+        return worker
+
+    def give(self, worker: Worker, job: Any) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            worker.pipe.send(job)
+
+    def answers(self, workers: Iterable[Worker]) -> Iterator[tuple[Worker, str, Any]]:
+        """Wait for ``message``, ``result`` or ``error`` of some of ``workers``; for ``lost``, with the exit code."""
+        asked = {worker.pipe: worker for worker in workers}
+        for pipe in wait(list(asked)):
+            assert isinstance(pipe, Connection)
+            worker = asked[pipe]
             try:
-                job = next(jobs)
-            except StopIteration:
-                return
-            if idle is None:
-                idle = _start(packed, preload)
-                workers.append(idle)
-            idle.job, idle.busy = job, True
-            # If it has died, the other end of the pipe says so soon.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                idle.pipe.send(job)
+                kind, value = pipe.recv()
+            except (EOFError, ConnectionResetError):
+                self._workers.remove(worker)
+                kind, value = "lost", worker.join()
+            yield worker, kind, value
 
-    try:
-        refill()
-        while busy := {worker.pipe: worker for worker in workers if worker.busy}:
-            for pipe in wait(list(busy)):
-                assert isinstance(pipe, Connection)
-                worker = busy[pipe]
-                try:
-                    kind, value = pipe.recv()
-                except (EOFError, ConnectionResetError):
-                    workers.remove(worker)
-                    kind, value = "result", _lost(worker.job, worker.join(), on_lost)
-                if kind == "message":
-                    if on_message is not None:
-                        on_message(worker.job, value)
-                    continue
-                if kind == "error":
-                    raise _unpacked(value)
-                job, worker.job, worker.busy, worker.done = worker.job, None, False, worker.done + 1
-                if worker.done == max_tasks and worker in workers:
-                    workers.remove(worker)
-                    pipe.close()
-                    worker.join()
-                refill()
-                yield job, value
-                refill()
+    def dismiss(self, workers: Sequence[Worker]) -> None:
+        """Let some that are idle go."""
         for worker in workers:
             worker.pipe.close()
         for worker in workers:
             worker.join()
-        workers.clear()
-    finally:
-        for worker in workers:
+            self._workers.remove(worker)
+
+    def close(self) -> None:
+        """End all at once."""
+        for worker in self._workers:
             worker.end()
-        for worker in workers:
+        for worker in self._workers:
             worker.join()
-
-
-def _lost(job: Any, exit_code: int | None, on_lost: OnLost | None) -> Any:
-    """The result of a job whose worker has died."""
-    if on_lost is not None:
-        return on_lost(job, exit_code)
-    raise _death(exit_code)
-
-
-def _death(exit_code: int | None) -> UserError:
-    return UserError(
-        f"a worker process died (exit code {exit_code}), probably for lack of memory: what is complete is kept; "
-        "run the same command again (with --resume where there is that option) and with fewer --workers."
-    )
-
-
-def _start(packed: bytes, preload: Sequence[str]) -> Worker:
-    worker = start_worker(_work, preload=preload)
-    # If it has died already, the first wait for it finds out.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        worker.pipe.send_bytes(packed)
-    return worker
+        self._workers = []
 
 
 def start_worker(
@@ -439,22 +448,6 @@ class _RayWorker:
         return messages
 
 
-class _RayModule(Protocol):
-    """What is used of the package ray, which may not be installed."""
-
-    exceptions: Any
-    cloudpickle: Any
-
-    def is_initialized(self) -> bool: ...
-    def init(self, **options: Any) -> Any: ...
-    def shutdown(self) -> None: ...
-    def remote(self, **options: Any) -> Any: ...
-    def get(self, reference: Any, **options: Any) -> Any: ...
-    def wait(self, references: list[Any], **options: Any) -> tuple[list[Any], list[Any]]: ...
-    def kill(self, actor: Any) -> None: ...
-    def cluster_resources(self) -> dict[str, float]: ...
-
-
 def check_ray(address: str) -> None:
     """Refuse an address at which no cluster can be, within seconds and before anything is begun.
 
@@ -463,31 +456,13 @@ def check_ray(address: str) -> None:
     """
     if importlib.util.find_spec("ray") is None:
         raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
-    # Ray itself tries for minutes where nobody answers.
-    _probe(address)
-
-
-def connect_ray(address: str) -> tuple[_RayModule, bool]:
-    """The package ray, connected to the cluster at ``address``, and whether it is this call that connected it."""
-    check_ray(address)
-    ray: _RayModule = importlib.import_module("ray")
-    if ray.is_initialized():
-        return ray, False
-    try:
-        ray.init(address=address, log_to_driver=False, include_dashboard=None if address != "local" else False)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        raise _no_cluster(address, error) from error
-    return ray, True
-
-
-def _probe(address: str) -> None:
-    """Try whether anybody listens at ``address``, where it names a host and a port."""
     if address in ("local", "auto"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"--ray '{address}' is no address: give HOST:PORT, ray://HOST:PORT, auto or local.")
     try:
+        # Ray itself tries for minutes where nobody answers.
         socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()
     except OSError as error:
         raise _no_cluster(address, error) from error
@@ -497,86 +472,74 @@ def _no_cluster(address: str, error: Exception) -> UserError:
     return UserError(f"there is no Ray cluster at {address} ({first_line(error)}): start one, or give --ray local.")
 
 
-def _cores(ray: _RayModule) -> int:
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+class _RayActors:
+    """Workers that are actors of a Ray cluster; files must lie under the same paths on every node."""
 
+    keeps_idle = False
+    """An actor that waits for its core may have that of an idle one."""
 
-def _actor_class(ray: _RayModule, gpus: float = 0) -> Any:
-    # What is lost is told; Ray must not begin it again behind our back.
-    options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
-    return ray.remote(**options)(_RayWorker)
+    def __init__(self, address: str, gpus: float = 0, listening: bool = False) -> None:
+        check_ray(address)
+        self._ray: Any = importlib.import_module("ray")
+        self._connected = not self._ray.is_initialized()
+        if self._connected:
+            try:
+                dashboard = None if address != "local" else False
+                self._ray.init(address=address, log_to_driver=False, include_dashboard=dashboard)
+            except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+                raise _no_cluster(address, error) from error
+        # What is lost is told; Ray must not begin it again behind our back.
+        options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
+        self._class = self._ray.remote(**options)(_RayWorker)
+        self._listening = listening
+        self._actors: list[Any] = []
+        self._running: dict[Any, Any] = {}
+        """Reference of a result -> the actor that works on it."""
 
+    @property
+    def cores(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
-def _run_on_ray(
-    setup: Setup,
-    jobs: Iterator[Any],
-    count: int,
-    on_message: OnMessage | None,
-    on_lost: OnLost | None,
-    address: str,
-    gpus: float,
-) -> Iterator[tuple[Any, Any]]:
-    """The jobs on a cluster; files must lie under the same paths on every node."""
-    ray, connected = connect_ray(address)
-    actors: list[Any] = []
-    idle: list[Any] = []
-    running: dict[Any, tuple[Any, Any]] = {}
-    try:
-        packed = ray.cloudpickle.dumps((*setup, trusted()))
-        cores = _cores(ray)
-        actor_class = _actor_class(ray, gpus)
-        limit = min(count or cores, cores)
+    def pack(self, setup: Setup) -> bytes:
+        packed: bytes = self._ray.cloudpickle.dumps((*setup, trusted()))
+        return packed
 
-        def refill() -> None:
-            while idle or len(actors) < limit:
-                try:
-                    job = next(jobs)
-                except StopIteration:
-                    # An actor that waits for its core may have it.
-                    for actor in idle:
-                        actors.remove(actor)
-                        ray.kill(actor)
-                    idle.clear()
-                    return
-                if idle:
-                    actor = idle.pop()
-                else:
-                    actor = actor_class.remote(packed, list(sys.path))
-                    actors.append(actor)
-                running[actor.run.remote(job)] = actor, job
+    def start(self, packed: bytes) -> Any:
+        self._actors.append(self._class.remote(packed, list(sys.path)))
+        return self._actors[-1]
 
-        def pass_on_messages() -> None:
-            if on_message is None:
-                return
-            for actor, job in list(running.values()):
-                # Not yet placed, or dead: the result says so.
-                with suppress(ray.exceptions.RayError):
-                    for message in ray.get(actor.messages.remote(), timeout=POLL_S):
-                        on_message(job, message)
+    def give(self, actor: Any, job: Any) -> None:
+        self._running[actor.run.remote(job)] = actor
 
-        refill()
-        while running:
-            ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S if on_message else None)
-            pass_on_messages()
-            for reference in ready:
-                actor, job = running.pop(reference)
-                try:
-                    kind, value = ray.get(reference)
-                    idle.append(actor)
-                except ray.exceptions.RayError:
-                    actors.remove(actor)
-                    kind, value = "result", _lost(job, None, on_lost)
-                if kind == "error":
-                    raise _unpacked(value)
-                refill()
-                yield job, value
-                refill()
-    finally:
-        if connected:
-            ray.shutdown()
+    def answers(self, actors: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
+        """As of ``_Processes``, of all that have a job."""
+        errors = self._ray.exceptions.RayError
+        ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=POLL_S if self._listening else None)
+        for actor in list(self._running.values()) if self._listening else ():
+            # Not yet placed, or dead: the result says so.
+            with suppress(errors):
+                for message in self._ray.get(actor.messages.remote(), timeout=POLL_S):
+                    yield actor, "message", message
+        for reference in ready:
+            actor = self._running.pop(reference)
+            try:
+                kind, value = self._ray.get(reference)
+            except errors:
+                self._actors.remove(actor)
+                kind, value = "lost", None
+            yield actor, kind, value
+
+    def dismiss(self, actors: Sequence[Any]) -> None:
+        for actor in actors:
+            self._actors.remove(actor)
+            self._ray.kill(actor)
+
+    def close(self) -> None:
+        if self._connected:
+            self._ray.shutdown()
         else:
-            for actor in actors:
-                ray.kill(actor)
+            self.dismiss(list(self._actors))
+        self._actors, self._connected = [], False
 
 
 # ----------------------------------------------------------------------------------------------- actors
@@ -601,28 +564,15 @@ class Actors:
         Raises:
             UserError: if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.
         """
-        setups: list[Setup] = [(function, initializer, arguments) for arguments in initargs]
-        self._workers: list[Worker] = []
-        self._remote: list[Any] = []
-        self._ray: _RayModule | None = None
-        self._connected = False
-        if ray:
-            self._ray, self._connected = connect_ray(ray)
+        self._crew: _Processes | _RayActors = _RayActors(ray) if ray else _Processes()
         try:
-            if self._ray is None:
-                for setup in setups:
-                    self._workers.append(_start(bytes(ForkingPickler.dumps((*setup, trusted()))), ()))
-                return
-            if len(setups) > _cores(self._ray):
+            if isinstance(self._crew, _RayActors) and len(initargs) > (cores := self._crew.cores):
                 raise UserError(
-                    f"the Ray cluster at {ray} has {_cores(self._ray)} cores for {len(setups)} workers that run side "
-                    "by side: give fewer --workers."
+                    f"the Ray cluster at {ray} has {cores} cores for {len(initargs)} workers that run side by side: "
+                    "give fewer --workers."
                 )
-            actor_class = _actor_class(self._ray)
-            path = list(sys.path)
-            self._remote = [
-                actor_class.remote(self._ray.cloudpickle.dumps((*setup, trusted())), path) for setup in setups
-            ]
+            packed = [self._crew.pack((function, initializer, arguments)) for arguments in initargs]
+            self._workers = list(map(self._crew.start, packed))
         except BaseException:
             self.close()
             raise
@@ -634,44 +584,23 @@ class Actors:
             UserError: if an actor died.
             Exception: what a job raised, with the actor's traceback as its cause.
         """
-        answers = self._ask_processes(jobs) if self._ray is None else self._ask_ray(self._ray, jobs)
-        for kind, value in answers:
+        for worker, job in zip(self._workers, jobs, strict=True):
+            self._crew.give(worker, job)
+        answers: dict[Any, tuple[str, Any]] = {}
+        while len(answers) < len(self._workers):
+            for worker, kind, value in self._crew.answers(w for w in self._workers if w not in answers):
+                if kind == "lost":
+                    raise _death(value)
+                if kind != "message":
+                    answers[worker] = kind, value
+        values = []
+        for worker in self._workers:
+            kind, value = answers[worker]
             if kind == "error":
                 raise _unpacked(value)
-        return [value for _, value in answers]
-
-    def _ask_processes(self, jobs: Sequence[Any]) -> list[tuple[str, Any]]:
-        for worker, job in zip(self._workers, jobs, strict=True):
-            # If it has died, the other end of the pipe says so soon.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                worker.pipe.send(job)
-        answers = []
-        for worker in self._workers:
-            kind = "message"
-            while kind == "message":
-                try:
-                    kind, value = worker.pipe.recv()
-                except (EOFError, ConnectionResetError):
-                    raise _death(worker.join()) from None
-            answers.append((kind, value))
-        return answers
-
-    def _ask_ray(self, ray: _RayModule, jobs: Sequence[Any]) -> list[tuple[str, Any]]:
-        running = [actor.run.remote(job) for actor, job in zip(self._remote, jobs, strict=True)]
-        try:
-            return list(ray.get(running))
-        except ray.exceptions.RayError:
-            raise _death(None) from None
+            values.append(value)
+        return values
 
     def close(self) -> None:
         """End all actors at once, in the middle of a job too."""
-        if self._ray is not None:
-            for actor in self._remote:
-                self._ray.kill(actor)
-            if self._connected:
-                self._ray.shutdown()
-        for worker in self._workers:
-            worker.end()
-        for worker in self._workers:
-            worker.join()
-        self._workers, self._remote, self._ray, self._connected = [], [], None, False
+        self._crew.close()
