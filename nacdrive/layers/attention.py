@@ -54,13 +54,10 @@ class MHALayer(SequenceLayer):
 
     past_sense = "bag"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, dropout: float = 0.0, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        check_heads(d_model, num_heads)
-        self.qkv = nn.Linear(in_features, 3 * d_model)
-        self.out = nn.Linear(d_model, d_model)
+    def build(self, *, dropout: float = 0.0) -> None:
+        check_heads(self.d_model, self.num_heads)
+        self.qkv = nn.Linear(self.in_features, 3 * self.d_model)
+        self.out = nn.Linear(self.d_model, self.d_model)
         self.dropout = dropout
         nn.init.xavier_uniform_(self.qkv.weight)
         nn.init.zeros_(self.qkv.bias)
@@ -127,10 +124,10 @@ class ReLALayer(MHALayer):
     It feels no time.
     """
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.gain = nn.Parameter(torch.ones(d_model))
-        self.gate = nn.Parameter(torch.ones(d_model))
+    def build(self, **options: Any) -> None:
+        super().build(**options)
+        self.gain = nn.Parameter(torch.ones(self.d_model))
+        self.gate = nn.Parameter(torch.ones(self.d_model))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
         scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).relu()
@@ -158,18 +155,9 @@ class PerformerLayer(MHALayer):
     projection: Tensor
     passes: Tensor
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        features: int | None = None,
-        redraw: int = 1000,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        width = d_model // num_heads
+    def build(self, *, features: int | None = None, redraw: int = 1000, **options: Any) -> None:
+        super().build(**options)
+        width = self.d_model // self.num_heads
         self.redraw = redraw
         self.register_buffer("projection", directions(features or max(8, int(width * math.log(width))), width))
         self.register_buffer("passes", torch.zeros((), dtype=torch.long))

@@ -22,6 +22,7 @@ class SequenceLayer(nn.Module):
         window: how many steps, the present one included, an output may depend on.
         gap_s: typical time between two steps in seconds, the unit of the layer's time; ignored by a layer that
             feels no time.
+        options: those of ``build``.
 
     Raises:
         ValueError: if ``window`` or ``gap_s`` is out of range.
@@ -33,7 +34,9 @@ class SequenceLayer(nn.Module):
     """What of the steps before the newest reaches the output: what they hold and nothing else, also their order, or
     also their times; None: the order, and the times of a layer that has a sense of time."""
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0) -> None:
+    def __init__(
+        self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
+    ) -> None:
         super().__init__()
         if window < 1:
             raise ValueError(f"window={window}; allowed is 1 step or more")
@@ -44,6 +47,10 @@ class SequenceLayer(nn.Module):
         self.num_heads = num_heads
         self.window = window
         self.gap_s = gap_s
+        self.build(**options)
+
+    def build(self) -> None:
+        """Make the layer's parts, of its sizes and with options of its own; the last that ``__init__`` does."""
 
     @abstractmethod
     def forward(self, x: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:

@@ -72,13 +72,9 @@ class StackLayer(SequenceLayer):
             of ``gap_s``: the same sense of time for every kind of layer. 0 for none.
     """
 
-    def __init__(
+    def build(
         self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        gap_s: float = 1.0,
+        *,
         layer: str = "nac-lag",
         layer_options: dict[str, Any] | None = None,
         depth: int = 2,
@@ -87,17 +83,17 @@ class StackLayer(SequenceLayer):
         pooling: str = "last",
         time_features: int = 0,
     ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, gap_s)
+        d_model, num_heads = self.d_model, self.num_heads
         require(depth >= 1, "depth", depth, "1 block or more")
         require(expansion >= 0, "expansion", expansion, "0 or more")
         require(0 <= dropout < 1, "dropout", dropout, "0 <= dropout < 1")
         require(time_features >= 0, "time_features", time_features, "0 or more frequencies")
-        self.embedding = nn.Linear(in_features + 2 * time_features, d_model)
+        self.embedding = nn.Linear(self.in_features + 2 * time_features, d_model)
         # As in NAC: from one radian a typical gap to a thousandth of it.
         self.frequencies = nn.Parameter(torch.logspace(0, -3, time_features)) if time_features else None
-        options = {"gap_s": gap_s, **(layer_options or {})}
+        options = {"gap_s": self.gap_s, **(layer_options or {})}
         self.parts = depth + (pooling != "last")
-        share = self._share(window)
+        share = self._share(self.window)
         self.blocks = nn.ModuleList(
             SequenceBlock(build(layer, d_model, num_heads, share, **options), expansion, dropout) for _ in range(depth)
         )

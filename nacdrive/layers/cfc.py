@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -18,10 +16,8 @@ class CfCLayer(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, backbone_units: int = 128, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+    def build(self, *, backbone_units: int = 128) -> None:
+        in_features, d_model = self.in_features, self.d_model
         joint = nn.Linear(in_features + d_model, backbone_units)
         nn.init.xavier_uniform_(joint.weight)
         self.input = nn.Linear(in_features, backbone_units)

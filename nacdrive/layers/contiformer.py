@@ -24,10 +24,9 @@ class FlowingAttention(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.qkv = nn.Linear(in_features, 3 * d_model)
-        self.out = nn.Linear(d_model, d_model)
+    def build(self) -> None:
+        self.qkv = nn.Linear(self.in_features, 3 * self.d_model)
+        self.out = nn.Linear(self.d_model, self.d_model)
 
     def project(self, x: Tensor) -> Tensor:
         u: Tensor = self.qkv(x)
@@ -48,10 +47,10 @@ class ContiFormerLayer(FlowingAttention):
     sequences; ``contiformer-linear`` is the variant for long ones.
     """
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        check_heads(d_model, num_heads)
-        pair = 2 * d_model // num_heads
+    def build(self) -> None:
+        super().build()
+        check_heads(self.d_model, self.num_heads)
+        pair = 2 * self.d_model // self.num_heads
         self.inner, self.outer = nn.Linear(pair, pair), nn.Linear(pair, pair)
         with torch.no_grad():
             self.outer.weight *= 0.1  # flows begin slow, so that a long gap does not carry keys far away
@@ -157,8 +156,9 @@ class ContiFormerLinearLayer(FlowingAttention):
     (P_i - P_j) . k_j with the running integral P of q: one matrix product instead of T^2 trajectories.
     """
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+    def build(self) -> None:
+        super().build()
+        d_model, num_heads = self.d_model, self.num_heads
         if d_model % num_heads or d_model < 2 * num_heads:
             raise ValueError(f"d_model {d_model} is not a multiple, from the double on, of its {num_heads} heads")
         # Radians per typical gap, from a turn in six steps to one in thousands.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,12 +42,9 @@ class CTRNNLayer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 5, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.input = nn.Linear(in_features, d_model)
-        self.relaxation = Relaxation(d_model, unfolds)
+    def build(self, *, unfolds: int = 5) -> None:
+        self.input = nn.Linear(self.in_features, self.d_model)
+        self.relaxation = Relaxation(self.d_model, unfolds)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         h = u.new_zeros(len(u), self.d_model)
@@ -70,11 +66,9 @@ class MMRNNLayer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 4, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.input = nn.Linear(in_features, 4 * d_model)  # in, forget, out, candidate
+    def build(self, *, unfolds: int = 4) -> None:
+        d_model = self.d_model
+        self.input = nn.Linear(self.in_features, 4 * d_model)  # in, forget, out, candidate
         self.recurrent = nn.Parameter(torch.empty(4 * d_model, d_model))
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
         with torch.no_grad():

@@ -22,10 +22,10 @@ class CTALayer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        check_heads(d_model, num_heads)
-        self.input = nn.Linear(in_features, 3 * d_model)  # drive, key, value
+    def build(self) -> None:
+        d_model = self.d_model
+        check_heads(d_model, self.num_heads)
+        self.input = nn.Linear(self.in_features, 3 * d_model)  # drive, key, value
         self.query = nn.Linear(d_model, d_model)
         self.state = nn.Parameter(torch.empty(d_model, d_model))
         self.context = nn.Parameter(torch.empty(d_model, d_model))

@@ -26,11 +26,10 @@ class DeepStateLayer(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.lstm = nn.LSTM(in_features, d_model, batch_first=True)
-        self.system = nn.Linear(d_model, 4 * d_model)  # rate, gain, readout, offset
-        self.innovation = nn.Linear(in_features, d_model, bias=False)
+    def build(self) -> None:
+        self.lstm = nn.LSTM(self.in_features, self.d_model, batch_first=True)
+        self.system = nn.Linear(self.d_model, 4 * self.d_model)  # rate, gain, readout, offset
+        self.innovation = nn.Linear(self.in_features, self.d_model, bias=False)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         rate, gain, readout, offset = self.system(self.lstm(u)[0]).chunk(4, dim=2)

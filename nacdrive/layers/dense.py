@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from nacdrive.layers.windowed import WindowedLayer
@@ -14,9 +12,8 @@ class DenseLayer(WindowedLayer):
 
     past_sense = "bag"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.dense = nn.Sequential(nn.Linear(in_features, d_model), nn.ELU())
+    def build(self) -> None:
+        self.dense = nn.Sequential(nn.Linear(self.in_features, self.d_model), nn.ELU())
 
     def project(self, x: Tensor) -> Tensor:
         y: Tensor = self.dense(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,10 @@ class GRUODELayer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 4, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+    def build(self, *, unfolds: int = 4) -> None:
+        d_model = self.d_model
         self.unfolds = unfolds
-        self.input = nn.Linear(in_features, 3 * d_model)  # r, 1 - z, g
+        self.input = nn.Linear(self.in_features, 3 * d_model)  # r, 1 - z, g
         self.gates = nn.Parameter(torch.empty(2 * d_model, d_model))
         self.candidate = nn.Parameter(torch.empty(d_model, d_model))
         for weight in (self.gates, self.candidate):

@@ -25,18 +25,9 @@ class LTCLayer(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        unfolds: int = 6,
-        wiring: Wiring | None = None,
-        **options: Any,
-    ) -> None:
+    def build(self, *, unfolds: int = 6, wiring: Wiring | None = None) -> None:
         """``wiring``: which synapses exist, with ``d_model`` motor neurons; all of ``d_model`` neurons by default."""
-        super().__init__(in_features, d_model, num_heads, window, **options)
+        in_features, d_model = self.in_features, self.d_model
         self.unfolds = unfolds
         self.units = d_model if wiring is None else wiring.units
         self.input_weight = nn.Parameter(torch.ones(in_features))

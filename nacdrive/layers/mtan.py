@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,16 +22,16 @@ class MTANLayer(WindowedLayer):
 
     time_sense = "clock"
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        check_heads(d_model, num_heads)
+    def build(self) -> None:
+        d_model = self.d_model
+        check_heads(d_model, self.num_heads)
         self.frequency = nn.Parameter(torch.empty(d_model).uniform_(-1.0, 1.0))
         self.phase = nn.Parameter(torch.empty(d_model).uniform_(-math.pi, math.pi))
         with torch.no_grad():
             self.frequency[0] *= 0.01  # the linear feature has no bound
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
-        self.out = nn.Linear(num_heads * in_features, d_model)
+        self.out = nn.Linear(self.num_heads * self.in_features, d_model)
 
     def embed(self, t: Tensor) -> Tensor:
         """[...] typical gaps -> [..., d_model]."""

@@ -56,12 +56,9 @@ class NACLayer(CircuitLayer):
     nac: NAC
     causal = {"is_causal": True}
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, gap_s: float = 1.0, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, gap_s)
+    def build(self, **options: Any) -> None:
         given = {"time_input": options.pop("stamps", "gap"), **options}  # "stamps": its name in some files
-        self.nac = NAC(d_model, num_heads, in_features=in_features, time_scale=gap_s, **given)
+        self.nac = NAC(self.d_model, self.num_heads, in_features=self.in_features, time_scale=self.gap_s, **given)
         clock = self.nac.time_input == "absolute" or self.nac.time_frequencies is not None
         self.time_sense = "clock" if clock else "gaps"
         self.past_sense = "times" if self.nac.keys_have_times else "bag"

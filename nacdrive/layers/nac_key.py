@@ -36,20 +36,10 @@ class NACKeyLayer(CircuitLayer):
 
     nac: NACKey
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        gap_s: float = 1.0,
-        plain: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, gap_s)
+    def build(self, *, plain: bool = False, **options: Any) -> None:
         self.plain = plain
         kind = PlainKey if plain else NACKey
-        self.nac = kind(d_model, num_heads, in_features=in_features, time_scale=gap_s, **options)
+        self.nac = kind(self.d_model, self.num_heads, in_features=self.in_features, time_scale=self.gap_s, **options)
         self.time_sense = "gaps" if self.nac.time_frequencies is None else "clock"
 
     def neuron_states(self, x: Tensor, t: Tensor | None = None) -> dict[str, Tensor]:

@@ -35,19 +35,10 @@ class LTCNCPLayer(LTCLayer):
         options: those of ``LTCLayer``.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        units: int | None = None,
-        sparsity: float = 0.5,
-        seed: int = DEFAULT_SEED,
-        **options: Any,
+    def build(
+        self, *, units: int | None = None, sparsity: float = 0.5, seed: int = DEFAULT_SEED, **options: Any
     ) -> None:
-        wiring = wiring_of(in_features, d_model, units, sparsity, seed)
-        super().__init__(in_features, d_model, num_heads, window, wiring=wiring, **options)
+        super().build(wiring=wiring_of(self.in_features, self.d_model, units, sparsity, seed), **options)
 
 
 class CfCNCPLayer(WindowedLayer):
@@ -60,19 +51,8 @@ class CfCNCPLayer(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        units: int | None = None,
-        sparsity: float = 0.5,
-        seed: int = DEFAULT_SEED,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        wiring = wiring_of(in_features, d_model, units, sparsity, seed)
+    def build(self, *, units: int | None = None, sparsity: float = 0.5, seed: int = DEFAULT_SEED) -> None:
+        wiring = wiring_of(self.in_features, self.d_model, units, sparsity, seed)
         self.cells = nn.ModuleList()
         present = wiring.sensory_adjacency[:, wiring.neurons("inter")]
         for group, following in zip(GROUPS, (*GROUPS[1:], None), strict=True):

@@ -5,8 +5,6 @@ The citation (d'Ascoli et al., 2023) is another thing, a transformer that writes
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -23,14 +21,12 @@ class ODEFormerLayer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, unfolds: int = 4, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+    def build(self, *, unfolds: int = 4) -> None:
+        d_model = self.d_model
         self.unfolds = unfolds
-        self.input = nn.Linear(in_features, d_model)
+        self.input = nn.Linear(self.in_features, d_model)
         self.gap = nn.Linear(1, d_model, bias=False)
-        self.attention = MHALayer(d_model, d_model, num_heads, window)
+        self.attention = MHALayer(d_model, d_model, self.num_heads, self.window)
         self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
         self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,22 +23,14 @@ class PhasedLSTMLayer(InputLayer):
 
     time_sense = "clock"
 
-    def __init__(
-        self,
-        in_features: int,
-        d_model: int,
-        num_heads: int,
-        window: int,
-        open_ratio: float | None = None,
-        leak: float = 0.001,
-        periods: tuple[float, float] | None = None,
-        **options: Any,
+    def build(
+        self, *, open_ratio: float | None = None, leak: float = 0.001, periods: tuple[float, float] | None = None
     ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+        d_model, window = self.d_model, self.window
         self.leak = leak
         periods = periods or (1.0, float(min(max(window, 2), 20)))
         begin = min(max(4 / window, 0.05), 0.5) if open_ratio is None else open_ratio
-        self.input = nn.Linear(in_features, 4 * d_model)  # in, forget, out, candidate
+        self.input = nn.Linear(self.in_features, 4 * d_model)  # in, forget, out, candidate
         self.recurrent = nn.Parameter(torch.empty(4 * d_model, d_model))
         nn.init.uniform_(self.recurrent, -1 / math.sqrt(d_model), 1 / math.sqrt(d_model))
         with torch.no_grad():

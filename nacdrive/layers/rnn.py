@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from nacdrive.layers.windowed import WindowedLayer
@@ -12,9 +10,8 @@ from nacdrive.layers.windowed import WindowedLayer
 class RNNLayer(WindowedLayer):
     """h_i = tanh(W x_i + U h_{i-1} + b) with ``d_model`` hidden units."""
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.rnn = nn.RNN(in_features, d_model, batch_first=True)
+    def build(self) -> None:
+        self.rnn = nn.RNN(self.in_features, self.d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         y: Tensor = self.rnn(u)[0]
@@ -24,9 +21,8 @@ class RNNLayer(WindowedLayer):
 class LSTMLayer(WindowedLayer):
     """c_i = f c_{i-1} + g tanh(W x_i + U h_{i-1} + b),  h_i = o tanh(c_i),  gates f, g, o sigmoid alike."""
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.lstm = nn.LSTM(in_features, d_model, batch_first=True)
+    def build(self) -> None:
+        self.lstm = nn.LSTM(self.in_features, self.d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         y: Tensor = self.lstm(u)[0]
@@ -36,9 +32,8 @@ class LSTMLayer(WindowedLayer):
 class GRULayer(WindowedLayer):
     """h_i = (1 - z) n + z h_{i-1},  n = tanh(W x_i + r (U h_{i-1} + b)),  gates r, z sigmoid of the same inputs."""
 
-    def __init__(self, in_features: int, d_model: int, num_heads: int, window: int, **options: Any) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.gru = nn.GRU(in_features, d_model, batch_first=True)
+    def build(self) -> None:
+        self.gru = nn.GRU(self.in_features, self.d_model, batch_first=True)
 
     def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
         y: Tensor = self.gru(u)[0]

@@ -26,12 +26,10 @@ class S4Layer(InputLayer):
 
     time_sense = "gaps"
 
-    def __init__(
-        self, in_features: int, d_model: int, num_heads: int, window: int, state: int = 64, **options: Any
-    ) -> None:
-        super().__init__(in_features, d_model, num_heads, window, **options)
+    def build(self, *, state: int = 64) -> None:
+        d_model = self.d_model
         modes = state // 2
-        self.input = nn.Linear(in_features, d_model)
+        self.input = nn.Linear(self.in_features, d_model)
         self.log_decay = nn.Parameter(torch.full((d_model, modes), math.log(0.5)))
         self.frequency = nn.Parameter(math.pi * torch.arange(modes).float().repeat(d_model, 1))
         self.log_delta = nn.Parameter(torch.empty(d_model).uniform_(math.log(1e-3), math.log(1e-1)))
