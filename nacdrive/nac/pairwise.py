@@ -167,11 +167,9 @@ def _masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _softmax(x: Tensor) -> Tensor:
-    if (
-        tracing() or x.device.type != "cpu" or x.shape[-1] > 32 or x.numel() <= 1024
-    ):  # of few numbers one call is fastest
+    # torch's softmax takes short rows one by one, which is slower than the five passes below unless they are few.
+    if tracing() or x.device.type != "cpu" or x.shape[-1] > 32 or x.numel() <= 1024:
         return x.softmax(-1)
-    # torch's softmax takes short rows one by one, which is slower than these five passes.
     e = (x - x.detach().amax(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,23 +48,21 @@ class Snapshot:
     Not noticed are writes through ``.data``, which torch does not count: hence a state keeps its weights to itself.
     """
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
+    def __init__(self, module: nn.Module) -> None:
         # Two flat lists: this is asked before every live step.
         self.members: list[tuple[dict[str, Any], str, Any]] = []
-        self.tensors: list[tuple[Tensor, int, int]] = []
-        for module in (inner for outer in modules for inner in outer.modules()):
-            for table in (module._modules, module._parameters, module._buffers):
+        self.tensors = [(x, x._version, x.data_ptr()) for x in (*module.parameters(), *module.buffers())]
+        for inner in module.modules():
+            for table in (inner._modules, inner._parameters, inner._buffers):
                 here: dict[str, Any] = table
                 self.members += [(here, name, x) for name, x in here.items() if x is not None]
-            tensors = [x for table in (module._parameters, module._buffers) for x in table.values() if x is not None]
-            self.tensors += [(x, x._version, x.data_ptr()) for x in tensors]
 
     @staticmethod
     def of(module: nn.Module) -> Snapshot | None:
         """None where changes could not be noticed: inference tensors do not count theirs."""
         if any(x.is_inference() for x in [*module.parameters(), *module.buffers()]):
             return None
-        return Snapshot([module])
+        return Snapshot(module)
 
     def is_current(self) -> bool:
         """Whether nothing has changed: a change in place raises a tensor's version, ``.to()`` changes its address."""

@@ -50,16 +50,6 @@ class Wiring:
             if not np.isin(matrix, (-1, 0, 1)).all():
                 raise ValueError(f"{name} holds values other than -1, 0 and 1")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wiring) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        matrices = (self.adjacency, self.sensory_adjacency)
-        return self.motors, self.commands, *((m.shape, m.astype(np.int32).tobytes()) for m in matrices)
-
     @property
     def units(self) -> int:
         """Number of neurons, the inputs not counted."""

@@ -211,7 +211,6 @@ def test_a_wiring_may_have_no_motors_no_commands_or_nothing_else() -> None:
         groups = {name: made.neurons(name).tolist() for name in ("sensory", "motor", "command", "inter")}
         assert groups["sensory"] == [0, 1, 2]
         assert groups["motor"] + groups["command"] + groups["inter"] == [0, 1, 2, 3]
-    assert Wiring(**small()) == Wiring(**small()) != Wiring(**small(motors=2)) and Wiring(**small()) != "a wiring"
 
 
 @pytest.mark.parametrize(("source", "target"), [(0, 1), (3, 0), (2, 3), (0, 0), (3, 3), (1, 3)])
@@ -372,8 +371,8 @@ def test_a_time_scale_is_learnt_only_where_that_is_asked_for() -> None:
 
 
 def test_the_seed_of_the_circuit_is_that_of_ncps_unless_given() -> None:
-    assert NAC(8, 2).wiring == NAC(8, 2, seed=22222).wiring != NAC(8, 2, seed=0).wiring
-    assert NAC(8, 2, seed=0).wiring == NAC(8, 2, seed=0).wiring
+    usual, same, other, again = (NAC(8, 2, seed=seed).wiring.adjacency for seed in (None, 22222, 0, 0))
+    assert (usual == same).all() and (other == again).all() and (usual != other).any()
 
 
 def test_an_empty_memory_says_its_size() -> None:

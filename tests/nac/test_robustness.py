@@ -266,12 +266,6 @@ def test_a_layer_on_the_meta_device_is_there_as_a_whole() -> None:
     assert torch.isfinite(layer(torch.randn(1, 5, 16))).all()
 
 
-def test_wirings_are_equal_by_what_is_in_them() -> None:
-    one, same, other = auto_ncp(8, 20, 2), auto_ncp(8, 20, 2), auto_ncp(8, 20, 2, seed=1)
-    assert one == same and hash(one) == hash(same)
-    assert one != other and one != "wiring"
-
-
 def test_the_kernel_asks_either_setting_of_torch_for_tf32() -> None:
     matmul = torch.backends.cuda.matmul
     if not hasattr(matmul, "fp32_precision"):

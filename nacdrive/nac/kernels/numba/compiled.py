@@ -23,9 +23,8 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic as typed_intrinsic
 
-DISABLED = bool(
-    getattr(config, "DISABLE_JIT", False)
-)  # by NUMBA_DISABLE_JIT, as people do who debug or measure coverage
+# By NUMBA_DISABLE_JIT, as people do who debug or measure coverage.
+DISABLED = bool(getattr(config, "DISABLE_JIT", False))
 LANES = 16  # of a vector: one AVX-512 register, two of AVX2, four of NEON
 GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-add and fit into AVX2's 16 registers
 WIDTH = LANES * GROUPS
@@ -60,9 +59,9 @@ class _Code:
     def store(self, x: Any, base: Any, offset: Any) -> None:
         self.b.store(x, self.at(base, offset), align=4)
 
-    def splat(self, scalar: Any) -> Any:
-        one = self.b.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, ir.Constant(INT32, 0))
-        return self.b.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), ir.Constant(_ints(), [0] * LANES))
+    def splat(self, scalar: Any, of: Any = VECTOR) -> Any:
+        one = self.b.insert_element(ir.Constant(of, ir.Undefined), scalar, ir.Constant(INT32, 0))
+        return self.b.shuffle_vector(one, ir.Constant(of, ir.Undefined), ir.Constant(_ints(), [0] * LANES))
 
     def call(self, name: str, *args: Any) -> Any:
         kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
@@ -104,9 +103,7 @@ class _Code:
     def first_lanes(self, count: Any) -> Any:
         """Mask of the first ``count`` lanes."""
         wide = ir.VectorType(INT64, LANES)
-        one = self.b.insert_element(ir.Constant(wide, ir.Undefined), count, ir.Constant(INT32, 0))
-        counts = self.b.shuffle_vector(one, ir.Constant(wide, ir.Undefined), ir.Constant(_ints(), [0] * LANES))
-        return self.b.icmp_signed("<", ir.Constant(wide, list(range(LANES))), counts)
+        return self.b.icmp_signed("<", ir.Constant(wide, list(range(LANES))), self.splat(count, wide))
 
     def load_some(self, base: Any, offset: Any, mask: Any) -> Any:
         """The lanes of ``mask``, the others 0 and not read."""

@@ -81,7 +81,7 @@ def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     """Whether the kernel is the way: on a GPU, supported and large enough."""
     if not tokens.zq.is_cuda or LEAST_PAIRS is None:
         return False
-    return _slots(problem) * tokens.tq.numel() >= LEAST_PAIRS and supported(tokens, w, problem)
+    return problem.keys_per_query * tokens.tq.numel() >= LEAST_PAIRS and supported(tokens, w, problem)
 
 
 def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
@@ -118,10 +118,6 @@ def _interpreted() -> bool:
     return isinstance(forward_kernel, InterpretedFunction)
 
 
-def _slots(problem: PairProblem) -> int:
-    return problem.keys if problem.index is None else problem.index.shape[-1]
-
-
 def _power(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())
 
@@ -156,7 +152,7 @@ def plan(tokens: Tokens, w: FusedWeights, scaled: bool, problem: PairProblem, pr
     """
     heads, queries, inter = tokens.zq.shape
     mask, o = problem.mask, problem.options
-    slots, indexed, linear = _slots(problem), problem.index is not None, w.w3 is None
+    slots, indexed, linear = problem.keys_per_query, problem.index is not None, w.w3 is None
     layers = [inter] if w.w3 is None else [inter, w.w3.shape[1]]
     ip, cp = _power(layers[0], 16), _power(layers[-1], 16)
     per_key_block = min(_power(slots, 1), KEYS_PER_BLOCK)
