@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nacdrive.layers import build
-from nacdrive.nac import NAC, Steady, auto_ncp, pairwise
+from nacdrive.nac import NAC, Steady, pairwise
 from nacdrive.nac.kernels import triton
 from nacdrive.nac.reference import nac_forward
 from tests.helpers.nightly import daily

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,99 +137,90 @@ def _all(x: float) -> Any:
     return ir.Constant(VECTOR, [float(np.float32(x))] * LANES)
 
 
-def _vector_code(count: int, write: Callable[..., None]) -> Any:
-    """What makes a procedure of ``count`` int64 arguments an intrinsic."""
-    signature = types.void(*[types.int64] * count)
+def vector_intrinsic(write: Callable[..., None]) -> Any:
+    """The intrinsic of int64 arguments, without a result, whose instructions ``write`` writes."""
 
-    def codegen(context: Any, builder: Any, _: Any, args: Iterable[Any]) -> Any:
-        write(_Code(builder), *args)
-        return context.get_dummy_value()
+    @wraps(write)  # numba asks for the number of arguments
+    def type_and_codegen(_: Any, *arguments: Any) -> Any:
+        def codegen(context: Any, builder: Any, _: Any, values: Iterable[Any]) -> Any:
+            write(_Code(builder), *values)
+            return context.get_dummy_value()
 
-    return signature, codegen
+        return types.void(*[types.int64] * len(arguments)), codegen
+
+    return intrinsic(type_and_codegen)
 
 
-def _rows_times(groups: int, chains: int) -> Any:
+def _rows_times(
+    c: _Code, groups: int, chains: int, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any
+) -> None:
     """See ``synapses``; sums run in ``chains`` parts, of which lists hold whole numbers."""
-
-    def write(c: _Code, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> None:
-        b = c.b
-        sums = [cgutils.alloca_once(b, VECTOR) for _ in range(groups * chains)]
-        with cgutils.for_range(b, rows) as row:
-            start = c.splat(c.load(bias, row.index, FLOAT))
-            line = b.mul(row.index, _int(groups * LANES))
-            for i, s in enumerate(sums):
-                b.store(b.fadd(start, c.load(out, b.add(line, _int(i * LANES)))) if i < groups else _all(0.0), s)
-            begin = c.load(first, row.index, INT64)
-            end = c.load(first, b.add(row.index, _int(1)), INT64)
-            with cgutils.for_range_slice(b, begin, end, _int(chains), INT64) as (synapse, _):
-                for chain in range(chains):
-                    here = b.add(synapse, _int(chain))
-                    w = c.splat(c.load(weight, here, FLOAT))
-                    at = b.sext(c.load(source, here, INT32), INT64)
-                    for g in range(groups):
-                        s = sums[chain * groups + g]
-                        b.store(c.multiply_add(w, c.load(x, b.add(at, _int(g * LANES))), b.load(s)), s)
-            for g in range(groups):
-                total = b.load(sums[g])
-                for chain in range(1, chains):
-                    total = b.fadd(total, b.load(sums[chain * groups + g]))
-                c.store(total, out, b.add(line, _int(g * LANES)))
-
-    return write
+    b = c.b
+    sums = [cgutils.alloca_once(b, VECTOR) for _ in range(groups * chains)]
+    with cgutils.for_range(b, rows) as row:
+        start = c.splat(c.load(bias, row.index, FLOAT))
+        line = b.mul(row.index, _int(groups * LANES))
+        for i, s in enumerate(sums):
+            b.store(b.fadd(start, c.load(out, b.add(line, _int(i * LANES)))) if i < groups else _all(0.0), s)
+        begin = c.load(first, row.index, INT64)
+        end = c.load(first, b.add(row.index, _int(1)), INT64)
+        with cgutils.for_range_slice(b, begin, end, _int(chains), INT64) as (synapse, _):
+            for chain in range(chains):
+                here = b.add(synapse, _int(chain))
+                w = c.splat(c.load(weight, here, FLOAT))
+                at = b.sext(c.load(source, here, INT32), INT64)
+                for g in range(groups):
+                    s = sums[chain * groups + g]
+                    b.store(c.multiply_add(w, c.load(x, b.add(at, _int(g * LANES))), b.load(s)), s)
+        for g in range(groups):
+            total = b.load(sums[g])
+            for chain in range(1, chains):
+                total = b.fadd(total, b.load(sums[chain * groups + g]))
+            c.store(total, out, b.add(line, _int(g * LANES)))
 
 
-@intrinsic
-def synapses(_: Any, groups: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any) -> Any:
+@vector_intrinsic
+def synapses(
+    c: _Code, groups: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any
+) -> None:
     """Add ``bias`` and weight times row ``source`` of ``x``, for a row's synapses ``first[row]`` to ``first[row + 1]``.
 
     Rows have ``groups`` vectors: ``GROUPS``, or 1; then lists come in fours, whose sums do not wait for each other.
     """
-
-    def write(c: _Code, groups: Any, *args: Any) -> None:
-        with c.b.if_else(c.b.icmp_signed("==", groups, _int(1))) as (narrow, wide):
-            with narrow:
-                _rows_times(1, CHAINS)(c, *args)
-            with wide:
-                _rows_times(GROUPS, 1)(c, *args)
-
-    return _vector_code(8, write)
+    with c.b.if_else(c.b.icmp_signed("==", groups, _int(1))) as (narrow, wide):
+        with narrow:
+            _rows_times(c, 1, CHAINS, out, rows, x, bias, first, source, weight)
+        with wide:
+            _rows_times(c, GROUPS, 1, out, rows, x, bias, first, source, weight)
 
 
-@intrinsic
-def synapse_gradients(_: Any, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> Any:
+@vector_intrinsic
+def synapse_gradients(c: _Code, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> None:
     """Add to vector ``synapse`` of ``sums`` row ``row`` of ``g`` times row ``source`` of ``x``, lane by lane."""
-
-    def write(c: _Code, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> None:
-        b = c.b
-        with cgutils.for_range(b, rows) as row:
-            line = b.mul(row.index, _int(WIDTH))
-            of_row = [c.load(g, b.add(line, _int(i * LANES))) for i in range(GROUPS)]
-            begin = c.load(first, row.index, INT64)
-            end = c.load(first, b.add(row.index, _int(1)), INT64)
-            with cgutils.for_range_slice(b, begin, end, _int(1), INT64) as (synapse, _):
-                at = b.sext(c.load(source, synapse, INT32), INT64)
-                place = b.mul(synapse, _int(LANES))
-                total = c.load(sums, place)
-                for i in range(GROUPS):
-                    total = c.multiply_add(of_row[i], c.load(x, b.add(at, _int(i * LANES))), total)
-                c.store(total, sums, place)
-
-    return _vector_code(6, write)
+    b = c.b
+    with cgutils.for_range(b, rows) as row:
+        line = b.mul(row.index, _int(WIDTH))
+        of_row = [c.load(g, b.add(line, _int(i * LANES))) for i in range(GROUPS)]
+        begin = c.load(first, row.index, INT64)
+        end = c.load(first, b.add(row.index, _int(1)), INT64)
+        with cgutils.for_range_slice(b, begin, end, _int(1), INT64) as (synapse, _):
+            at = b.sext(c.load(source, synapse, INT32), INT64)
+            place = b.mul(synapse, _int(LANES))
+            total = c.load(sums, place)
+            for i in range(GROUPS):
+                total = c.multiply_add(of_row[i], c.load(x, b.add(at, _int(i * LANES))), total)
+            c.store(total, sums, place)
 
 
 def _each_vector(make: Callable[[_Code, Any, Any], Any]) -> Any:
     """Intrinsic of (out, x, vectors): each vector of ``out`` becomes what ``make`` gives for it and that of ``x``."""
 
-    @intrinsic
-    def change(_: Any, out: Any, x: Any, vectors: Any) -> Any:
-        def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
-            with cgutils.for_range(c.b, vectors) as loop:
-                at = c.b.mul(loop.index, _int(LANES))
-                c.store(make(c, c.load(out, at), c.load(x, at)), out, at)
+    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
+        with cgutils.for_range(c.b, vectors) as loop:
+            at = c.b.mul(loop.index, _int(LANES))
+            c.store(make(c, c.load(out, at), c.load(x, at)), out, at)
 
-        return _vector_code(3, write)
-
-    return change
+    return vector_intrinsic(write)
 
 
 squash = _each_vector(lambda c, out, x: c.sigmoid(x))
@@ -237,92 +229,80 @@ squash_backward = _each_vector(lambda c, g, y: c.b.fmul(g, c.b.fmul(y, c.b.fsub(
 add_vectors = _each_vector(lambda c, out, x: c.b.fadd(out, x))
 
 
-@intrinsic
-def copy_vectors(_: Any, out: Any, x: Any, vectors: Any) -> Any:
+@vector_intrinsic
+def copy_vectors(c: _Code, out: Any, x: Any, vectors: Any) -> None:
     """Write ``x`` to ``out``; zeros where ``x`` is address 0."""
-
-    def write(c: _Code, out: Any, x: Any, vectors: Any) -> None:
-        b = c.b
-        with b.if_else(b.icmp_signed("==", x, _int(0))) as (zeros, copies):
-            with zeros, cgutils.for_range(b, vectors) as loop:
-                c.store(_all(0.0), out, b.mul(loop.index, _int(LANES)))
-            with copies, cgutils.for_range(b, vectors) as loop:
-                at = b.mul(loop.index, _int(LANES))
-                c.store(c.load(x, at), out, at)
-
-    return _vector_code(3, write)
+    b = c.b
+    with b.if_else(b.icmp_signed("==", x, _int(0))) as (zeros, copies):
+        with zeros, cgutils.for_range(b, vectors) as loop:
+            c.store(_all(0.0), out, b.mul(loop.index, _int(LANES)))
+        with copies, cgutils.for_range(b, vectors) as loop:
+            at = b.mul(loop.index, _int(LANES))
+            c.store(c.load(x, at), out, at)
 
 
-@intrinsic
-def gather_inter(_: Any, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> Any:
+@vector_intrinsic
+def gather_inter(c: _Code, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> None:
     """Inter neurons of 16 pairs: sigmoid of the sum of both halves, as ``width`` rows ``line`` floats apart.
 
     ``queries`` and ``keys`` are the addresses of 16 offsets into ``zq`` and ``zk``, in floats.
     """
+    b = c.b
+    of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
+    of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
+    whole = b.and_(width, _int(-LANES))
 
-    def write(c: _Code, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> None:
-        b = c.b
-        of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
-        of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
-        whole = b.and_(width, _int(-LANES))
+    def tile(first: Any, read: Callable[[Any, Any], Any]) -> None:
+        rows = []
+        for lane in range(LANES):
+            q, k = read(zq, b.add(of_query[lane], first)), read(zk, b.add(of_key[lane], first))
+            rows.append(b.fadd(q, k))
+        at = b.mul(first, line)
+        for row in c.transposed(rows):
+            c.store(c.sigmoid(row), out, at)
+            at = b.add(at, line)
 
-        def tile(first: Any, read: Callable[[Any, Any], Any]) -> None:
-            rows = []
-            for lane in range(LANES):
-                q, k = read(zq, b.add(of_query[lane], first)), read(zk, b.add(of_key[lane], first))
-                rows.append(b.fadd(q, k))
-            at = b.mul(first, line)
-            for row in c.transposed(rows):
-                c.store(c.sigmoid(row), out, at)
-                at = b.add(at, line)
-
-        with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
-            tile(first, c.load)
-        with b.if_then(b.icmp_signed("<", whole, width)):
-            mask = c.first_lanes(b.sub(width, whole))
-            tile(whole, lambda base, offset: c.load_some(base, offset, mask))
-
-    return _vector_code(7, write)
+    with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
+        tile(first, c.load)
+    with b.if_then(b.icmp_signed("<", whole, width)):
+        mask = c.first_lanes(b.sub(width, whole))
+        tile(whole, lambda base, offset: c.load_some(base, offset, mask))
 
 
-@intrinsic
-def scatter_inter(_: Any, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> Any:
+@vector_intrinsic
+def scatter_inter(c: _Code, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> None:
     """Add the gradients of 16 pairs' first layer to the rows of both halves that ``gather_inter`` read."""
+    b = c.b
+    of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
+    of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
+    whole = b.and_(width, _int(-LANES))
+    same = cgutils.alloca_once(b, VECTOR)
 
-    def write(c: _Code, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> None:
-        b = c.b
-        of_query = [c.load(queries, lane, INT64) for lane in range(LANES)]
-        of_key = [c.load(keys, lane, INT64) for lane in range(LANES)]
-        whole = b.and_(width, _int(-LANES))
-        same = cgutils.alloca_once(b, VECTOR)
+    def tile(first: Any, read: Callable[[Any, Any], Any], save: Callable[[Any, Any, Any], None]) -> None:
+        at = b.mul(first, line)
+        rows = []
+        for _ in range(LANES):
+            rows.append(c.load(g, at))
+            at = b.add(at, line)
+        b.store(_all(0.0), same)
+        for lane, x in enumerate(c.transposed(rows)):
+            place = b.add(of_key[lane], first)
+            save(b.fadd(read(gk, place), x), gk, place)
+            # Neighbours mostly share their query: one sum for all of them.
+            b.store(b.fadd(b.load(same), x), same)
+            last = lane == LANES - 1
+            with b.if_then(
+                ir.Constant(ir.IntType(1), 1) if last else b.icmp_signed("!=", of_query[lane], of_query[lane + 1])
+            ):
+                place = b.add(of_query[lane], first)
+                save(b.fadd(read(gq, place), b.load(same)), gq, place)
+                b.store(_all(0.0), same)
 
-        def tile(first: Any, read: Callable[[Any, Any], Any], save: Callable[[Any, Any, Any], None]) -> None:
-            at = b.mul(first, line)
-            rows = []
-            for _ in range(LANES):
-                rows.append(c.load(g, at))
-                at = b.add(at, line)
-            b.store(_all(0.0), same)
-            for lane, x in enumerate(c.transposed(rows)):
-                place = b.add(of_key[lane], first)
-                save(b.fadd(read(gk, place), x), gk, place)
-                # Neighbours mostly share their query: one sum for all of them.
-                b.store(b.fadd(b.load(same), x), same)
-                last = lane == LANES - 1
-                with b.if_then(
-                    ir.Constant(ir.IntType(1), 1) if last else b.icmp_signed("!=", of_query[lane], of_query[lane + 1])
-                ):
-                    place = b.add(of_query[lane], first)
-                    save(b.fadd(read(gq, place), b.load(same)), gq, place)
-                    b.store(_all(0.0), same)
-
-        with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
-            tile(first, c.load, c.store)
-        with b.if_then(b.icmp_signed("<", whole, width)):
-            mask = c.first_lanes(b.sub(width, whole))
-            tile(whole, lambda x, o: c.load_some(x, o, mask), lambda v, x, o: c.store_some(v, x, o, mask))
-
-    return _vector_code(7, write)
+    with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), INT64) as (first, _):
+        tile(first, c.load, c.store)
+    with b.if_then(b.icmp_signed("<", whole, width)):
+        mask = c.first_lanes(b.sub(width, whole))
+        tile(whole, lambda x, o: c.load_some(x, o, mask), lambda v, x, o: c.store_some(v, x, o, mask))
 
 
 def _number_at(number: Any, scalar: Any) -> Any:
@@ -375,48 +355,36 @@ def sum_at(_: Any, base: Any, offset: Any) -> Any:
     return types.float32(types.int64, types.int64), codegen
 
 
-@intrinsic
-def copy_bytes(_: Any, out: Any, x: Any, count: Any) -> Any:
+@vector_intrinsic
+def copy_bytes(c: _Code, out: Any, x: Any, count: Any) -> None:
     """Write ``count`` bytes of ``x`` to ``out``, which do not overlap."""
-
-    def write(c: _Code, out: Any, x: Any, count: Any) -> None:
-        cgutils.raw_memcpy(c.b, c.at(out, 0, BYTE), c.at(x, 0, BYTE), count, 1)
-
-    return _vector_code(3, write)
+    cgutils.raw_memcpy(c.b, c.at(out, 0, BYTE), c.at(x, 0, BYTE), count, 1)
 
 
-@intrinsic
-def project(_: Any, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> Any:
+@vector_intrinsic
+def project(c: _Code, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> None:
     """Write ``bias [width]`` + ``x [depth]`` times ``weight [depth, width]``."""
-
-    def write(c: _Code, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> None:
-        b = c.b
-        total = cgutils.alloca_once(b, VECTOR)
-        with cgutils.for_range_slice(b, _int(0), width, _int(LANES), INT64) as (first, _):
-            mask = c.first_lanes(b.sub(width, first))
-            b.store(c.load_some(bias, first, mask), total)
-            with cgutils.for_range(b, depth) as row:
-                w = c.load_some(weight, b.add(b.mul(row.index, width), first), mask)
-                b.store(c.multiply_add(c.splat(c.load(x, row.index, FLOAT)), w, b.load(total)), total)
-            c.store_some(b.load(total), out, first, mask)
-
-    return _vector_code(6, write)
+    b = c.b
+    total = cgutils.alloca_once(b, VECTOR)
+    with cgutils.for_range_slice(b, _int(0), width, _int(LANES), INT64) as (first, _):
+        mask = c.first_lanes(b.sub(width, first))
+        b.store(c.load_some(bias, first, mask), total)
+        with cgutils.for_range(b, depth) as row:
+            w = c.load_some(weight, b.add(b.mul(row.index, width), first), mask)
+            b.store(c.multiply_add(c.splat(c.load(x, row.index, FLOAT)), w, b.load(total)), total)
+        c.store_some(b.load(total), out, first, mask)
 
 
-@intrinsic
-def sum_groups(_: Any, sums: Any, x: Any, rows: Any) -> Any:
+@vector_intrinsic
+def sum_groups(c: _Code, sums: Any, x: Any, rows: Any) -> None:
     """Add to vector ``row`` of ``sums`` the vectors of row ``row`` of ``x``."""
-
-    def write(c: _Code, sums: Any, x: Any, rows: Any) -> None:
-        b = c.b
-        with cgutils.for_range(b, rows) as row:
-            place, line = b.mul(row.index, _int(LANES)), b.mul(row.index, _int(WIDTH))
-            total = c.load(sums, place)
-            for i in range(GROUPS):
-                total = b.fadd(total, c.load(x, b.add(line, _int(i * LANES))))
-            c.store(total, sums, place)
-
-    return _vector_code(3, write)
+    b = c.b
+    with cgutils.for_range(b, rows) as row:
+        place, line = b.mul(row.index, _int(LANES)), b.mul(row.index, _int(WIDTH))
+        total = c.load(sums, place)
+        for i in range(GROUPS):
+            total = b.fadd(total, c.load(x, b.add(line, _int(i * LANES))))
+        c.store(total, sums, place)
 
 
 class Synapses(NamedTuple):
