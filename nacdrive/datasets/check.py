@@ -70,7 +70,7 @@ def episode_problem(info: EpisodeInfo, source: str) -> str | None:
 def content_problem(episode: Episode) -> str | None:
     """What is impossible in an episode, or None."""
     try:
-        for camera in ("center", *episode.side_frames):
+        for camera in episode.cameras:
             episode.decoded(camera)
     except ValueError as error:
         return f"has an unreadable frame ({error})"

@@ -32,6 +32,15 @@ LABELS = ("expert_steering", "expert_pedal")
 """Columns of what a continuous expert would do, which an episode has where that is not what was driven: float32."""
 SIDES = ("left", "right")
 """Cameras beside the one that ``frames`` are from."""
+OPTIONAL = (*LABELS, "expert_logits", *PLACES)
+"""Columns of numbers that not every episode has."""
+
+
+def unknown_columns(steps: int) -> dict[str, Any]:
+    """Columns of an episode of ``steps`` frames of which nothing is known but these."""
+    unknown, zero = np.full(steps, -1), np.zeros(steps)
+    driven = {"choice": unknown, "steering": zero, "throttle": zero, "brake": zero, "reward": zero}
+    return {**driven, "speed_mps": np.full(steps, np.nan), "expert_choice": unknown, "expert_logits": None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,20 +94,15 @@ class Episode:
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=kind))
-        optional = ("expert_logits", *LABELS, *PLACES)
-        for name in optional:
-            if (values := getattr(self, name)) is not None:
-                object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float32))
+        for name, values in self.optional.items():
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float32))
         steps = len(self.frames)
         if steps == 0:
             raise ValueError("an episode has at least one frame")
         lengths = {name: getattr(self, name).shape for name in COLUMNS}
         wrong = {name: shape for name, shape in lengths.items() if shape != (steps,)}
-        logits = self.expert_logits
-        if logits is not None and (logits.ndim != 2 or len(logits) != steps):
-            wrong["expert_logits"] = logits.shape
-        for name in (*LABELS, *PLACES):
-            if (values := getattr(self, name)) is not None and values.shape != (steps,):
+        for name, values in self.optional.items():
+            if values.ndim != (2 if name == "expert_logits" else 1) or len(values) != steps:
                 wrong[name] = values.shape
         wrong |= {name: (len(images),) for name, images in self.side_frames.items() if len(images) != steps}
         if wrong:
@@ -118,7 +122,12 @@ class Episode:
 
     def decoded(self, camera: str = "center") -> NDArray[np.uint8]:
         """All frames as uint8 [N, height, width, 3]; of the camera ``left`` or ``right`` where there is one."""
-        return decode_frames(self.frames if camera == "center" else self.side_frames[camera])
+        return decode_frames(self.cameras[camera])
+
+    @property
+    def cameras(self) -> dict[str, list[bytes]]:
+        """The encoded images of each camera, those of ``center`` first."""
+        return {"center": self.frames, **{side: self.side_frames[side] for side in SIDES if side in self.side_frames}}
 
     @property
     def fingerprint(self) -> str:
@@ -129,9 +138,14 @@ class Episode:
         return digest.hexdigest()
 
     @property
+    def optional(self) -> dict[str, NDArray[np.float32]]:
+        """Those of ``OPTIONAL`` that it has."""
+        return {name: values for name in OPTIONAL if (values := getattr(self, name)) is not None}
+
+    @property
     def places(self) -> dict[str, NDArray[np.float32]]:
         """Those of ``PLACES`` that are known, [N] each."""
-        return {name: values for name in PLACES if (values := getattr(self, name)) is not None}
+        return {name: values for name, values in self.optional.items() if name in PLACES}
 
     @property
     def label(self) -> NDArray[np.float32]:

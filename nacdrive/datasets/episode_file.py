@@ -55,15 +55,13 @@ def to_parquet(episode: Episode) -> bytes:
     for side, encoded in episode.side_frames.items():
         columns[side] = image_column(encoded, f"{episode.seed}-{side}")
         features[side] = {"_type": "Image"}
-    label = {name: values for name in LABELS if (values := getattr(episode, name)) is not None}
-    for name, values in (label | episode.places).items():
-        columns[name] = pa.array(values)
-        features[name] = {"dtype": "float32", "_type": "Value"}
-    if episode.expert_logits is not None:
-        columns["expert_logits"] = list_column(episode.expert_logits)
-        value = {"dtype": "float32", "_type": "Value"}
-        length = episode.expert_logits.shape[1]
-        features["expert_logits"] = {"feature": value, "length": length, "_type": "Sequence"}
+    value = {"dtype": "float32", "_type": "Value"}
+    for name in (*LABELS, *PLACES):
+        if (values := getattr(episode, name)) is not None:
+            columns[name], features[name] = pa.array(values), value
+    if (logits := episode.expert_logits) is not None:
+        columns["expert_logits"] = list_column(logits)
+        features["expert_logits"] = {"feature": value, "length": logits.shape[1], "_type": "Sequence"}
     header = {
         "schema_version": SCHEMA_VERSION,
         "source": episode.source,

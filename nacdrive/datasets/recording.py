@@ -1,10 +1,10 @@
-"""A folder of recorded episodes, opened for reading. The writer is in ``writer.py``; both names are here."""
+"""A folder of recorded episodes, opened for reading, and for adding one's own, from arrays or one dict a frame."""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, unknown_name
 from nacdrive.common.paths import find_recording
-from nacdrive.datasets.appender import OWN, Appender
-from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode import COLUMNS, OPTIONAL, Episode, unknown_columns
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
+from nacdrive.datasets.images import encode_png
 from nacdrive.datasets.manifest import DRIVES, EpisodeInfo, read_manifest, size_problem, unlisted_episodes
 from nacdrive.datasets.writer import RecordingWriter
 
 __all__ = ["DamagedEpisode", "Episode", "EpisodeInfo", "Recording", "RecordingWriter", "load_episode"]
+OWN = "own"
+KNOWN = (*COLUMNS, *OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,75 @@ class Recording:
             f"Recording({self.folder}: {self.meta['source']}, expert {self.meta['expert']}, {len(self)} episodes, "
             f"{steps} frames at {self.meta['fps']:g} a second)"
         )
+
+
+class Appender:
+    """Adds episodes to the recording in ``folder``, which is made when the first of them is whole.
+
+    A context manager: leaving it without an error ends the episode. Frames are uint8 [height, width, 3], RGB, or
+    images that are encoded already (PNG, JPEG).
+
+    Args:
+        folder: Of the recording.
+        source: What was driven; whoever trains on several recordings needs those of one source.
+        driver: Who drove.
+    """
+
+    def __init__(self, folder: Path | str, *, source: str = OWN, driver: str = OWN) -> None:
+        self.folder, self.source, self.driver = Path(folder), source, driver
+        self._rows: list[dict[str, Any]] = []
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Take in one frame: ``frame``, ``t_s`` (seconds, increasing), and of ``steering`` (-1 left .. 1 right),
+        ``throttle``, ``brake``, ``choice``, ``reward``, ``speed_mps``, ... what is known, the same in every frame.
+
+        Raises:
+            UserError: for a key that a recording does not know, or other keys than those of the first frame.
+        """
+        for name in row.keys() - {"frame", *KNOWN}:
+            raise unknown_name("column of a recording", name, ("frame", *KNOWN))
+        if {"frame", "t_s"} - row.keys() or (self._rows and row.keys() != self._rows[0].keys()):
+            raise UserError(
+                f"a frame has {', '.join(self._rows[0] if self._rows else ('frame', 't_s'))}: give them all."
+            )
+        frame = row["frame"]
+        image = frame if isinstance(frame, bytes) else encode_png(np.asarray(frame))
+        self._rows.append({**row, "frame": image})
+
+    def end_episode(self, seed: int | None = None, **meta: Any) -> Path:
+        """Write what was appended; ``seed`` is its number if not given, ``meta`` plain JSON that the episode keeps.
+
+        Raises:
+            UserError: if nothing was appended, or the folder holds something else.
+        """
+        if len(self._rows) < 2:
+            raise UserError("an episode has at least two frames: append them first.")
+        columns = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0] if name != "frame"}
+        given = unknown_columns(len(self._rows)) | columns
+        # Who drove is to be learnt from.
+        given["expert_choice"] = columns.get("expert_choice", given["choice"])
+        gap_s = float(np.median(np.diff(np.asarray(columns["t_s"], dtype=np.float64))))
+        if not gap_s > 0:
+            raise UserError("t_s does not increase: give the seconds since the episode began.")
+        writer = RecordingWriter(self.folder, source=self.source, fps=1 / gap_s, expert=self.driver, resume=True)
+        episode = Episode(
+            frames=[row["frame"] for row in self._rows],
+            **given,
+            seed=len(writer.episodes) if seed is None else seed,
+            source=self.source,
+            driver=self.driver,
+            episode_return=float(np.sum(given["reward"], dtype=np.float64)),
+            meta=meta,
+        )
+        self._rows = []
+        return writer.add(episode)
+
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._rows:
+            self.end_episode()
 
 
 def unique_episodes(recordings: Sequence[Recording]) -> list[tuple[Recording, int]]:

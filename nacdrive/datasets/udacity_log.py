@@ -74,7 +74,12 @@ def read_numbers(fields: Sequence[str]) -> list[Numbers]:
         candidates = [split_numbers(fields, parts) for parts in itertools.combinations(range(4), len(fields) - 4)]
     else:
         candidates = []
-    return [(a, b, c, d) for a, b, c, d in candidates if within((a, b, c, d))]
+    # NaN lies in no range.
+    return [
+        (a, b, c, d)
+        for a, b, c, d in candidates
+        if all(low <= value <= high for value, (low, high) in zip((a, b, c, d), RANGES, strict=True))
+    ]
 
 
 def any_number(field: str) -> float:
@@ -96,11 +101,6 @@ def join_number(whole: str, fraction: str | None) -> float:
     if fraction is None:
         return float(whole) if WHOLE.fullmatch(whole) or POWER.fullmatch(whole) else math.nan
     return float(f"{whole}.{fraction}") if WHOLE.fullmatch(whole) and FRACTION.fullmatch(fraction) else math.nan
-
-
-def within(values: Sequence[float]) -> bool:
-    """Whether every number lies in its range (NaN does not)."""
-    return all(low <= value <= high for value, (low, high) in zip(values, RANGES, strict=True))
 
 
 def disambiguate(rows: Sequence[RawRow]) -> list[Numbers]:

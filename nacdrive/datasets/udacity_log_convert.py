@@ -13,7 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import open_log, result_folder
 from nacdrive.common.result_folder import note_own, partial_path
 from nacdrive.common.units import MPH_PER_MPS
-from nacdrive.datasets.episode import Episode
+from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.recording import Recording
@@ -115,17 +115,11 @@ def episodes_of(log: UdacityLog) -> Iterator[Episode]:
 
 def episode_of(rows: list[LogRow], number: int) -> Episode:
     """The rows of one drive as an episode whose seed is the drive's number; who drove, and for what, is unknown."""
-    N = len(rows)
-    unknown = np.full(N, -1)
     cameras = {"left": [row.left for row in rows], "right": [row.right for row in rows]}
     return Episode(
         frames=[read_image(row.center) for row in rows],
         t_s=np.round([row.t_s - rows[0].t_s for row in rows], 3),
-        choice=unknown,
-        **{name: np.array([getattr(row, name) for row in rows]) for name in DRIVEN},
-        reward=np.zeros(N, np.float32),
-        expert_choice=unknown,
-        expert_logits=None,
+        **unknown_columns(len(rows)) | {name: np.array([getattr(row, name) for row in rows]) for name in DRIVEN},
         seed=number,
         source=SOURCE,
         driver="log",

@@ -20,7 +20,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_text
 from nacdrive.common.paths import find_recording
 from nacdrive.common.table import markdown
-from nacdrive.datasets.episode import LABELS, PLACES, Episode
+from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import JPEG, OPTIONAL_UNITS, UNITS
 from nacdrive.datasets.images import image_header
 from nacdrive.datasets.manifest import (
@@ -80,14 +80,11 @@ class Summary:
         self.seconds += info.duration_s
         self.bytes += info.size_bytes
         self.drivers[info.driver] += 1
-        for frames in (episode.frames, *episode.side_frames.values()):
+        for frames in episode.cameras.values():
             for data in frames:
                 height, width, _ = image_header(data)
                 self.sizes[f"{width} x {height} {'JPEG' if data[:2] == JPEG else 'PNG'}"] += 1
-        self.columns |= dict.fromkeys(episode.side_frames)
-        self.columns |= {
-            name: None for name in (*LABELS, "expert_logits", *PLACES) if getattr(episode, name) is not None
-        }
+        self.columns |= dict.fromkeys((*episode.side_frames, *episode.optional))
         self.choices.update(int(choice) for choice in episode.choice)
         known = episode.expert_choice >= 0 if episode.expert_steering is None else np.ones(len(episode), bool)
         self.labelled += int(known.sum())

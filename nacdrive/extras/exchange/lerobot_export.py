@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.datasets.episode import COLUMNS, PLACES, SIDES, Episode
-from nacdrive.datasets.episode_file import UNITS, image_column, list_column
+from nacdrive.datasets.episode_file import image_column, list_column
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, header_of, staged_folder
+from nacdrive.datasets.staging import Converted, staged_folder
 from nacdrive.extras.exchange.lerobot_stats import Stats, aggregate, image_stats, number_stats
-from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, as_rgb, frames_of
+from nacdrive.extras.exchange.limits import as_rgb, own_part
 
 CODEBASE_VERSION = "v3.0"
 INFO = "meta/info.json"
@@ -35,7 +35,6 @@ EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 OURS = "meta/nacdrive.json"
 """What a recording says of itself beside; LeRobot passes it by."""
-OURS_VERSION = 1
 FILES_PER_CHUNK = 1000
 FILE_MB = 100
 ROWS_PER_GROUP = 500
@@ -87,8 +86,7 @@ class Layout:
             if "expert_logits" in schema.names:
                 widths.add(schema.field("expert_logits").type.list_size)
             if any(camera not in shapes for camera in CAMERAS if camera in ("center", *schema.names)):
-                episode = recording.load(index)
-                for camera, frames in frames_of(episode).items():
+                for camera, frames in recording.load(index).cameras.items():
                     shapes.setdefault(camera, image_header(frames[0])[:2])
         if len(widths) > 1:
             raise UserError(
@@ -180,7 +178,7 @@ class DataWriter:
             "nacdrive/seed": episode.seed,
             "nacdrive/driver": episode.driver,
             "nacdrive/return": episode.episode_return,
-            "nacdrive/columns": optional_columns(episode),
+            "nacdrive/columns": [*episode.optional, *(side for side in SIDES if side in episode.side_frames)],
             "nacdrive/meta": json.dumps(episode.meta, allow_nan=False),
         }
         row |= {f"stats/{feature}/{k}": v.tolist() for feature, values in stats.items() for k, v in values.items()}
@@ -214,8 +212,7 @@ class DataWriter:
         path = self.folder / EPISODES.format(chunk_index=0, file_index=0)
         path.parent.mkdir(parents=True)
         pq.write_table(table, path, compression="snappy")
-        ours = {"version": OURS_VERSION, "recording": header_of(meta), "units": UNITS}
-        write_json(self.folder / OURS, ours)
+        write_json(self.folder / OURS, own_part(meta))
 
     def _next_file(self, schema: pa.Schema) -> None:
         self.close()
@@ -233,9 +230,8 @@ class DataWriter:
     def _table(self, episode: Episode) -> pa.Table:
         steps, number = len(episode), len(self._rows)
         columns: dict[str, Any] = {}
-        cameras = frames_of(episode)
         for camera, shape in self.layout.shapes.items():
-            frames = checked_frames(episode, camera, cameras.get(camera, []), shape)
+            frames = checked_frames(episode, camera, episode.cameras.get(camera, []), shape)
             empty = pa.nulls(steps, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
             columns[CAMERAS[camera]] = image_column(frames, f"{camera}-{number:06d}") if frames else empty
         gap_s = np.diff(episode.t_s, prepend=episode.t_s[:1])
@@ -247,9 +243,8 @@ class DataWriter:
         if self.layout.logits:
             unknown = np.full((steps, self.layout.logits), np.nan, np.float32)
             columns[LOGITS] = list_column(unknown if episode.expert_logits is None else episode.expert_logits)
-        known = {name: values for name in self.layout.numbers if (values := getattr(episode, name)) is not None}
-        unknown_number = np.full(steps, np.nan, np.float32)
-        columns |= {NUMBERS[name]: pa.array(known.get(name, unknown_number)) for name in self.layout.numbers}
+        nothing = np.full(steps, np.nan, np.float32)
+        columns |= {NUMBERS[name]: pa.array(episode.optional.get(name, nothing)) for name in self.layout.numbers}
         columns["next.done"] = pa.array(np.arange(steps) == steps - 1)
         columns["timestamp"] = pa.array(episode.t_s.astype(np.float32))
         columns["frame_index"] = pa.array(np.arange(steps))
@@ -262,7 +257,7 @@ class DataWriter:
 
     def _statistics(self, episode: Episode, table: pa.Table) -> dict[str, Stats]:
         statistics: dict[str, Stats] = {}
-        for camera, frames in frames_of(episode).items():
+        for camera, frames in episode.cameras.items():
             # Called before the next camera.
             statistics[CAMERAS[camera]] = image_stats(lambda i: decode_image(frames[i]), len(frames))  # noqa: B023
         for name in table.column_names:
@@ -289,12 +284,6 @@ def checked_frames(episode: Episode, camera: str, frames: list[bytes], shape: tu
                 "has frames of one size: export its parts apart."
             ) from error
     return checked
-
-
-def optional_columns(episode: Episode) -> list[str]:
-    """Which of the columns that not every episode has this one has."""
-    own = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
-    return own + [side for side in SIDES if side in episode.side_frames]
 
 
 def task_of(source: str) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.foreign_json import parse_object, read_object
-from nacdrive.datasets.episode import COLUMNS, Episode
+from nacdrive.datasets.episode import Episode, unknown_columns
 from nacdrive.datasets.images import check_size
 from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.extras.exchange import limits
@@ -33,7 +33,6 @@ from nacdrive.extras.exchange.lerobot_export import (
     NUMBERS,
     OPTIONAL,
     OURS,
-    OURS_VERSION,
     PLAIN,
     STATE,
     STATE_NAMES,
@@ -100,9 +99,7 @@ class LeRobotSet:
         if info.get("data_path", DATA) != DATA:
             raise UserError(f"{folder / INFO} names another place for its data than {DATA}: it cannot be read.")
         ours = folder / OURS
-        header = (
-            limits.own_header(ours, read_object(limits.within(folder, OURS)), OURS_VERSION) if ours.is_file() else None
-        )
+        header = limits.own_header(ours, read_object(limits.within(folder, OURS))) if ours.is_file() else None
         actions = action_columns(folder, features)
         cameras, shapes = camera_features(folder, features)
         episodes = read_episodes(folder, header is not None)
@@ -133,9 +130,7 @@ def import_lerobot(
     """
     data_set = LeRobotSet.open(folder, source)
     seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(data_set.episodes)]
-    recipe = {"imported": data_set.folder.resolve().name, "format": "lerobot"}
-    strangers = {"source": data_set.source, "fps": data_set.fps, "expert": "lerobot", "recipe": recipe}
-    header = data_set.header or strangers
+    header = data_set.header or limits.strangers_header(data_set.folder, data_set.source, data_set.fps, "lerobot")
     return write_recording(out, header, seeds, read_data(data_set, seeds), overwrite=overwrite, progress=progress)
 
 
@@ -371,38 +366,29 @@ def build_episode(
     data_set: LeRobotSet, row: EpisodeRow, seed: int, columns: dict[str, NDArray[Any]], frames: dict[str, list[bytes]]
 ) -> Episode:
     """An episode from its columns."""
-    N = row.length
     steering, throttle, brake = data_set.actions.split(columns[ACTION])
     limits.check_range(steering, throttle, brake)
-    unknown = {"choice": np.full(N, -1), "expert_choice": np.full(N, -1), "reward": np.zeros(N)}
-    plain = {ours: columns[name] for ours, name in PLAIN.items() if name in columns}
     if data_set.header is not None:
         there = columns.keys() | {data_set.cameras[camera] for camera in frames}
         wanted = [STATE, *PLAIN.values(), *(OPTIONAL[name] for name in row.ours["columns"] if name in OPTIONAL)]
         missing = [name for name in wanted if name not in there]
         if missing:
             raise ValueError(f"lacks {', '.join(missing)}")
-    t_s = plain.pop("t_s", None)
-    values = {**unknown, **plain}
-    speed = columns[STATE][:, 0] if STATE in columns else np.full(N, np.nan)
     own = row.ours
-    present = own.get("columns", ())
-    reward = np.asarray(values["reward"], dtype=np.float64)
+    given = unknown_columns(row.length) | {"steering": steering, "throttle": throttle, "brake": brake}
+    names = PLAIN | {name: OPTIONAL[name] for name in own.get("columns", ()) if name in OPTIONAL}
+    given |= {name: columns[theirs] for name, theirs in names.items() if theirs in columns}
+    if STATE in columns:
+        given["speed_mps"] = columns[STATE][:, 0]
+    if "t_s" not in given:
+        given["t_s"] = limits.clock(columns["timestamp"], data_set.fps)
     return Episode(
         frames=frames.pop("center"),
-        t_s=limits.clock(columns["timestamp"], data_set.fps) if t_s is None else t_s,
-        steering=steering,
-        throttle=throttle,
-        brake=brake,
-        speed_mps=speed,
-        **{name: np.asarray(values[name], dtype=COLUMNS[name]) for name in unknown},
-        expert_logits=columns[LOGITS] if "expert_logits" in present else None,
+        side_frames={side: frames[side] for side in CAMERAS if side in frames},
         seed=seed,
         source=data_set.source,
         driver=str(own.get("driver", "lerobot")),
-        episode_return=own["return"] if own else float(reward.sum()),
+        episode_return=own["return"] if own else float(given["reward"].astype(np.float64).sum()),
         meta=own["meta"] if own else {"task": "; ".join(row.tasks)},
-        expert_steering=columns[LABEL] if "expert_steering" in present else None,
-        side_frames={side: frames[side] for side in CAMERAS if side in frames},
-        **{name: columns[theirs] for name, theirs in NUMBERS.items() if name in present},
+        **given,
     )

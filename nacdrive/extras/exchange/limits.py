@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.episode import LABELS, PLACES, SIDES, Episode
+from nacdrive.datasets.episode_file import UNITS
 from nacdrive.datasets.images import decode_image, encode_png, image_header
+from nacdrive.datasets.staging import header_of
 
 MAX_FRAMES = 10**8
 MAX_EPISODE_BYTES = 2**32
@@ -31,25 +32,28 @@ ACTION_NAMES = {
 """What others call the three numbers of an action, in small letters."""
 OURS = "nacdrive.json"
 """The file in which nacdrive keeps, in a data set of others, what only a recording says of itself."""
-OPTIONAL_COLUMNS = (*LABELS, "expert_logits", *PLACES)
-"""Columns of numbers that not every episode has."""
+OURS_VERSION = 1
 
 
-def frames_of(episode: Episode) -> dict[str, list[bytes]]:
-    """The encoded frames of each camera, the centre first."""
-    return {"center": episode.frames} | {
-        side: episode.side_frames[side] for side in SIDES if side in episode.side_frames
-    }
+def own_part(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What only a recording says of itself, for ``own_header`` to read in a data set of others."""
+    return {"version": OURS_VERSION, "recording": header_of(meta), "units": UNITS}
 
 
-def own_header(path: Path, ours: Any, newest: int) -> dict[str, Any]:
+def strangers_header(folder: Path, source: str, fps: float, kind: str) -> dict[str, Any]:
+    """The header of a recording that is made of somebody else's data set of a ``kind``."""
+    recipe = {"imported": folder.resolve().name, "format": kind}
+    return {"source": source, "fps": fps, "expert": kind, "recipe": recipe}
+
+
+def own_header(path: Path, ours: Any) -> dict[str, Any]:
     """What a recording says of itself in ``path``, in a data set that nacdrive wrote.
 
     Raises:
         UserError: if that is damaged or of a newer nacdrive.
     """
     version, header = (ours.get(name) if isinstance(ours, dict) else None for name in ("version", "recording"))
-    if not isinstance(version, int) or version > newest:
+    if not isinstance(version, int) or version > OURS_VERSION:
         raise UserError(f"{path} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
     if not isinstance(header, dict) or not isinstance(header.get("source"), str):
         alone = ", or delete it to import the data set as a stranger's" if path.name == OURS else ""

@@ -22,12 +22,12 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json
 from nacdrive.common.version import __version__
 from nacdrive.datasets.episode import Episode
-from nacdrive.datasets.episode_file import JPEG, UNITS
+from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import decode_image, image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, header_of, staged_folder
+from nacdrive.datasets.staging import Converted, staged_folder
 from nacdrive.envs.gym_spec import GymSpec
-from nacdrive.extras.exchange.limits import OPTIONAL_COLUMNS, frames_of
+from nacdrive.extras.exchange.limits import own_part
 
 METADATA = "data/metadata.json"
 SCORES = {"carracing": (-40.6, 910.3)}
@@ -35,7 +35,6 @@ SCORES = {"carracing": (-40.6, 910.3)}
 MAIN = "data/main_data.hdf5"
 MINARI_VERSION = "0.5.4"
 """The first that knows ``jpeg_encoding``."""
-OURS_VERSION = 1
 NAME = re.compile(r"[-_\w]+-v\d+")
 SMALLEST_IMAGE = 32
 """Minari takes no smaller array for an image."""
@@ -69,13 +68,17 @@ class Spaces:
         for index in range(len(recording)):
             episode = recording.load(index)
             cameras.add(frozenset(episode.side_frames))
-            for camera, frames in frames_of(episode).items():
+            for camera, frames in episode.cameras.items():
                 for i, data in enumerate(frames):
-                    size = frame_size(episode, camera, i, data)
+                    frame = f"frame {i} ({camera}) of the episode of seed {episode.seed}"
+                    try:
+                        size = image_header(data)[:2]
+                    except ValueError as error:
+                        raise UserError(f"{frame} is {error}.") from error
                     if shapes.setdefault(camera, size) != size:
                         raise UserError(
-                            f"frame {i} ({camera}) of the episode of seed {episode.seed} has another size than the "
-                            "first, and a Minari data set has one: export its parts apart."
+                            f"{frame} has another size than the first, and a Minari data set has one: export its parts "
+                            "apart."
                         )
                     jpeg = jpeg and data[:2] == JPEG and min(size) >= SMALLEST_IMAGE
             discrete = discrete and bool((episode.choice >= 0).all())
@@ -113,14 +116,6 @@ def box(low: NDArray[Any], high: float) -> dict[str, Any]:
     """A Gymnasium box as Minari writes it."""
     highs = np.full_like(low, high).tolist()
     return {"type": "Box", "dtype": str(low.dtype), "shape": list(low.shape), "low": low.tolist(), "high": highs}
-
-
-def frame_size(episode: Episode, camera: str, index: int, data: bytes) -> tuple[int, int]:
-    """Height and width of a frame."""
-    try:
-        return image_header(data)[:2]
-    except ValueError as error:
-        raise UserError(f"frame {index} ({camera}) of the episode of seed {episode.seed} is {error}.") from error
 
 
 def export_minari(
@@ -219,7 +214,7 @@ def metadata_of(
         "description": f"Driving in '{source}' by '{expert}', recorded with nacdrive, {meta['fps']:g} frames a second.",
         "requirements": [f"nacdrive>={__version__}"],
         "dataset_size": size_mb,
-        "nacdrive": {"version": OURS_VERSION, "recording": header_of(meta), "units": UNITS},
+        "nacdrive": own_part(meta),
     }
 
 
@@ -233,11 +228,10 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
     """Write one episode of N frames into its group: N + 1 observations and infos, N of the rest."""
     N = len(episode)
     group.attrs["id"], group.attrs["seed"], group.attrs["total_steps"] = index, episode.seed, N
-    cameras = frames_of(episode)
     if len(spaces.shapes) == 1:
-        write_frames(h5py, group, "observations", cameras["center"], spaces)
+        write_frames(h5py, group, "observations", episode.frames, spaces)
     else:
-        for camera, frames in cameras.items():
+        for camera, frames in episode.cameras.items():
             write_frames(h5py, group.require_group("observations"), camera, frames, spaces)
     ended = str(episode.meta.get("ended")) in TERMINATED
     last = np.arange(N) == N - 1
@@ -246,7 +240,7 @@ def write_episode(h5py: Any, group: Any, index: int, episode: Episode, spaces: S
     write_numbers(group, "terminations", last & ended)
     write_numbers(group, "truncations", last & (not ended))
     infos = group.create_group("infos")
-    optional = [name for name in OPTIONAL_COLUMNS if getattr(episode, name) is not None]
+    optional = list(episode.optional)
     # Those of the observation after the last action: the same again, and a time after it.
     after = {"t_s": episode.t_s[-1:] + (np.median(np.diff(episode.t_s)) if N > 1 else 1.0)}
     for name in (*INFOS, *optional):

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.foreign_json import parse_object, read_object
-from nacdrive.datasets.episode import SIDES, Episode
+from nacdrive.datasets.episode import OPTIONAL, SIDES, Episode, unknown_columns
 from nacdrive.datasets.images import check_size, encode_png
 from nacdrive.datasets.staging import Converted, write_recording
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.extras.exchange import limits
-from nacdrive.extras.exchange.minari_export import INFOS, MAIN, METADATA, OURS_VERSION, SMALLEST_IMAGE
+from nacdrive.extras.exchange.minari_export import INFOS, MAIN, METADATA, SMALLEST_IMAGE
 
 VERSIONS = re.compile(r"0\.[45]\.\d+")
 FILTERS = (1, 2, 3, 4, 5, 6, 32000)
@@ -34,6 +34,7 @@ HARMLESS_BYTES = 2**26
 """Up to here it does not matter what the ratio is."""
 BATCH = 32
 """Frames that are read at a time."""
+ACTION = ("steering", "throttle", "brake")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class MinariSet:
         if storage != "hdf5":
             raise UserError(f"{folder} is a Minari data set stored as {storage}, and this nacdrive reads hdf5.")
         ours = about.get("nacdrive")
-        header = limits.own_header(folder / METADATA, ours, OURS_VERSION) if ours is not None else None
+        header = limits.own_header(folder / METADATA, ours) if ours is not None else None
         try:
             episodes, frames = int(about["total_episodes"]), int(about["total_steps"])
             if not (0 < episodes <= frames <= limits.MAX_FRAMES):
@@ -173,9 +174,8 @@ def import_minari(
             reader = Reader(h5py, file, data_set, path)
             seeds = [reader.seed(i) for i in range(data_set.episodes)]
             rate = fps or (float(data_set.header["fps"]) if data_set.header else reader.rate())
-            recipe = {"imported": data_set.folder.resolve().name, "format": "minari"}
             named = str(data_set.header["source"]) if data_set.header else source or "minari"
-            header = data_set.header or {"source": named, "fps": rate, "expert": "minari", "recipe": recipe}
+            header = data_set.header or limits.strangers_header(data_set.folder, named, rate, "minari")
             episodes = (reader.episode(i, seeds[i], rate, named, action_of) for i in range(data_set.episodes))
             return write_recording(out, header, seeds, episodes, overwrite=overwrite, progress=progress)
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
@@ -277,8 +277,8 @@ class Reader:
         if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
             raise ValueError("'nacdrive' is no text")
         ours = parse_object(text[()])
-        wanted = (*INFOS, *(name for name in limits.OPTIONAL_COLUMNS if name in ours["columns"]))
-        infos = dict.fromkeys(limits.OPTIONAL_COLUMNS) | {name: self.info(group, name, N) for name in wanted}
+        wanted = (*INFOS, *(name for name in OPTIONAL if name in ours["columns"]))
+        infos = dict.fromkeys(OPTIONAL) | {name: self.info(group, name, N) for name in wanted}
         missing = [name for name in wanted if infos[name] is None]
         if missing:
             raise ValueError(f"infos lack {', '.join(missing)}")
@@ -288,8 +288,7 @@ class Reader:
     def stranger(self, group: Any, N: int, fps: float, action_of: Callable[[int], Action] | None) -> dict[str, Any]:
         """The columns of an episode of somebody else's."""
         actions = self.numbers(group, "actions", N)
-        unknown = np.full(N, -1)
-        choice = unknown
+        given = unknown_columns(N)
         width = 1 + self.data_set.pedals
         if actions.size != N * width:
             raise ValueError(f"its actions are {list(actions.shape)}, and its space says {width} a step")
@@ -299,28 +298,20 @@ class Reader:
                 raise ValueError(f"an action is not one of {self.data_set.choices}")
             # Each choice is looked up once.
             table = [action_of(i) for i in range(int(choice.max()) + 1)]
-            steering, throttle, brake = (
-                np.array([getattr(table[i], name) for i in choice]) for name in ("steering", "throttle", "brake")
-            )
+            given |= {name: np.array([getattr(table[i], name) for i in choice]) for name in ACTION}
+            given["choice"] = choice
         else:
-            rows = actions.reshape(N, width)
-            steering, throttle = rows[:, 0], rows[:, 1]
-            throttle, brake = (
-                (throttle, rows[:, 2]) if self.data_set.pedals == 2 else (throttle.clip(0), (-throttle).clip(0))
-            )
-        t_s, speed = self.info(group, "t_s", N), self.info(group, "speed_mps", N)
+            steering, pedal, *brake = actions.reshape(N, width).T
+            pedals = (pedal, *brake) if brake else (pedal.clip(0), (-pedal).clip(0))
+            given |= zip(ACTION, (steering, *pedals), strict=True)
+        given["t_s"] = np.arange(N) / fps
+        given |= {name: values for name in ("t_s", "speed_mps") if (values := self.info(group, name, N)) is not None}
         reward = self.numbers(group, "rewards", N)
         ended = self.numbers(group, "terminations", N)[-1]
         return {
-            "t_s": limits.clock(np.arange(N) / fps if t_s is None else t_s, fps),
-            "choice": choice,
-            "steering": steering,
-            "throttle": throttle,
-            "brake": brake,
+            **given,
+            "t_s": limits.clock(given["t_s"], fps),
             "reward": reward,
-            "speed_mps": np.full(N, np.nan) if speed is None else speed,
-            "expert_choice": unknown,
-            "expert_logits": None,
             "driver": "minari",
             "episode_return": float(reward.astype(np.float64).sum()),
             "meta": {"ended": "terminated" if ended else "truncated"},

@@ -19,21 +19,20 @@ import numpy as np
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import write_json, write_text
 from nacdrive.common.foreign_json import MAX_JSON_BYTES, parse, parse_object, read_object
-from nacdrive.datasets.episode import COLUMNS, SIDES, Episode
-from nacdrive.datasets.episode_file import JPEG, UNITS
+from nacdrive.datasets.episode import COLUMNS, OPTIONAL, SIDES, Episode, unknown_columns
+from nacdrive.datasets.episode_file import JPEG
 from nacdrive.datasets.images import image_header
 from nacdrive.datasets.recording import Recording
-from nacdrive.datasets.staging import Converted, header_of, staged_folder, write_recording
+from nacdrive.datasets.staging import Converted, staged_folder, write_recording
 from nacdrive.datasets.udacity_log_convert import FIRST_DAY
 from nacdrive.extras.exchange import limits
 
 MANIFEST, IMAGES = "manifest.json", "images"
-OURS_VERSION = 1
 PER_CATALOG = 1000
 """Records in a catalog."""
 IMAGE, ANGLE, THROTTLE, MODE = "cam/image_array", "user/angle", "user/throttle", "user/mode"
 CAMERAS = {"center": IMAGE, **{side: f"nacdrive/{side}" for side in SIDES}}
-OWN = {name: f"nacdrive/{name}" for name in (*COLUMNS, *limits.OPTIONAL_COLUMNS) if name != "steering"}
+OWN = {name: f"nacdrive/{name}" for name in (*COLUMNS, *OPTIONAL) if name != "steering"}
 """Columns of ours and their names in a record; ``steering`` is donkeycar's angle, to the right too."""
 TYPES = {bool: "boolean", int: "int", float: "float", list: "list"}
 CATALOG, PICTURE = re.compile(r"catalog_\d{1,6}\.catalog"), re.compile(r"[\w.-]{1,200}", re.ASCII)
@@ -56,7 +55,7 @@ def export_tub(
         for index in range(len(recording)):
             writer.add(recording.load(index))
             progress(writer.frames)
-        writer.finish(header_of(recording.meta))
+        writer.finish(recording.meta)
     return Converted(len(recording), writer.frames)
 
 
@@ -72,14 +71,14 @@ class TubWriter:
         """Write one episode as a session of an hour of its own."""
         began = FIRST_DAY + timedelta(hours=len(self.episodes))
         session = f"{began:%y-%m-%d}_{len(self.episodes)}"
-        columns = [name for name in limits.OPTIONAL_COLUMNS if getattr(episode, name) is not None]
+        columns = list(episode.optional)
         own = {OWN[name]: getattr(episode, name) for name in (*COLUMNS, *columns) if name in OWN}
         pedals = episode.throttle - episode.brake
         for i in range(len(episode)):
             numbers = {ANGLE: episode.steering[i], THROTTLE: pedals[i], **{name: own[name][i] for name in own}}
             record = {name: plain(value.tolist()) for name, value in numbers.items()}
             self.types |= {name: TYPES[type(value.tolist())] for name, value in numbers.items()} | {MODE: "str"}
-            for camera, images in limits.frames_of(episode).items():
+            for camera, images in episode.cameras.items():
                 key, kind = CAMERAS[camera], "jpg" if images[i][:2] == JPEG else "png"
                 record[key] = f"{self.frames}_{key.replace('/', '_')}_.{kind}"
                 (self.folder / IMAGES / record[key]).write_bytes(images[i])
@@ -94,8 +93,8 @@ class TubWriter:
         about |= {"return": episode.episode_return, "columns": columns, "meta": episode.meta}
         self.episodes.append({**about, "sides": list(episode.side_frames)})
 
-    def finish(self, header: Mapping[str, Any]) -> None:
-        """Write what describes the records; ``header`` is what the recording says of itself."""
+    def finish(self, meta: Mapping[str, Any]) -> None:
+        """Write what describes the records; ``meta`` is what ``recording.json`` says."""
         if self._lines:
             self._write_catalog()
         ids = [row["session"] for row in self.episodes]
@@ -109,8 +108,7 @@ class TubWriter:
             {"paths": catalogs, "current_index": self.frames, "max_len": PER_CATALOG, "deleted_indexes": []},
         ]
         write_text(self.folder / MANIFEST, "".join(json.dumps(line) + "\n" for line in lines))
-        ours = {"version": OURS_VERSION, "recording": header, "units": UNITS, "episodes": self.episodes}
-        write_json(self.folder / limits.OURS, ours)
+        write_json(self.folder / limits.OURS, {**limits.own_part(meta), "episodes": self.episodes})
 
     def _write_catalog(self) -> None:
         first = (self.frames - 1) // PER_CATALOG * PER_CATALOG
@@ -150,16 +148,15 @@ def import_tub(
     records = read_records(folder)
     ours = read_object(limits.within(folder, limits.OURS)) if (folder / limits.OURS).is_file() else None
     try:
-        header = limits.own_header(folder / limits.OURS, ours, OURS_VERSION) if ours is not None else None
+        header = limits.own_header(folder / limits.OURS, ours) if ours is not None else None
         about = {row["session"]: dict(row) for row in ours["episodes"]} if ours is not None else {}
         drives = split(records, math.inf if ours else PAUSE_S)
         gaps = [gap for drive in drives for gap in np.diff([record["_timestamp_ms"] for record in drive]) if gap > 0]
         if not gaps and header is None:
             raise UserError(f"{folder} holds no two records of one drive that can be used: there is nothing to learn.")
         if header is None:
-            recipe = {"imported": folder.resolve().name, "format": "donkeycar"}
             fps = round(1000 / float(np.median(gaps)), 3)
-            header = {"source": source or "donkeycar", "fps": fps, "expert": "donkeycar", "recipe": recipe}
+            header = limits.strangers_header(folder, source or "donkeycar", fps, "donkeycar")
         rows = [about.get(drive[0]["_session_id"], {"seed": i}) for i, drive in enumerate(drives)]
         seeds = [int(row["seed"]) for row in rows]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -234,15 +231,13 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
     N, began = len(drive), drive[0]["_timestamp_ms"]
     try:
         frames = {camera: pictures(folder, drive, CAMERAS[camera]) for camera in ("center", *row.get("sides", ()))}
-        given: dict[str, Any] = {name: np.full(N, -1) for name in ("choice", "expert_choice")}
-        given |= {"reward": np.zeros(N), "speed_mps": np.full(N, np.nan), "expert_logits": None}
         pedals, steering = (np.array([float(record[name]) for record in drive]) for name in ("pedals", "steering"))
-        given |= {"throttle": pedals.clip(0), "brake": (-pedals).clip(0)}
+        given = unknown_columns(N) | {"steering": steering, "throttle": pedals.clip(0), "brake": (-pedals).clip(0)}
         given["t_s"] = limits.clock(
             np.array([record["_timestamp_ms"] - began for record in drive]) / 1000, header["fps"]
         )
         if "columns" in row:
-            columns = (*COLUMNS, *(name for name in limits.OPTIONAL_COLUMNS if name in row["columns"]))
+            columns = (*COLUMNS, *(name for name in OPTIONAL if name in row["columns"]))
             kinds = {name: COLUMNS.get(name, np.float32) for name in columns if name in OWN}
             given |= {
                 name: np.array([record[OWN[name]] for record in drive], np.float64 if kind is not np.int64 else kind)
@@ -253,7 +248,6 @@ def episode_of(folder: Path, drive: list[dict[str, Any]], row: Mapping[str, Any]
         return Episode(
             frames=frames.pop("center"),
             side_frames=frames,
-            steering=steering,
             seed=int(row["seed"]),
             source=str(header["source"]),
             driver=str(row.get("driver", "donkeycar")),

@@ -22,7 +22,6 @@ from nacdrive.extras.exchange.lerobot_export import (
     Layout,
     export_lerobot,
     hub_feature,
-    optional_columns,
 )
 from nacdrive.extras.exchange.lerobot_import import (
     LeRobotSet,
@@ -358,8 +357,9 @@ def test_features_in_the_hubs_words(feature, said):
 
 
 def test_what_an_episode_has_beside_is_listed():
-    assert optional_columns(drive(1, 2)) == []
-    assert optional_columns(drive(1, 2, label=True, sides=True)) == ["expert_steering", "left", "right"]
+    assert not drive(1, 2).optional and list(drive(1, 2).cameras) == ["center"]
+    whole = drive(1, 2, label=True, sides=True)
+    assert list(whole.optional) == ["expert_steering"] and list(whole.cameras) == ["center", "left", "right"]
 
 
 # ---------------------------------------------------------------- LeRobot's descriptions
