@@ -94,6 +94,11 @@ class Cell:
         return self.seed + self.fold + SEED_STEP * self.repeat
 
 
+def cell_folder(run: Path, key: str) -> Path:
+    """Where the checkpoint, the log and the model of a cell of a run lie."""
+    return run / "cells" / key.replace("/", "-").replace(":", "-")
+
+
 def compute_cell(cell: Cell) -> Result:
     """``run_cell`` in a worker process: reports to ``run_jobs`` how far it is."""
     # What there is to say of the data has been said when the grid was planned.

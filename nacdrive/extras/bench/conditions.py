@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import SeriesTask
@@ -107,14 +106,9 @@ def change(task: SeriesTask, sample: Sample, condition: Condition, gap_s: float,
         gaps = gaps[torch.from_numpy(random.permutation(len(gaps)))]
     else:
         gaps = torch.full_like(gaps, gap_s)
-    fields = {**sample.fields, "t": retimed(t, gaps)}
+    fields = {**sample.fields, "t": torch.cat([t[:1], t[:1] + gaps.cumsum(dim=0)])}
     if condition.kind == "hide-all":
         x = fields["x"].clone()
         x[:, list(task.time_columns)] = fields["t"].to(x.dtype).unsqueeze(1)
         fields["x"] = x
     return Sample(sample.name, fields, sample.labels)
-
-
-def retimed(t: Tensor, gaps: Tensor) -> Tensor:
-    """Times [T] that begin where ``t`` does and have the ``gaps`` [T - 1]."""
-    return torch.cat([t[:1], t[:1] + gaps.cumsum(dim=0)])

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -14,10 +14,11 @@ from typing import Any, get_args
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
+from nacdrive.common.paths import shipped
 from nacdrive.common.runs import check_resumable
-from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, compute_cell, failure, lost_process
+from nacdrive.datasets.synthetic import GENERATORS, generate, is_synthetic
+from nacdrive.extras.bench.cell import REFERENCES, Cell, Result, cell_folder, compute_cell, failure, lost_process
 from nacdrive.extras.bench.config import TableConfig
-from nacdrive.extras.bench.data_dirs import find_data_dirs
 from nacdrive.extras.bench.paper import in_order
 from nacdrive.layers import names
 from nacdrive.layers.registry import LAYERS, of_lag
@@ -34,6 +35,11 @@ FREE_TO_CHANGE = (
 """Options that a resumed run may have changed; with the others its cells could not stand in one table."""
 # Optimizers import torch._dynamo when the first of them is made, which takes seconds.
 PRELOADED = ("nacdrive.extras.bench.cell", "torch._dynamo", "torch.utils.tensorboard")
+EVALUATED_FOLDERS: dict[str, tuple[str, ...]] = {
+    "xjtu-sy": ("xjtu-sy", "xjtu_sy", "xjtu_features"),
+    "hust": ("hust", "hust_features"),
+}
+"""Folders of tasks that are tested with the model of another."""
 OnProgress = Callable[[Cell, dict[str, Any]], None]
 
 
@@ -48,22 +54,61 @@ class Grid:
     folder: Path
 
 
-def plan(config: TableConfig) -> Grid:
-    """Check names and data, claim the folder, list the cells."""
-    check_device(config.device)
-    groups = tasks_by_training(config)
-    folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-    made_up = folder / "made-up" if config.budget == "smoke" else None
-    data_dirs = find_data_dirs(all_tasks(groups), config.data, made_up)
-    check_resumable(folder, config, FREE_TO_CHANGE)
+def plan(config: TableConfig, *, claim: bool = True) -> Grid:
+    """Check names and data, claim the folder, list the cells; without ``claim`` nothing is written or made up."""
+    groups, folder, made_up = tasks_by_training(config), config.folder, None
+    if claim:
+        check_device(config.device)
+        result_folder(folder, overwrite=config.overwrite, resume=config.resume)
+        made_up = folder / "made-up" if config.budget == "smoke" else None
+    tasks = dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])
+    data_dirs = find_data_dirs(tasks, config.data, made_up)
+    if claim:
+        check_resumable(folder, config, FREE_TO_CHANGE)
     return Grid(cells_of(config, groups, data_dirs, folder), data_dirs, folder)
 
 
-def preview(config: TableConfig) -> Grid:
-    """The same without claiming or writing anything; data must be there."""
-    groups = tasks_by_training(config)
-    data_dirs = find_data_dirs(all_tasks(groups), config.data, None)
-    return Grid(cells_of(config, groups, data_dirs, config.folder), data_dirs, config.folder)
+def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> dict[str, Path]:
+    """Folder of each task's data within ``data``; a task that needs none has none.
+
+    What is absent is made up in ``made_up``, or a mistake without that; the sentence names all of it.
+    """
+    folders, absent = {}, []
+    for task in tasks:
+        loaded = load_task(task)
+        # The usual name first; it may be that of an archive NAME.tar.xz.
+        names = EVALUATED_FOLDERS.get(task, loaded.data_folders)
+        names = (task.rpartition(":")[2],) if names is None else names
+        candidates = [data / f"{name}{ending}" for name in names for ending in ("", ".tar.xz")]
+        place = next((candidate for candidate in candidates if filled(candidate)), None)
+        if place is not None:
+            folders[task] = place
+        elif made_up is not None and task in GENERATORS:
+            generate(task, made_up / task)
+            folders[task] = made_up / task
+        elif made_up is not None and loaded.sample_recording is not None:
+            folders[task] = shipped("recordings") / loaded.sample_recording
+        elif names:
+            absent.append(f"{data / names[0]} ({task})")
+    if absent:
+        raise UserError(
+            f"there are no data in {', '.join(absent)}: put them there, name their folder with --data, or drop the "
+            "task."
+        )
+    return folders
+
+
+def filled(place: Path) -> bool:
+    """Whether a folder holds anything; an archive does."""
+    return place.is_file() or (place.is_dir() and any(place.iterdir()))
+
+
+def describe(data_dirs: dict[str, Path]) -> list[str]:
+    """One line per task: where its data come from, and whether they are any."""
+    return [
+        f"{task}: MADE-UP DATA, not {task}" if is_synthetic(folder) else f"{task}: {folder}"
+        for task, folder in data_dirs.items()
+    ]
 
 
 def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
@@ -79,11 +124,6 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
             why = task.note_of(name) if config.protocol in task.protocols else f"give {others}."
             raise UserError(f"{name} has no place under --protocol {config.protocol}: {why}")
     return groups
-
-
-def all_tasks(groups: dict[str, list[str]]) -> list[str]:
-    """Those that train and those that are tested, each once."""
-    return [*dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])]
 
 
 def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path], folder: Path) -> list[Cell]:
@@ -111,8 +151,7 @@ def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[
             kinds += [(model, repeat) for repeat in range(config.seeds) for model in models]
             for model, repeat in kinds:
                 cell = Cell(**common, model=model, fold=fold, repeat=repeat, folder=folder)
-                name = cell.key.replace("/", "-").replace(":", "-")
-                cells.append(dataclasses.replace(cell, folder=folder / "cells" / name))
+                cells.append(dataclasses.replace(cell, folder=cell_folder(folder, cell.key)))
     # Fold by fold, then seed by seed: the table of a run that is stopped half way is whole as far as it goes.
     cells.sort(key=lambda cell: (cell.repeat, cell.fold))
     return cells

@@ -37,19 +37,12 @@ def commit() -> str | None:
     source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():
         return None
+    # No name of a tag, but the whole checksum.
+    command = ["git", "-C", str(source), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
-        head = git(source, "rev-parse", "HEAD")
-        return head + ("+" if git(source, "status", "--porcelain", "--untracked-files=no") else "")
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """What git answers."""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=30
-    )
-    return done.stdout.strip()
 
 
 @cache

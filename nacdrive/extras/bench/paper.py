@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -28,14 +27,6 @@ NOTEBOOK = {
 deviations beside them are the same, and so are its 33 other numbers of baselines; the table is quoted."""
 
 
-@dataclass(frozen=True)
-class Printed:
-    """A number of the paper."""
-
-    mean: float
-    std: float
-
-
 @cache
 def rows(name: str) -> tuple[dict[str, str], ...]:
     """Rows of a data file beside this one."""
@@ -48,11 +39,11 @@ def names() -> dict[str, str]:
     return {row["model"]: row["name"] for row in rows("paper_table1.csv")}
 
 
-def printed(task: str, model: str) -> Printed | None:
+def printed(task: str, model: str) -> tuple[float, float] | None:
     """Mean and standard deviation of the paper's five folds; None where it has no number."""
     for row in rows("paper_table1.csv"):
         if row["model"] == model and f"{task}_mean" in row:
-            return Printed(float(row[f"{task}_mean"]), float(row[f"{task}_std"]))
+            return float(row[f"{task}_mean"]), float(row[f"{task}_std"])
     return None
 
 
@@ -69,11 +60,10 @@ def remarks(task: str, protocol: str = "sequence") -> list[str]:
             "map of the features and the authors' Attention the identity."
         )
     if others := NOTEBOOK.get(task):
-        tables = {model: printed(task, model) for model in others}
         pairs = ", ".join(
-            f"{names()[model]} {mean:.2f} ({there.mean:.2f} in the table)"
+            f"{names()[model]} {mean:.2f} ({table[0]:.2f} in the table)"
             for model, mean in others.items()
-            if (there := tables[model]) is not None
+            if (table := printed(task, model)) is not None
         )
         texts.append(
             f"The authors' public notebook has other means, with the same deviations: {pairs}. Its other numbers of "

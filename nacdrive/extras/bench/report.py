@@ -24,7 +24,7 @@ from nacdrive.common.files import write_text
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.statistics import paired_difference
 from nacdrive.extras.bench import paper
-from nacdrive.extras.bench.cell import REFERENCES, Result
+from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.grid import RESULTS, read_cells
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric, ProtocolName
@@ -324,9 +324,8 @@ def curves_figure(section: Section, folders: Sequence[Path]) -> Figure | None:
     """Loss on the validation part by epoch, a line per model (mean over trainings); None where no log is at hand."""
     by_model: dict[str, list[list[float]]] = {}
     for row in section.rows:
-        name = row["key"].replace("/", "-").replace(":", "-")
         for folder in folders:
-            rows = read_rows(folder / "cells" / name / "metrics.jsonl")
+            rows = read_rows(cell_folder(folder, row["key"]) / "metrics.jsonl")
             losses = [line["valid_loss"] for line in rows if isinstance(line.get("valid_loss"), float)]
             if losses:
                 by_model.setdefault(row["model"], []).append(losses)

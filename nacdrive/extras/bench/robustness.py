@@ -23,7 +23,7 @@ from nacdrive.common.files import result_folder, write_text
 from nacdrive.common.parallel import run_jobs
 from nacdrive.common.plugins import check_trusted
 from nacdrive.common.runs import check_resumable, run_record
-from nacdrive.extras.bench.cell import REFERENCES, Result
+from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.conditions import changed, conditions_for
 from nacdrive.extras.bench.config import RobustnessConfig
 from nacdrive.extras.bench.grid import RESULTS, read_cells
@@ -73,7 +73,7 @@ def find_jobs(config: RobustnessConfig) -> tuple[list[Job], list[str]]:
             if reason := unsuitable(row):
                 left_out[row["task"]] = f"{row['task']} of {run} is left out: {reason}"
                 continue
-            model = run / "cells" / row["key"].replace("/", "-").replace(":", "-") / "model.pt"
+            model = cell_folder(run, row["key"]) / "model.pt"
             if not model.is_file():
                 raise UserError(
                     f"{model} is not there, and {run / RESULTS} alone holds no weights: train that cell again with "

@@ -124,7 +124,7 @@ def number(metric: Metric, values: Mapping[str, Stat]) -> str:
 def printed_number(metric: Metric, task: str, model: str) -> str:
     """The paper's number for its own metric."""
     printed = paper.printed(task, model) if metric.paper else None
-    return f"{printed.mean:.{metric.digits}f} ± {printed.std:.{metric.digits}f}" if printed else "-"
+    return " ± ".join(f"{value:.{metric.digits}f}" for value in printed) if printed else "-"
 
 
 def failures(entry: Entry) -> str:
@@ -190,8 +190,7 @@ def csv_text(table_entries: Sequence[Entry], config: TableConfig) -> str:
     rows: list[list[object]] = []
     for entry in table_entries:
         for metric in load_task(entry.task, config.protocol).metrics_of(entry.task):
-            printed = paper.printed(entry.task, entry.model) if metric.paper else None
-            theirs = (printed.mean, printed.std) if printed else ("", "")
+            theirs = (metric.paper and paper.printed(entry.task, entry.model)) or ("", "")
             ours = ["" if value is None else value for value in entry.values.get(metric.key, ("", "", ""))]
             row = [config.protocol, config.budget, entry.task, entry.model, metric.key, *ours, *theirs]
             row += [entry.folds, entry.done, "; ".join(entry.failed), entry.parameters, entry.train_s, entry.made_up]

@@ -19,6 +19,8 @@ from nacdrive.extras.bench.config import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.progress import Progress
+
     from nacdrive.extras.bench.cell import Cell, Result
     from nacdrive.extras.bench.cost import Cost
 
@@ -42,10 +44,9 @@ def run(config: RunConfig) -> tuple[int, list[dict[str, Any]]]:
 
 def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[dict[str, Any]]]:
     """Compute the grid, with a line per cell under way and one per cell that is done; exit code, folder and cells."""
-    from nacdrive.common.progress import progress_console, resumable
+    from nacdrive.common.progress import progress_bar, progress_console, resumable
     from nacdrive.common.runs import run_record
-    from nacdrive.extras.bench.data_dirs import describe
-    from nacdrive.extras.bench.grid import compute, left_out, plan
+    from nacdrive.extras.bench.grid import compute, describe, left_out, plan
     from nacdrive.extras.bench.tables import markdown, write_tables
 
     console = progress_console()
@@ -55,7 +56,8 @@ def one_table(config: TableConfig, hours: float = math.inf) -> tuple[int, list[d
     for line in [*describe(grid.data_dirs), *left_out(config).values(), *fewer_folds(grid.cells, config.folds)]:
         console.print(f"  {line}")
     kept = f"finished cells are kept in {grid.folder}, those under way in their checkpoints"
-    with resumable(lambda: kept), Board(len(grid.cells)) as board:
+    with resumable(lambda: kept), progress_bar() as progress:
+        board = Board(progress, len(grid.cells))
         until = time.monotonic() + 3600 * hours
         results = compute(grid, config, board.under_way, board.done, until=until)
     command = run_record(config)["command"]
@@ -83,10 +85,11 @@ def fewer_folds(cells: Sequence[Cell], wanted: int) -> list[str]:
 def plan(config: PlanConfig) -> list[Cost]:
     """Print what the table would cost."""
     from nacdrive.extras.bench.cost import costs, text
-    from nacdrive.extras.bench.grid import RESULTS, complete, finished, preview
+    from nacdrive.extras.bench.grid import RESULTS, complete, finished
+    from nacdrive.extras.bench.grid import plan as grid_of
     from nacdrive.extras.bench.report import read_results
 
-    grid = preview(config)
+    grid = grid_of(config, claim=False)
     have = finished(grid.folder)
     done = [cell.key for cell in grid.cells if complete(cell, have.get(cell.key))]
     places = [*config.costs, *([grid.folder] if (grid.folder / RESULTS).is_file() else [])]
@@ -135,19 +138,10 @@ def robustness(config: RobustnessConfig) -> int:
 class Board:
     """What the person sees: a bar per cell under way, one for the whole, and a line for each result."""
 
-    def __init__(self, cells: int) -> None:
-        from nacdrive.common.progress import progress_bar
-
-        self.progress = progress_bar()
-        self.whole = self.progress.add_task("all cells", total=cells, state="")
+    def __init__(self, progress: Progress, cells: int) -> None:
+        self.progress = progress
+        self.whole = progress.add_task("all cells", total=cells, state="")
         self.rows: dict[str, Any] = {}
-
-    def __enter__(self) -> Board:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
 
     def under_way(self, cell: Cell, news: dict[str, Any]) -> None:
         row = self.rows.get(cell.key)
