@@ -58,7 +58,17 @@ def read_mat(path: Path) -> NDArray[np.float32]:
 
     The variable ``fs`` of the published files is the speed of the shaft, not the sampling rate.
     """
-    arrays = {k: a for k, a in mat_content(path).items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
+    from scipy.io import loadmat
+
+    try:
+        content: dict[str, Any] = loadmat(path)
+    except NotImplementedError as error:
+        raise UserError(
+            f"{path} is a MATLAB 7.3 file: save it as version 7 (in MATLAB: save('FILE.mat', '-v7'))."
+        ) from error
+    except Exception as error:  # a damaged file makes loadmat raise nearly anything
+        raise UserError(f"{path} cannot be read as a MATLAB file ({error}): fetch it again.") from error
+    arrays = {k: a for k, a in content.items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
     longest = max(arrays.values(), key=np.size, default=np.zeros(0))
     signal = arrays.get("data", longest).astype(np.float32).ravel()
     if len(signal) < SNAPSHOT:
@@ -67,17 +77,3 @@ def read_mat(path: Path) -> NDArray[np.float32]:
     if len(bad):
         raise UserError(f"{path} sample {bad[0] + 1} is no finite number: fetch the file again.")
     return signal[:, None]
-
-
-def mat_content(path: Path) -> dict[str, Any]:
-    """Variables of a MATLAB file."""
-    from scipy.io import loadmat
-
-    try:
-        return dict(loadmat(path))
-    except NotImplementedError as error:
-        raise UserError(
-            f"{path} is a MATLAB 7.3 file: save it as version 7 (in MATLAB: save('FILE.mat', '-v7'))."
-        ) from error
-    except Exception as error:  # a damaged file makes loadmat raise nearly anything
-        raise UserError(f"{path} cannot be read as a MATLAB file ({error}): fetch it again.") from error

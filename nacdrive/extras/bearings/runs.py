@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,7 @@ class RunToFailure:
         kept = np.linspace(0, N - 1, most).round().astype(int)
         t = self.table
         warm = None if t.temperature_c is None else t.temperature_c[kept]
-        return RunToFailure(
-            self.dataset, FeatureTable(t.name, t.condition, t.features[kept], t.t_s[kept], t.window_s, warm)
-        )
+        return RunToFailure(self.dataset, replace(t, features=t.features[kept], t_s=t.t_s[kept], temperature_c=warm))
 
     def series(self) -> dict[str, Tensor]:
         """``x`` [N, 14], ``t`` [N] in seconds, ``target`` [N]: 0 while healthy, then linear to 1 at the end."""

@@ -78,10 +78,8 @@ def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str,
     """The C of a network made from the file ``model``, its header ``stem``.h, and the program to try them."""
     parts = _Sequence.of(net)
     scratch = scratch_size(net)
-    projection = []
-    if net.projection is not None:
-        projection.append(array("projection_weight", by_pixels(net, net.projection.weight)))
-        projection.append(array("projection_bias", net.projection.bias))
+    project = net.projection
+    projection = [] if project is None else arrays_of("projection", by_pixels(net, project.weight), project.bias)
     header = fill(
         "policy.h",
         title=comment(f"{net.name}: drives '{net.task}', sequence layer {net.model}"),
@@ -124,10 +122,8 @@ def c_source(net: NetworkDescription, stem: str, model: Path) -> tuple[str, str,
             *convolution_arrays(net),
             *projection,
             *parts.arrays,
-            array("hidden_weight", net.hidden.weight.T),
-            array("hidden_bias", net.hidden.bias),
-            array("output_weight", net.output.weight.T),
-            array("output_bias", net.output.bias),
+            *arrays_of("hidden", net.hidden.weight.T, net.hidden.bias),
+            *arrays_of("output", net.output.weight.T, net.output.bias),
             *([array("actions", net.actions)] if len(net.actions) else []),
             "",
             part("functions.c"),
@@ -199,6 +195,11 @@ def array(name: str, values: NDArray[np.floating] | NDArray[np.integer]) -> str:
     # Braces of their own lines are many: they share one with what they hold.
     text = re.sub(r"\n?(,?)\{\n", r"\n\1{", "\n".join(lines)).replace("\n}", "}")
     return f"static const {kind} {name}{shape} = {{{text.strip()}}};"
+
+
+def arrays_of(name: str, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> list[str]:
+    """The arrays of a linear layer."""
+    return [array(f"{name}_weight", weight), array(f"{name}_bias", bias)]
 
 
 def define(name: str, value: object) -> str:
@@ -355,7 +356,7 @@ class _Sequence:
         width, window = len(step.input.bias), step.window
         memory = [f"    float input[POLICY_WINDOW][{width}]; /* the frames' share of the gates */"]
         if isinstance(step, CfCStep):
-            arrays += [array("heads_weight", step.heads.weight.T), array("heads_bias", step.heads.bias)]
+            arrays += arrays_of("heads", step.heads.weight.T, step.heads.bias)
             sizes = [define("BACKBONE", width), define("TIME_SCALE", number(step.gap_s))]
             memory.append("    float t[POLICY_WINDOW]; /* when they were taken, seconds */")
             return _Sequence(sizes, arrays, part("cfc.c"), memory, window * (width + 1), window)
@@ -378,7 +379,7 @@ def by_pixels(net: NetworkDescription, weight: NDArray[np.float32]) -> NDArray[n
 
 def linear_arrays(net: NetworkDescription, name: str, layer: Linear) -> list[str]:
     """A linear layer on the features."""
-    return [array(f"{name}_weight", of_features(net, layer.weight)), array(f"{name}_bias", layer.bias)]
+    return arrays_of(name, of_features(net, layer.weight), layer.bias)
 
 
 def padded(x: NDArray[np.float32], axis: int, multiple: int) -> NDArray[np.float32]:
@@ -410,23 +411,21 @@ def _nac(net: NetworkDescription, step: NACStep) -> _Sequence:
         define("PHI(x)", phi),
     ]
     arrays = [
-        array("sensory_weight", gates),
-        array("sensory_bias", np.concatenate([step.query.bias, step.key.bias, step.value.bias])),
+        *arrays_of("sensory", gates, np.concatenate([step.query.bias, step.key.bias, step.value.bias])),
         array("first_query", first_query),
         array("first_key", first_key),
         array("first_bias", padded(step.first_bias, 1, inters)),
         array("motor_weight", motor),
         *(array(name, getattr(step, name)) for name in ("motor_bias", "time_query", "time_key", "time_bias")),
         array("logit_scale", step.logit_scale),
-        array("out_weight", step.out.weight.T),
-        array("out_bias", step.out.bias),
+        *arrays_of("out", step.out.weight.T, step.out.bias),
     ]
     inter_part, command_part = "    float(*s)[COMMAND] = z;\n", ""
     if step.inter is not None and step.inter_bias is not None:
         blocks = command // PAIR_BLOCK
         weight = padded(padded(step.inter, 1, inters), 2, PAIR_BLOCK)
         arranged = weight.reshape(heads, inter, blocks, PAIR_BLOCK).transpose(0, 2, 1, 3)
-        arrays += [array("inter_weight", arranged), array("inter_bias", padded(step.inter_bias, 1, PAIR_BLOCK))]
+        arrays += arrays_of("inter", arranged, padded(step.inter_bias, 1, PAIR_BLOCK))
         inter_part = part("nac_inter.c")
     if step.command is not None and step.command.any():
         sources, targets = np.nonzero((step.command != 0).any(axis=0))
@@ -486,9 +485,9 @@ def _nac_key(net: NetworkDescription, step: NACKeyStep) -> _Sequence:
         "motor": step.motor,
         "out": step.out,
     }
-    arrays = [array("norm_weight", step.norm.weight[order]), array("norm_bias", step.norm.bias[order])]
+    arrays = arrays_of("norm", step.norm.weight[order], step.norm.bias[order])
     for name, layer in layers.items():
-        arrays += [array(f"{name}_weight", layer.weight.T), array(f"{name}_bias", layer.bias)]
+        arrays += arrays_of(name, layer.weight.T, layer.bias)
     arrays.append(array("gamma_of", step.gamma))
     arrays += [array("frequencies", step.frequencies)] if len(step.frequencies) else []
     memory = [

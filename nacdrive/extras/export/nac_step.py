@@ -1,17 +1,34 @@
-"""One step of NAC with a memory of fixed size; ``NAC.step`` and ``NACKey.step`` are its twins."""
+"""What a sequence layer is turned into before it is recorded as a graph, and that of NAC; ``NAC.step`` is its twin."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.export.step import LayerStep
 from nacdrive.layers.nac import NACLayer
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.nac.pairwise import attend, pair_logits
 from nacdrive.nac.topk import AUTO_EXACT_UP_TO
+
+
+class LayerStep(nn.Module):
+    """One step of a sequence layer for a single stream: no growing memory, no decision by values.
+
+    ``SequenceLayer.step`` lets a state grow until the window is full, which a graph that is recorded once cannot do:
+    here the memory has its full size from the beginning, and a count says how much of it holds a step.
+    """
+
+    @abstractmethod
+    def initial(self) -> dict[str, Tensor]:
+        """State before the first step, by name; empty for a layer without memory."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """Features x [1, in_features] at t [1] seconds -> output [1, d_model], then the next state in its order."""
 
 
 class NACStep(LayerStep):

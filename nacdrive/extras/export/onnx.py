@@ -82,8 +82,12 @@ def export_onnx(model: Path, out: Path) -> list[Path]:
     inputs = [*INPUTS, *(f"state.{name}" for name in state)]
     outputs = [*step.outputs, *(f"next.state.{name}" for name in state)]
     proto = record(step, step.example(), inputs, outputs)
+    from onnx.helper import set_model_props
+
+    proto.producer_name, proto.producer_version = "nacdrive", __version__
+    set_model_props(proto, {ABOUT: json.dumps(describe(policy, model, state))})
     with atomic_path(out) as partial:
-        partial.write_bytes(to_bytes(proto, describe(policy, model, state)))
+        partial.write_bytes(seal(proto.SerializeToString()))
     return [out]
 
 
@@ -164,12 +168,3 @@ def describe(policy: Policy, model: Path, state: dict[str, Tensor]) -> dict[str,
         "config": config.to_json(),
         "training": policy.meta,
     }
-
-
-def to_bytes(proto: ModelProto, about: dict[str, Any]) -> bytes:
-    """The file: graph, metadata, checksum."""
-    from onnx.helper import set_model_props
-
-    proto.producer_name, proto.producer_version = "nacdrive", __version__
-    set_model_props(proto, {ABOUT: json.dumps(about)})
-    return seal(proto.SerializeToString())

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.export.nac_step import NACKeyStep, NACStep
-from nacdrive.extras.export.step import LayerStep
+from nacdrive.extras.export.nac_step import LayerStep, NACKeyStep, NACStep
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.block import SequenceBlock, StackLayer
