@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     if offline is not None:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
+    if drive.model is not None and policy is not None:
+        write_laps(drive.model, out, metrics)
     print(in_words(metrics, drive.options.get("laps", math.nan)))
     if offline is not None:
         print(verdict_text(offline))
@@ -94,6 +96,20 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 
 
 run = evaluate
+
+
+def write_laps(model: Path, out: Path, metrics: dict[str, Any]) -> None:
+    """Write each kept drive as a page to send, and the report anew with links to them; of a policy that can be one."""
+    from nacdrive.datasets.manifest import DRIVES
+    from nacdrive.extras.export.html import export_html
+    from nacdrive.viz.report import write_report
+
+    for entry in metrics["films"].values():
+        page = out / Path(entry["file"]).with_suffix(".html")
+        with suppress(UserError):
+            if not page.exists():
+                export_html(model, out / DRIVES / entry["drive"], page)
+    write_report(out / "report.html", metrics)
 
 
 def judge_recorded(policy: Policy | ExportedPolicy, folders: tuple[Path, ...]) -> dict[str, Any]:

@@ -318,10 +318,11 @@ def film(
 
 
 def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
-    """Remove videos and drives of an earlier ranking."""
+    """Remove videos, drives and their pages of an earlier ranking."""
     drives = out / DRIVES
     wanted = {job.film for job in jobs} | {drives / drive_name(job.seed, job.track) for job in jobs}
-    for path in (*out.glob("*.mp4"), *drives.glob("*.parquet")):
+    wanted |= {film.with_suffix(".html") for film in wanted if film is not None}
+    for path in (*out.glob("*.mp4"), *out.glob("*_*.html"), *drives.glob("*.parquet")):
         if path not in wanted and is_own(path):
             path.unlink()
 

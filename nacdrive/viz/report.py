@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -217,15 +217,15 @@ def worst(folder: Path, index: int, caption: str, film: str, policy: Policy | Ex
     ride = (episode.expert_choice >= 0).any() or episode.expert_steering is not None
     beside = f"; the expert would have done something else in {differs(episode).mean():.0%}" if ride else ""
     place = f"{REPLAY}#run=0&amp;ep={index + 1}&amp;t={at_s:.2f}"
-    why = sent = ""
+    why, lap = "", film.removesuffix(".mp4") + ".html"
+    there = (folder / unescape(lap)).is_file()
+    sent = f', <a href="{lap}#ep=1&amp;t={at_s:.2f}">as a page to send</a>' if there else ""
     if policy is not None:
         ticks, spec = recorded_ticks(episode), spec_of_source(episode.source)
         step = int(np.searchsorted(episode.t_s, at_s))
         names = spec.actions if spec is not None else ()
         measured = why_of(policy, policy.meter(), ticks, step, names)
         why = f" {escape(measured['sentence'])}{bars(measured)}"
-        if not isinstance(policy, ExportedPolicy):
-            sent = f', <a href="{REPLAY}lap.html?run=0&amp;episode={index}">as a page to send</a>'
     return (
         drive_map(episode, at_s, f"Map of the drive: {caption}")
         + f"<figcaption>worst second: at {at_s:.1f} s (return {lost:+.1f}), in the "
@@ -253,7 +253,7 @@ def how_to_replay(metrics: dict[str, Any], folder: Path) -> str:
         '<p class="keys dim"><span><i class="key line"></i>driven</span><span><i class="key line other"></i>the expert '
         'would have done something else</span><span><i class="key bad"></i>the second that brought the least return '
         "(the first four aside)</span></p>"
-        "<p>The links to a replay and to a page to send open while this runs:</p>"
+        "<p>The links to a replay open while this runs:</p>"
         f'<pre tabindex="0">{escape(command)}</pre>'
     )
 

@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 from nacdrive.cli.eval import evaluate as evaluate_verb
+from nacdrive.cli.eval import write_laps
 from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
+from nacdrive.common.paths import find_model
 from nacdrive.common.statistics import proportion
 from nacdrive.datasets.recording import Recording, kept_in
 from nacdrive.drivers.tick import Tick
@@ -125,6 +127,13 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
         "each filmed drive and its worst second"
     )
     assert all(film["file"] in html for film in films.values())
+
+    # Beside its film, a page to send, and the report leads to its worst second there; of what can be one.
+    write_laps(model_file, tmp_path, metrics)
+    assert "as a page to send" not in (tmp_path / "report.html").read_text()
+    write_laps(find_model("nac_steady.pt", "carracing"), tmp_path, {**metrics, "films": {"worst": films["worst"]}})
+    (sent,) = re.findall(r'href="([^"]+\.html)#ep=1&amp;t=[\d.]+">as a page', (tmp_path / "report.html").read_text())
+    assert sent == films["worst"]["file"].replace(".mp4", ".html") and "</html>" in (tmp_path / sent).read_text()
 
     # More tracks: only the new ones are driven, and the videos follow the new ranking.
     again: list[float] = []

@@ -154,7 +154,9 @@ def test_the_worst_moment_has_a_bar_for_what_muting_each_part_changes_and_a_page
         (bar["name"], bar["decides"]) for bar in why["bars"][:BARS]
     ]
     assert [float(width) for *_, width in shown] == pytest.approx([100 * bar["change"] for bar in why["bars"][:BARS]])
-    assert 'href="http://127.0.0.1:8090/lap.html?run=0&amp;episode=0"' in html
+    assert "as a page to send" not in html, "there is none"
+    (tmp_path / "a.html").touch()
+    assert f'href="a.html#ep=1&amp;t={at_s:.1f}' in worst(tmp_path, 0, "a drive", "a.mp4", policy)
 
 
 def test_bars_of_a_wheel_are_longest_at_the_greatest_change() -> None:
