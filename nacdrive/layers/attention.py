@@ -63,14 +63,9 @@ class MHALayer(SequenceLayer):
         nn.init.zeros_(self.qkv.bias)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        """Weighted values [B, heads, Tq, d_head].
+        """Weighted values [B, heads, Tq, d_head] of queries of that shape; keys and values are [B, heads, Tk, d_head].
 
-        Args:
-            q: queries, [B, heads, Tq, d_head].
-            k: keys, [B, heads, Tk, d_head].
-            v: values, [B, heads, Tk, d_head].
-            seen: what each query may see, [B or 1, 1, Tq, Tk], never nothing; None for all.
-            causal: whether each query sees just its past (then ``seen`` is None).
+        ``seen`` [B or 1, 1, Tq, Tk] is what each query may see, never nothing; None for all, or its past if ``causal``.
         """
         dropout = self.dropout if self.training else 0.0
         return nn.functional.scaled_dot_product_attention(q, k, v, seen, dropout, is_causal=causal)

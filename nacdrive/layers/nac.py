@@ -45,12 +45,8 @@ class NACLayer(CircuitLayer):
 
     Fed with the clock itself, the gate would treat the same picture differently early and late in an episode and
     saturate; the gap does not depend on when the clock was started, is 1 at the usual pace (the value the paper takes
-    where there is no time), and grows when a frame is late or lost.
-    Sizes are those of ``SequenceLayer``.
-
-    Args:
-        gap_s: typical time between two steps in seconds; one unit of the layer's time.
-        options: passed on to ``NAC`` (``mode``, ``topk``, ``sparsity``, ``seed``, ...).
+    where there is no time), and grows when a frame is late or lost. One unit of the layer's time is ``gap_s``; options
+    are those of ``NAC``.
     """
 
     nac: NAC

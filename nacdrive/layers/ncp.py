@@ -24,15 +24,9 @@ def wiring_of(in_features: int, d_model: int, units: int | None, sparsity: float
 
 
 class LTCNCPLayer(LTCLayer):
-    """``LTCLayer`` in which only the synapses of the wiring exist; the output is that of the motor neurons.
+    """``LTCLayer`` in which only the synapses of the wiring exist; the output is that of the ``d_model`` motor neurons.
 
-    Sizes are those of ``SequenceLayer``; there are ``d_model`` motor neurons.
-
-    Args:
-        units: neurons in all: inter, command and motor.
-        sparsity: share of absent synapses, 0.1 to 0.9.
-        seed: of the wiring.
-        options: those of ``LTCLayer``.
+    There are ``units`` neurons in all; ``sparsity`` is the share of absent synapses, 0.1 to 0.9.
     """
 
     def build(

@@ -110,15 +110,9 @@ def check_name(name: str) -> None:
 
 
 def register(name: str, factory: str | Factory, options: dict[str, Any] | None = None) -> None:
-    """Give a layer a name for this process.
+    """Give a layer a name for this process, and the ``options`` that the name stands for; ``UserError`` if it is taken.
 
-    Args:
-        name: the name, not taken by another layer.
-        factory: a subclass of ``SequenceLayer``, or ``module:Name`` to import it from when it is asked for.
-        options: options that the name stands for.
-
-    Raises:
-        UserError: if the name is taken.
+    ``factory`` is a subclass of ``SequenceLayer``, or ``module:Name`` to import it from when it is asked for.
     """
     LAYERS.register(name, factory)
     OPTIONS[name] = dict(options or {})

@@ -44,21 +44,9 @@ class NACKey(nn.Module):
     What the equations leave open, in its simplest form: q, k and v are dense; the circuit has no recurrent synapses;
     Top-K keeps the keys with the highest content, exactly; gamma begins at 1.
 
-    Args:
-        d_model: width of the layer; a multiple of ``num_heads``, at least 4.
-        num_heads: attention heads H; a head has ``d_model / H`` channels.
-        mode: ``Exact()``, ``Euler(steps=6)``, ``Steady()`` or their lower-case names.
-        topk: keys per query; None for all in the window.
-        sparsity: share of absent synapses of the circuit, 0.1 to 0.9; 0 = fully connected.
-        units: neurons of the circuit beside the motor neurons; 5/4 of ``d_model`` by default.
-        time_scale: seconds that count as one unit of time.
-        time_features: frequencies f, learned; 0 leaves lags alone, so that nothing depends on when the clock began.
-        dropout: of attention weights, in training.
-        in_features: features of the inputs; ``d_model`` by default.
-        seed: of the wiring.
-
-    Raises:
-        ValueError: an argument is out of range.
+    Arguments, and errors, are those of ``NAC`` of the same names, and ``units``, neurons of the circuit beside the motor
+    neurons (5/4 of ``d_model`` by default). ``d_model`` is at least 4; ``time_features`` 0 leaves lags alone, so that
+    nothing depends on when the clock began.
     """
 
     time_scale: Tensor
@@ -114,22 +102,9 @@ class NACKey(nn.Module):
         need_weights: bool = False,
         last_only: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend to the past.
+        """Attend to the past of ``x [B, T, in_features]``; arguments, results and errors are those of ``NAC.forward``.
 
-        Args:
-            x: ``[B, T, in_features]``.
-            t: times in seconds, ``[T]`` or ``[B, T]``; without, the real steps are one ``time_scale`` apart.
-            key_padding_mask: bool ``[B, T]``, True = padding. What stands there (features, times) never matters.
-            window: only the last ``window`` steps: what ``step`` sees.
-            need_weights: also return the attention weights.
-            last_only: compute only the last query that is not padding.
-
-        Returns:
-            ``[B, T, d_model]`` (one step with ``last_only``); with ``need_weights`` also ``[B, H, T, T]``. A query
-            that may see no key gives the output bias; the rows of padding have no meaning.
-
-        Raises:
-            ValueError: a shape, dtype or time stamp is not allowed.
+        Without ``t`` the real steps are one ``time_scale`` apart.
         """
         y, states = self._attend(x, t, key_padding_mask, window, last_only, need_weights)
         return (y, states["weights"]) if need_weights else y
@@ -158,13 +133,7 @@ class NACKey(nn.Module):
     def step(self, x: Tensor, t: Tensor | None, state: KeyState) -> tuple[Tensor, KeyState]:
         """One live step, of one circuit and one row of attention: the last row of ``forward`` over the window.
 
-        Args:
-            x: ``[B, in_features]``.
-            t: times in seconds, ``[B]``; or None.
-            state: of ``init_state`` or of the step before; it is not changed.
-
-        Returns:
-            ``[B, d_model]`` and the next state.
+        ``x [B, in_features]`` at ``t [B]`` seconds or None -> ``[B, d_model]`` and the next state; see ``NAC.step``.
         """
         batch, window = state.clock.shape
         check_step(x, t, batch, self.in_features, self.out_proj.weight)

@@ -41,17 +41,9 @@ PAPER: dict[str, Any] = {"quadrature": "constant", "delta_t": 1.0, "selection": 
 
 
 def variant(name: str, d_model: int, num_heads: int, *, paper: bool = False, **overrides: Any) -> NAC:
-    """The layer of a named variant.
+    """The layer of a variant, by its name in ``VARIANTS`` or ``PRESETS``; ``ValueError`` where it is in neither.
 
-    Args:
-        name: a key of ``VARIANTS`` or ``PRESETS``.
-        d_model: width.
-        num_heads: heads.
-        paper: also pin what the paper's protocol pins.
-        overrides: further options of ``NAC``.
-
-    Raises:
-        ValueError: there is no such variant.
+    ``paper`` also pins what the paper's protocol pins; ``overrides`` are further options of ``NAC``.
     """
     named = {**VARIANTS, **PRESETS}
     one_of("name", name, tuple(named))

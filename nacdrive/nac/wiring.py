@@ -148,12 +148,8 @@ def ncp(
 def auto_ncp(inputs: int, units: int, outputs: int, sparsity: float = 0.5, seed: int = DEFAULT_SEED) -> Wiring:
     """NCP wiring from a size and a sparsity, equal to ``ncps.wirings.AutoNCP(...).build(inputs)``.
 
-    Args:
-        inputs: number of inputs.
-        units: number of neurons (inter + command + motor).
-        outputs: number of motor neurons, less than ``units - 2``.
-        sparsity: share of absent synapses, 0.1 to 0.9.
-        seed: of the random choice of synapses.
+    Of ``units`` neurons ``outputs`` are motor neurons, less than ``units - 2``; ``sparsity``, the share of absent
+    synapses, is 0.1 to 0.9.
     """
     if not 0.1 <= sparsity <= 0.9:
         raise ValueError(f"sparsity={sparsity}; allowed is 0.1 to 0.9")

@@ -73,17 +73,10 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         deterministic: bool = False,
         t: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, MemoryState]:
-        """One decision in every environment.
+        """One decision in every environment: actions, values [n_envs, 1], log-probabilities [n_envs], next state.
 
-        Args:
-            obs: [n_envs, *observation].
-            state: Of the decision before, or ``init_state``.
-            episode_starts: [n_envs], true where an episode begins: there the state is forgotten.
-            deterministic: The most probable action instead of a random one.
-            t: Seconds since the episodes began, [n_envs]; the layer's usual gap after the decision before if not given.
-
-        Returns:
-            Actions, values [n_envs, 1], log-probabilities [n_envs], next state.
+        Where ``episode_starts`` [n_envs] is true the state is forgotten. ``t`` [n_envs] is in seconds since the episodes
+        began; if None, the layer's usual gap after the decision before. ``deterministic`` takes the likeliest action.
         """
         joint, state = self.memory.advance(self._features(obs), t, episode_starts, state)
         latent_pi, latent_vf = self.mlp_extractor(joint)

@@ -61,14 +61,9 @@ def answer(order: tuple[str, Any]) -> Any:
 class ParallelVecEnv(VecEnv):
     """``n_envs`` training laps in ``n_workers`` workers; the same seed gives the same laps for any split.
 
-    Args:
-        n_envs: Environments side by side.
-        n_workers: Processes that drive them, on a Ray cluster where ``ray`` is its address.
-        seed: Of the laps.
-        repeat: Frames for which an action is held.
-        continuous: Steering and pedal instead of the five actions of CarRacing.
-        env: Another environment than CarRacing, as ``--env`` names it; then ``actions`` is what its agent chooses from,
-            and ``reward_scale`` a factor on its rewards.
+    An action is held for ``repeat`` frames. ``continuous`` is steering and pedal instead of CarRacing's five actions.
+    ``env`` is another environment, as ``--env`` names it: its agent chooses from ``actions``, and ``reward_scale`` is a
+    factor on its rewards.
     """
 
     def __init__(

@@ -85,15 +85,7 @@ def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
 
 
 def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
-    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them.
-
-    Args:
-        tokens: float32 halves of all pairs.
-        w: fused backbone.
-        scale: logit scale, a scalar or ``[H, 1, 1]``; None for 1.
-        problem: which pairs; ``problem.low`` gives matrix products bfloat16 operands, while sums, logits and softmax
-            stay float32.
-    """
+    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
     y: Tensor = _TritonPairs.apply(problem, w, scale, *tokens, *w.tensors().values())  # type: ignore[no-untyped-call]
     return y
 
@@ -141,15 +133,7 @@ class Plan:
 
 
 def plan(tokens: Tokens, w: FusedWeights, scaled: bool, problem: PairProblem, processors: int) -> Plan:
-    """How the kernels are launched for these shapes.
-
-    Args:
-        tokens: halves of the pairs; only shapes are looked at, as in ``w`` and ``problem``.
-        w: fused backbone.
-        scaled: whether there is a logit scale.
-        problem: which pairs.
-        processors: multiprocessors of the GPU.
-    """
+    """How the kernels are launched for these shapes, with a logit scale or without, on so many multiprocessors."""
     heads, queries, inter = tokens.zq.shape
     mask, o = problem.mask, problem.options
     slots, indexed, linear = problem.keys_per_query, problem.index is not None, w.w3 is None
