@@ -44,7 +44,7 @@ class NACKey(nn.Module):
     What the equations leave open, in its simplest form: q, k and v are dense; the circuit has no recurrent synapses;
     Top-K keeps the keys with the highest content, exactly; gamma begins at 1.
 
-    Arguments, and errors, are those of ``NAC`` of the same names, and ``units``, neurons of the circuit beside the motor
+    Arguments and errors are those of ``NAC`` of the same names, and ``units``, neurons of the circuit beside the motor
     neurons (5/4 of ``d_model`` by default). ``d_model`` is at least 4; ``time_features`` 0 leaves lags alone, so that
     nothing depends on when the clock began.
     """

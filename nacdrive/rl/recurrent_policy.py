@@ -75,8 +75,8 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     ) -> tuple[Tensor, Tensor, Tensor, MemoryState]:
         """One decision in every environment: actions, values [n_envs, 1], log-probabilities [n_envs], next state.
 
-        Where ``episode_starts`` [n_envs] is true the state is forgotten. ``t`` [n_envs] is in seconds since the episodes
-        began; if None, the layer's usual gap after the decision before. ``deterministic`` takes the likeliest action.
+        Where ``episode_starts`` [n_envs] is true the state is forgotten. ``t`` [n_envs] counts seconds of the episodes;
+        None: the layer's usual gap after the decision before. ``deterministic`` takes the likeliest action.
         """
         joint, state = self.memory.advance(self._features(obs), t, episode_starts, state)
         latent_pi, latent_vf = self.mlp_extractor(joint)

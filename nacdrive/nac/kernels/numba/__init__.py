@@ -225,18 +225,8 @@ class CompiledBackbone:
         rows, first_key = (None, keys.here.start) if isinstance(keys, AllKeys) else (keys.rows.contiguous(), 0)
         allowed = None if keys.allowed is None else keys.allowed.contiguous()
         apart = 0 if allowed is None or allowed.shape[0] == 1 else allowed[0].numel()
-        pairs = self.kernels.Pairs(
-            queries,
-            keys.keys,
-            self.queries,
-            self.keys,
-            first,
-            first_key,
-            here.address(rows),
-            here.address(allowed),
-            apart,
-            motor.data_ptr(),
-        )
+        sizes = queries, keys.keys, self.queries, self.keys, first, first_key
+        pairs = self.kernels.Pairs(*sizes, here.address(rows), here.address(allowed), apart, motor.data_ptr())
         given = [np.array([*circuit, *pairs, *tables], np.int64) for circuit in self.circuits]
         work = [(*heads, x.ctypes.data, back) for heads, x in zip(self.heads_of, given, strict=True)]
         # Threads of this call alone: a pool would not survive a fork, and starting one takes some 50 us.

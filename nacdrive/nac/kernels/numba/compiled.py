@@ -22,7 +22,7 @@ import numpy as np
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic as typed_intrinsic
+from numba.extending import intrinsic
 
 # By NUMBA_DISABLE_JIT, as people do who debug or measure coverage.
 DISABLED = bool(getattr(config, "DISABLE_JIT", False))
@@ -31,8 +31,6 @@ GROUPS = 6  # vectors of a row: as many sums as hide the latency of a multiply-a
 WIDTH = LANES * GROUPS
 CHAINS = 4  # sums side by side where a row is a single vector
 LARGEST = 80.0  # beyond it sigmoid is 0 or 1, and its exponential must not overflow
-
-intrinsic: Any = typed_intrinsic  # its types do not know that the compiler gives the first argument
 
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 BYTE, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -45,8 +43,8 @@ ROUNDER = 12582912.0  # 1.5 * 2^23: adding it rounds to an integer, which then s
 class _Code:
     """Vector instructions at the end of a builder's block."""
 
-    def __init__(self, builder: Any) -> None:
-        self.b = builder
+    def __init__(self, builder: Any, context: Any) -> None:
+        self.b, self.context = builder, context
 
     def at(self, base: Any, offset: Any, of: Any = FLOAT) -> Any:
         """Pointer to element ``offset`` behind an address."""
@@ -137,18 +135,21 @@ def _all(x: float) -> Any:
     return ir.Constant(VECTOR, [float(np.float32(x))] * LANES)
 
 
-def vector_intrinsic(write: Callable[..., None]) -> Any:
-    """The intrinsic of int64 arguments, without a result, whose instructions ``write`` writes."""
+def emitted(result: Any = types.void, last: Any = types.int64) -> Callable[[Callable[..., Any]], Any]:
+    """Makes of what writes instructions the intrinsic of int64 arguments, but for the ``last``, with that result."""
 
-    @wraps(write)  # numba asks for the number of arguments
-    def type_and_codegen(_: Any, *arguments: Any) -> Any:
-        def codegen(context: Any, builder: Any, _: Any, values: Iterable[Any]) -> Any:
-            write(_Code(builder), *values)
-            return context.get_dummy_value()
+    def decorate(write: Callable[..., Any]) -> Any:
+        @wraps(write)  # numba asks for the number of arguments
+        def type_and_codegen(_: Any, *arguments: Any) -> Any:
+            def codegen(context: Any, builder: Any, _: Any, values: Iterable[Any]) -> Any:
+                value = write(_Code(builder, context), *values)
+                return context.get_dummy_value() if value is None else value
 
-        return types.void(*[types.int64] * len(arguments)), codegen
+            return result(*[types.int64] * (len(arguments) - 1), last), codegen
 
-    return intrinsic(type_and_codegen)
+        return intrinsic(type_and_codegen)
+
+    return decorate
 
 
 def _rows_times(
@@ -179,7 +180,7 @@ def _rows_times(
             c.store(total, out, b.add(line, _int(g * LANES)))
 
 
-@vector_intrinsic
+@emitted()
 def synapses(
     c: _Code, groups: Any, out: Any, rows: Any, x: Any, bias: Any, first: Any, source: Any, weight: Any
 ) -> None:
@@ -194,7 +195,7 @@ def synapses(
             _rows_times(c, GROUPS, 1, out, rows, x, bias, first, source, weight)
 
 
-@vector_intrinsic
+@emitted()
 def synapse_gradients(c: _Code, sums: Any, rows: Any, g: Any, x: Any, first: Any, source: Any) -> None:
     """Add to vector ``synapse`` of ``sums`` row ``row`` of ``g`` times row ``source`` of ``x``, lane by lane."""
     b = c.b
@@ -220,7 +221,7 @@ def _each_vector(make: Callable[[_Code, Any, Any], Any]) -> Any:
             at = c.b.mul(loop.index, _int(LANES))
             c.store(make(c, c.load(out, at), c.load(x, at)), out, at)
 
-    return vector_intrinsic(write)
+    return emitted()(write)
 
 
 squash = _each_vector(lambda c, out, x: c.sigmoid(x))
@@ -229,7 +230,7 @@ squash_backward = _each_vector(lambda c, g, y: c.b.fmul(g, c.b.fmul(y, c.b.fsub(
 add_vectors = _each_vector(lambda c, out, x: c.b.fadd(out, x))
 
 
-@vector_intrinsic
+@emitted()
 def copy_vectors(c: _Code, out: Any, x: Any, vectors: Any) -> None:
     """Write ``x`` to ``out``; zeros where ``x`` is address 0."""
     b = c.b
@@ -241,7 +242,7 @@ def copy_vectors(c: _Code, out: Any, x: Any, vectors: Any) -> None:
             c.store(c.load(x, at), out, at)
 
 
-@vector_intrinsic
+@emitted()
 def gather_inter(c: _Code, out: Any, width: Any, line: Any, zq: Any, zk: Any, queries: Any, keys: Any) -> None:
     """Inter neurons of 16 pairs: sigmoid of the sum of both halves, as ``width`` rows ``line`` floats apart.
 
@@ -269,7 +270,7 @@ def gather_inter(c: _Code, out: Any, width: Any, line: Any, zq: Any, zk: Any, qu
         tile(whole, lambda base, offset: c.load_some(base, offset, mask))
 
 
-@vector_intrinsic
+@emitted()
 def scatter_inter(c: _Code, g: Any, width: Any, line: Any, gq: Any, gk: Any, queries: Any, keys: Any) -> None:
     """Add the gradients of 16 pairs' first layer to the rows of both halves that ``gather_inter`` read."""
     b = c.b
@@ -308,13 +309,10 @@ def scatter_inter(c: _Code, g: Any, width: Any, line: Any, gq: Any, gk: Any, que
 def _number_at(number: Any, scalar: Any) -> Any:
     """Intrinsic that gives as ``number`` the ``scalar`` that is ``offset`` of these behind an address."""
 
-    @intrinsic
-    def read(_: Any, base: Any, offset: Any) -> Any:
-        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-            x = _Code(builder).load(args[0], args[1], scalar)
-            return builder.zext(x, INT64) if scalar is BYTE else x
-
-        return number(types.int64, types.int64), codegen
+    @emitted(number)
+    def read(c: _Code, base: Any, offset: Any) -> Any:
+        x = c.load(base, offset, scalar)
+        return c.b.zext(x, INT64) if scalar is BYTE else x
 
     return read
 
@@ -322,13 +320,9 @@ def _number_at(number: Any, scalar: Any) -> Any:
 def _put_number(number: Any, scalar: Any) -> Any:
     """Intrinsic that writes a ``number`` there."""
 
-    @intrinsic
-    def write(_: Any, base: Any, offset: Any, x: Any) -> Any:
-        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-            builder.store(args[2], _Code(builder).at(args[0], args[1], scalar), align=scalar_bytes(scalar))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, number), codegen
+    @emitted(last=number)
+    def write(c: _Code, base: Any, offset: Any, x: Any) -> None:
+        c.b.store(x, c.at(base, offset, scalar), align=scalar_bytes(scalar))
 
     return write
 
@@ -339,29 +333,25 @@ float_at, put_float = _number_at(types.float32, FLOAT), _put_number(types.float3
 double_at, put_double = _number_at(types.float64, DOUBLE), _put_number(types.float64, DOUBLE)
 
 
-@intrinsic
-def sum_at(_: Any, base: Any, offset: Any) -> Any:
+@emitted(types.float32)
+def sum_at(c: _Code, base: Any, offset: Any) -> Any:
     """Sum of the vector ``offset`` floats behind an address."""
-
-    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        x = _Code(builder).load(*args)
-        half = LANES
-        while half > 1:
-            half //= 2
-            order = ir.Constant(_ints(), [(j + half) % LANES for j in range(LANES)])
-            x = builder.fadd(x, builder.shuffle_vector(x, x, order))
-        return builder.extract_element(x, ir.Constant(INT32, 0))
-
-    return types.float32(types.int64, types.int64), codegen
+    x = c.load(base, offset)
+    half = LANES
+    while half > 1:
+        half //= 2
+        order = ir.Constant(_ints(), [(j + half) % LANES for j in range(LANES)])
+        x = c.b.fadd(x, c.b.shuffle_vector(x, x, order))
+    return c.b.extract_element(x, ir.Constant(INT32, 0))
 
 
-@vector_intrinsic
+@emitted()
 def copy_bytes(c: _Code, out: Any, x: Any, count: Any) -> None:
     """Write ``count`` bytes of ``x`` to ``out``, which do not overlap."""
     cgutils.raw_memcpy(c.b, c.at(out, 0, BYTE), c.at(x, 0, BYTE), count, 1)
 
 
-@vector_intrinsic
+@emitted()
 def project(c: _Code, out: Any, width: Any, bias: Any, x: Any, depth: Any, weight: Any) -> None:
     """Write ``bias [width]`` + ``x [depth]`` times ``weight [depth, width]``."""
     b = c.b
@@ -375,7 +365,7 @@ def project(c: _Code, out: Any, width: Any, bias: Any, x: Any, depth: Any, weigh
         c.store_some(b.load(total), out, first, mask)
 
 
-@vector_intrinsic
+@emitted()
 def sum_groups(c: _Code, sums: Any, x: Any, rows: Any) -> None:
     """Add to vector ``row`` of ``sums`` the vectors of row ``row`` of ``x``."""
     b = c.b
@@ -467,14 +457,10 @@ KINDS = [_type(k) for k in (Sizes, Synapses, Synapses, Synapses, Pairs, Tables, 
 def _reader(of: Any) -> Any:
     """Intrinsic that reads such a tuple from the int64 numbers ``offset`` behind an address."""
 
-    @intrinsic
-    def read(_: Any, base: Any, offset: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            c = _Code(builder)
-            fields = [c.load(args[0], builder.add(args[1], _int(i)), INT64) for i in range(len(of._fields))]
-            return context.make_tuple(builder, signature.return_type, fields)
-
-        return _type(of)(types.int64, types.int64), codegen
+    @emitted(_type(of))
+    def read(c: _Code, base: Any, offset: Any) -> Any:
+        fields = [c.load(base, c.b.add(offset, _int(i)), INT64) for i in range(len(of._fields))]
+        return c.context.make_tuple(c.b, _type(of), fields)
 
     return read
 

@@ -35,16 +35,16 @@ class CompiledStep:
         self.halves_bias = memory.address(halves_bias.detach().contiguous())
         layers = Layers(kernels, w, memory, kernels.LANES, kernels.CHAINS)
         self.circuit = memory.address(np.array(circuit_of(kernels, w, layers, kernels.LANES, memory), np.int64))
-        self.scale = 0 if scale is None else memory.address(scale.detach().flatten().expand(self.heads).contiguous())
+        at_scale = 0 if scale is None else memory.address(scale.detach().flatten().expand(self.heads).contiguous())
         mode = options.dynamics
         euler = mode if isinstance(mode, Euler) else None
-        self.mode = 1 if euler else 2 if isinstance(mode, Steady) else 0
-        self.steps = euler.steps if euler else 0
+        kind = 1 if euler else 2 if isinstance(mode, Steady) else 0
         step = euler.step or 0.0 if euler else 0.0
         delta = 0.0 if options.quadrature == "time" else options.delta_t
-        self.numbers = memory.address(np.array([options.eps, step, delta], np.float32))
-        self.phi = PHIS.index(options.phi)
-        self.gated = int(options.score_gradient == "gated")
+        numbers = memory.address(np.array([options.eps, step, delta], np.float32))
+        gated, phi = int(options.score_gradient == "gated"), PHIS.index(options.phi)
+        # As they stand side by side in ``Attended``.
+        self.options = at_scale, gated, phi, kind, euler.steps if euler else 0, numbers
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledStep:
         """Itself: it never changes, and addresses cannot be copied."""
@@ -70,18 +70,8 @@ class CompiledStep:
         memory = torch.empty_like(before)
         of_query = before.new_empty(self.heads * batch * self.wide)
         qkv, before = qkv.contiguous(), before.contiguous()
-        fields = self.kernels.Step(
-            batch,
-            window,
-            self.depth,
-            width,
-            qkv.data_ptr(),
-            self.halves,
-            self.halves_bias,
-            before.data_ptr(),
-            memory.data_ptr(),
-            of_query.data_ptr(),
-        )
+        at_qkv, *others = (x.data_ptr() for x in (qkv, before, memory, of_query))
+        fields = self.kernels.Step(batch, window, self.depth, width, at_qkv, self.halves, self.halves_bias, *others)
         step = np.array(fields, np.int64)
         self.kernels.advance(self.heads, step.ctypes.data)
         return memory, (step, qkv, of_query, memory)
@@ -109,24 +99,8 @@ class CompiledStep:
         start = room.ctypes.data
         tensors = [None if x is None else x.contiguous() for x in (tau, chosen, allowed, scores)]
         at_tau, at_chosen, at_allowed, at_scores = (0 if x is None else x.data_ptr() for x in tensors)
-        fields = self.kernels.Attended(
-            slots,
-            min(seen, window),
-            at_chosen,
-            at_allowed,
-            at_scores,
-            at_tau,
-            int(tau.shape[1] == window),
-            self.scale,
-            self.gated,
-            self.phi,
-            self.mode,
-            self.steps,
-            self.numbers,
-            start,
-            start + 8 * slots,
-            y.data_ptr(),
-        )
+        keys = slots, min(seen, window), at_chosen, at_allowed, at_scores, at_tau, int(tau.shape[1] == window)
+        fields = self.kernels.Attended(*keys, *self.options, start, start + 8 * slots, y.data_ptr())
         attended = np.array(fields, np.int64)
         self.kernels.attend(self.heads, self.circuit, step.ctypes.data, attended.ctypes.data)
         return y
