@@ -181,11 +181,7 @@ def stages(config: DemoConfig) -> tuple[RecordConfig, TrainConfig, DriveConfig]:
 
 
 def check(config: DemoConfig, training: TrainConfig) -> None:
-    """Find mistakes before minutes of work.
-
-    Raises:
-        UserError: for an unknown layer or expert, a device that is not there, or a port that is in use.
-    """
+    """Find mistakes before minutes of work."""
     from nacdrive.common.net import listen
     from nacdrive.drivers import load_expert
     from nacdrive.layers import check_name

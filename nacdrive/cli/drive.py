@@ -180,11 +180,7 @@ def drive(config: DriveConfig) -> list[EpisodeResult]:
 
 
 def load(config: DriveConfig) -> LoadedDrive:
-    """Who drives what, and who rides along.
-
-    Raises:
-        UserError: if there is no such policy or driver, or it does not fit the environment.
-    """
+    """Who drives what, and who rides along."""
     from nacdrive.common.paths import find_model
     from nacdrive.rollout.drive import Drive, LoadedDrive, usual_expert
 

@@ -190,11 +190,7 @@ def take_trust(arguments: list[str]) -> list[str]:
 
 
 def parse(config_class: type[T], program: str, arguments: list[str]) -> T:
-    """The config that ``arguments`` ask for; ``--help`` ends the program.
-
-    Raises:
-        UserError: for an unknown option or a value that does not fit; the first of several.
-    """
+    """The config that ``arguments`` ask for, or a ``UserError`` with the first mistake; ``--help`` ends the program."""
     if {"-h", "--help"} & set(arguments):
         from nacdrive.cli.help import print_help
 

@@ -38,11 +38,7 @@ def run(config: PlaygroundConfig) -> None:
 
 
 def page_of(model: Path, *, weights: bool = True) -> str:
-    """The page in which the policy of ``model`` drives; without its weights for a page that has them already.
-
-    Raises:
-        UserError: if it drives elsewhere, looks at other pictures, or has no JavaScript.
-    """
+    """The page in which the policy of ``model`` drives; without its weights for a page that has them already."""
     from nacdrive.envs.registry import CARRACING
     from nacdrive.extras.export.html import in_script, network_json, page_style, script
     from nacdrive.extras.export.network_description import describe

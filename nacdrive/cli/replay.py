@@ -79,11 +79,7 @@ def run(config: ReplayConfig) -> int:
 
 
 def parts_of(folder: Path) -> list[Path]:
-    """``folder`` itself, or the recordings of an arena's contestants.
-
-    Raises:
-        UserError: if one of those is not there.
-    """
+    """``folder`` itself, or the recordings of an arena's contestants."""
     from nacdrive.common.files import read_json
 
     if not (folder / ARENA).is_file():

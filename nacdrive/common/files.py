@@ -69,10 +69,8 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; rename it onto ``target`` only if the block succeeds.
-
-    Raises:
-        UserError: if the disk is full (the partial file is removed, ``target`` keeps its old content).
+    """Yield a temporary path beside ``target``; rename it onto ``target`` only if the block succeeds. Where the disk is
+    full (a ``UserError``) the partial file is removed, and ``target`` keeps its old content.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_path(target)
@@ -95,10 +93,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def refuse_existing(*targets: Path, overwrite: bool, flag: str = "--out") -> None:
-    """Keep a user's file from being replaced unasked; to be called before the work. ``flag`` names it, for the error.
-
-    Raises:
-        UserError: if one of them exists and ``overwrite`` is False, or is a folder.
+    """Keep a user's file from being replaced unasked, or a folder by a file; to be called before the work. ``flag``
+    names it, for the ``UserError``.
     """
     for target in targets:
         if target.is_dir():

@@ -17,10 +17,8 @@ MAX_DEPTH = 64
 
 
 def parse(text: Any) -> Any:
-    """What a JSON text or its UTF-8 bytes stand for.
-
-    Raises:
-        ValueError: if it is no JSON, nested too deep, or holds a number that is infinite or none.
+    """What a JSON text or its UTF-8 bytes stand for; ``ValueError`` if it is no JSON, nested too deep, or holds a
+    number that is infinite or none.
     """
     try:
         value = json.loads(text, parse_float=finite, parse_constant=finite)
@@ -35,11 +33,7 @@ def parse(text: Any) -> Any:
 
 
 def finite(text: str) -> float:
-    """A number of a JSON text.
-
-    Raises:
-        ValueError: for one that is infinite, as 1e999, or none.
-    """
+    """A number of a JSON text; ``ValueError`` for one that is infinite, as 1e999, or none."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is no finite number")
@@ -62,11 +56,7 @@ def parse_object(text: Any) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        UserError: if it is missing, no regular file, too long or damaged.
-    """
+    """What a JSON file holds; ``UserError`` if it is missing, no regular file, too long or damaged."""
     if not path.is_file():
         what = "is no regular file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: check the path.")
@@ -87,11 +77,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """What each line of a file stands for; one that a crash cut short is left out.
-
-    Raises:
-        UserError: if the file is no text.
-    """
+    """What each line of a file stands for; one that a crash cut short is left out. ``UserError`` if it is no text."""
     if not path.is_file():
         return []
     rows = []

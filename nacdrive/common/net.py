@@ -14,10 +14,8 @@ from nacdrive.common.errors import UserError
 
 
 def listen(host: str, port: int, *, what: str = "the page") -> socket.socket:
-    """A socket that listens on ``host`` and ``port``, 0 for a free one; ``what`` is to be served, for the error.
-
-    Raises:
-        UserError: if the port is in use or not allowed, or the address is not this machine's.
+    """A socket that listens on ``host`` and ``port``, 0 for a free one; ``what`` is to be served, for the ``UserError``
+    if the port is in use or not allowed, or the address is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -449,11 +449,7 @@ class _RayWorker:
 
 
 def check_ray(address: str) -> None:
-    """Refuse an address at which no cluster can be, within seconds and before anything is begun.
-
-    Raises:
-        UserError: if Ray is not installed, or nobody answers.
-    """
+    """Refuse an address at which no cluster can be, within seconds and before anything is begun."""
     if importlib.util.find_spec("ray") is None:
         raise UserError("--ray needs the package ray: install it with pip install 'nacdrive[ray]'.")
     if address in ("local", "auto"):
@@ -559,10 +555,8 @@ class Actors:
         *,
         ray: str | None = None,
     ) -> None:
-        """Start one actor for each of ``initargs``, in which ``initializer`` gets these before the first job.
-
-        Raises:
-            UserError: if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.
+        """Start one actor for each of ``initargs``, in which ``initializer`` gets these before the first job;
+        ``UserError`` if Ray is not installed, there is no cluster, or it has fewer cores than actors are asked for.
         """
         self._crew: _Processes | _RayActors = _RayActors(ray) if ray else _Processes()
         try:
@@ -578,11 +572,8 @@ class Actors:
             raise
 
     def ask(self, jobs: Sequence[Any]) -> list[Any]:
-        """Do job ``i`` in actor ``i``, all at the same time; their results in order.
-
-        Raises:
-            UserError: if an actor died.
-            Exception: what a job raised, with the actor's traceback as its cause.
+        """Do job ``i`` in actor ``i``, all at the same time; their results in order. ``UserError`` if an actor died;
+        what a job raised, with the actor's traceback as its cause.
         """
         for worker, job in zip(self._workers, jobs, strict=True):
             self._crew.give(worker, job)

@@ -22,10 +22,8 @@ def shipped(kind: Literal["agents", "recordings", "www"]) -> Path:
 
 def find_model(name: Path | str, task: str | None = None) -> Path:
     """The file ``name`` if it exists, or else the shipped model of that name: ``carracing/nac_steady``, or without the
-    task ``nac_steady.pt``, ``nac_steady`` or ``nac-steady`` (of ``task``; CarRacing's if that is None).
-
-    Raises:
-        UserError: if neither exists; the sentence names the shipped models or suggests the nearest.
+    task ``nac_steady.pt``, ``nac_steady`` or ``nac-steady`` (of ``task``; CarRacing's if that is None). A ``UserError``
+    names the shipped models or suggests the nearest.
     """
     given = Path(name).expanduser()
     if given.exists():

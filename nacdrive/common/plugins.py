@@ -41,12 +41,7 @@ def trusted() -> set[str]:
 def check_trusted(file: object, *contents: Any) -> None:
     """Refuse a file that names code of somebody's, unless the user has named that too or installed it as a plug-in.
 
-    Args:
-        file: What names it, for the error.
-        contents: Names, or plain JSON with names in it: every text of the form ``module:Name`` counts.
-
-    Raises:
-        UserError: naming the first that is not trusted.
+    ``contents`` are names, or plain JSON with names in it: every text of the form ``module:Name`` counts.
     """
     for text in filter(is_reference, strings_in(contents)):
         module = text.removeprefix("gym:").partition(":")[0]
@@ -87,9 +82,7 @@ def strings_in(value: Any) -> Iterator[str]:
 
 def load_object(reference: str) -> Any:
     """The object that ``module:attribute`` names, e.g. ``my_car:MyEnv``; the current folder can be imported from.
-
-    Raises:
-        UserError: the reference has another form, the module cannot be imported, or it lacks the attribute.
+    ``UserError`` for another form, a module that cannot be imported, an attribute that it lacks.
     """
     module_name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
@@ -145,10 +138,8 @@ class Registry(Generic[T]):
         return name in self._builtin
 
     def load(self, name: str) -> T:
-        """The part of that name, imported now if it has not been.
-
-        Raises:
-            UserError: no such name, one that several packages claim, or one that cannot be imported.
+        """The part of that name, imported now if it has not been; ``UserError`` for no such name, one that several
+        packages claim, or one that cannot be imported.
         """
         entries = self._installed().get(name, [])
         owners = ["nacdrive"] if name in self._builtin else []
@@ -175,10 +166,8 @@ class Registry(Generic[T]):
         raise unknown_name(self.kind, name, self.names())
 
     def register(self, name: str, part: str | T) -> None:
-        """Adds a name for this process: a part, or ``module:attribute`` to import it from when it is asked for.
-
-        Raises:
-            UserError: the name is taken by another part.
+        """Adds a name for this process: a part, or ``module:attribute`` to import it from when it is asked for;
+        ``UserError`` if it is taken by another part.
         """
         if name in self._builtin:
             raise UserError(f"the {self.kind} name '{name}' belongs to nacdrive: choose another one.")

@@ -96,10 +96,8 @@ def result_folder(path: Path, *, overwrite: bool = False, resume: bool = False) 
 
 
 def lock_folder(path: Path, owner: object) -> None:
-    """Make ``path`` if it does not exist, and keep other processes from writing into it while ``owner`` lives.
-
-    Raises:
-        UserError: if another process does, or ``path`` is no folder.
+    """Make ``path`` if it does not exist, and keep other processes from writing into it while ``owner`` lives;
+    ``UserError`` if another does, or ``path`` is no folder.
     """
     held = _hold(path)
     held.owners += 1
@@ -119,11 +117,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder in a locked one, for what is moved into that by ``publish`` when the block ends well.
-
-    Raises:
-        UserError: if the disk is full.
-    """
+    """Yield an empty folder in a locked one, for what is moved into that by ``publish`` when the block ends well."""
     clear_staging(folder)
     staging = folder / STAGING
     staging.mkdir()

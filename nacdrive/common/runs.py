@@ -69,10 +69,8 @@ def run_record(config: Any, **more: Any) -> dict[str, Any]:
 
 
 def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) -> None:
-    """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed.
-
-    Raises:
-        UserError: if that run was begun with other options than those ``free_to_change``.
+    """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed;
+    ``UserError`` if that was begun with other options than those ``free_to_change``.
     """
     path = folder / RUN
     if path.exists():

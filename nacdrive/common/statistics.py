@@ -71,12 +71,9 @@ def fraction(pupil: Sequence[float], expert: Sequence[float]) -> dict[str, Any] 
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """Mean of ``ours - theirs`` over the same tracks (or folds and seeds), with its 95 % interval.
+    """Mean of ``ours - theirs`` over the same tracks (or folds and seeds), as many of each, with its 95 % interval.
 
     Pairs are resampled; below ``FEW`` of them Student's t stands in, for a bootstrap of three is far too sure.
-
-    Raises:
-        ValueError: if there are not as many of the one as of the other, or none.
     """
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if len(a) != len(b) or not len(a):

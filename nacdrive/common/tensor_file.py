@@ -34,14 +34,10 @@ FORMAT = {"format": "pt"}
 def write_tensor_file(
     path: Path, kind: str, version: int, content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write what ``read_tensor_file`` can read, atomically.
+    """Write what ``read_tensor_file`` can read, atomically; ``TypeError`` if the format cannot hold it.
 
     ``kind`` names the format, such as ``nacdrive policy``. ``content`` holds plain values, lists, dicts and tensors;
     for safetensors, text alone. ``tensors`` are a network's weights by name, stored on the CPU.
-
-    Raises:
-        UserError: if the disk is full; what ``path`` held before is kept.
-        TypeError: if the format cannot hold what is given.
     """
     stored: dict[str, Any] = {"kind": kind, "version": version, **content}
     if tensors is not None:
@@ -62,12 +58,9 @@ def read_tensor_file(
 ) -> dict[str, Any]:
     """What was written with ``write_tensor_file``; older files, which hold no checksum, by their zip archive's CRCs.
 
-    ``kind`` and ``version`` are those of the format that is wanted, None for any of nacdrive's. Errors call the file by
-    ``name``, or the last words of ``kind``, and give ``advice`` about a damaged one.
-
-    Raises:
-        UserError: if the file is missing, truncated, changed, of another kind or version, or a weight in it is not a
-            finite number.
+    ``kind`` and ``version`` are those of the format that is wanted, None for any of nacdrive's. A ``UserError`` about a
+    file that is missing, damaged, of another kind or version, or holds a weight that is not finite calls it by
+    ``name``, or the last words of ``kind``, and gives ``advice``.
     """
     what = "model file" if kind is None else kind.removeprefix("nacdrive ")
     name = name or what
@@ -128,9 +121,7 @@ def check_archive(archive: zipfile.ZipFile, size: int, most: float = 2.0) -> Non
 
 def to_safetensors(stored: Mapping[str, Any]) -> bytes:
     """The bytes of a safetensors file, its checksum included; the same for the same content in whatever order.
-
-    Raises:
-        TypeError: if a value beside the tensors is neither text nor an integer, or there is no such type of tensor.
+    ``TypeError`` if a value beside the tensors is neither text nor an integer, or there is no such type of tensor.
     """
     from safetensors.torch import save
 

@@ -26,14 +26,10 @@ class BrokenLawError(UserError):
 
 
 def check(factory: Callable[..., SequenceLayer], **options: Any) -> None:
-    """Check all laws (some seconds).
+    """Check all laws (some seconds); ``BrokenLawError`` says in one sentence which is the first that is broken.
 
-    Args:
-        factory: a subclass of ``SequenceLayer``, or what makes one with the same arguments.
-        options: options of the layer.
-
-    Raises:
-        BrokenLawError: the first law that the layer breaks, in one sentence.
+    ``factory`` is a subclass of ``SequenceLayer``, or what makes one with the same arguments and ``options`` of the
+    layer.
     """
     name = getattr(factory, "__name__", str(factory))
 

@@ -121,20 +121,12 @@ def register(name: str, factory: str | Factory, options: dict[str, Any] | None =
 def build(
     name: str, d_model: int, num_heads: int, window: int, *, in_features: int | None = None, **options: Any
 ) -> SequenceLayer:
-    """Build the sequence layer ``name``.
+    """Build the sequence layer of a registered name, such as ``nac-steady``, one with ``-lag`` behind it (``LAG``), or
+    ``module:Name``; sizes and ``gap_s`` are those of ``SequenceLayer``, ``in_features`` by default ``d_model``. Options
+    override what the name stands for.
 
-    Args:
-        name: a registered name, such as ``nac-steady``, one with ``-lag`` behind it (``LAG``), or ``module:Name``.
-        d_model: width of the output.
-        num_heads: attention heads; a layer without heads ignores them.
-        window: how many steps, the present one included, an output may depend on.
-        in_features: width of the input; ``d_model`` if not given.
-        options: the layer's own options; they override what the name stands for. Every layer takes ``gap_s``, the
-            typical time between two steps in seconds.
-
-    Raises:
-        UserError: if the name is unknown (the sentence suggests the nearest), or if a layer from elsewhere cannot be
-            built or does not answer in the right shapes.
+    ``UserError`` if the name is unknown (the sentence suggests the nearest), or if a layer from elsewhere cannot
+    be built or does not answer in the right shapes.
     """
     if (base := of_lag(name)) is not None:
         gap_s = {"gap_s": options.pop("gap_s")} if "gap_s" in options else {}

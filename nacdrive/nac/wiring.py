@@ -93,10 +93,8 @@ def ncp(
     motor_fanin: int,
     seed: int = DEFAULT_SEED,
 ) -> Wiring:
-    """Neural Circuit Policy wiring, equal to ``ncps.wirings.NCP(...).build(inputs)``.
-
-    Raises:
-        ValueError: a fan-out or fan-in exceeds the size of the layer it reaches into.
+    """Neural Circuit Policy wiring, equal to ``ncps.wirings.NCP(...).build(inputs)``; ``ValueError`` where a fan-out or
+    fan-in exceeds the size of the layer it reaches into.
     """
     for name, fan, layer, size in (
         ("motor_fanin", motor_fanin, "command", command),

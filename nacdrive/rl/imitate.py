@@ -454,9 +454,6 @@ def imitate(
 
     With ``resume`` the run goes on after its last whole round; what a kill loses is the round under way, of which the
     drives are kept.
-
-    Raises:
-        UserError: for a folder that is in use, a checkpoint of other settings, a teacher that does not steer.
     """
     _ = load_teacher(config.expert)
     if resume and not (out / RUN).is_file():

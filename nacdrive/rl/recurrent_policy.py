@@ -28,11 +28,8 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     """``ActorCriticPolicy`` whose actor and critic read the features and, beside them, what a memory makes of the past.
 
     Beside the arguments of ``ActorCriticPolicy`` it takes ``memory``: the name of a sequence layer, or the fields of
-    ``MemorySpec``, such as ``{"layer": "nac-steady", "window": 16, "gap_s": 0.08}``.
-
-    Raises:
-        UserError: for an unknown layer, or one that cannot stream.
-        TypeError: for observations that are a ``Dict``, or features that actor and critic do not share.
+    ``MemorySpec``, such as ``{"layer": "nac-steady", "window": 16, "gap_s": 0.08}``; ``UserError`` if it is unknown or
+    cannot stream. Observations must be one Box, and actor and critic share their features.
     """
 
     memory: Memory

@@ -118,12 +118,10 @@ def read_sb3(path: Path) -> Sb3Zip:
 
 
 def to_net(model: Sb3Zip, grey: bool = False) -> tuple[PolicyNet | nature.NatureNet, dict[str, Any]]:
-    """The actor of ``model`` as a network of nacdrive's, and what is known of it.
+    """The actor of ``model`` as a network of nacdrive's, and what is known of it; ``UserError`` if it sees something
+    else than pictures, or has other actions or another network.
 
     ``grey``: a stranger's frames are grey although their number divides by three.
-
-    Raises:
-        UserError: if it sees something else than pictures, or has other actions or another network.
     """
     shape = model.observation_shape
     if len(shape) != 3 or min(shape[1:]) < 36:
@@ -181,10 +179,8 @@ def export(
     """Write the policy of the zip ``source`` (of ``nacdrive expert train``, or of stable-baselines3's PPO with its
     ``CnnPolicy``) to ``target``, with what more is known ``about`` it.
 
-    ``repeat``: frames for which a stranger's actions are held; zips of ours know it. ``grey``: see ``to_net``.
-
-    Raises:
-        UserError: see ``read_sb3`` and ``to_net``; and if nobody says ``repeat``.
+    ``repeat``: frames for which a stranger's actions are held, a ``UserError`` without; zips of ours know it. ``grey``:
+    see ``to_net``.
     """
     model = read_sb3(source)
     net, known = to_net(model, grey)

@@ -67,13 +67,9 @@ def train(
 ) -> Path:
     """Train into the folder ``out``; returns the path of the best policy by validation return.
 
-    With ``resume`` the run continues from its last checkpoint with the same numbers as if it had never stopped
-    (same machine, same number of threads; tested). The workers that drive run on the Ray cluster at ``ray`` where one
-    is given; the network learns here. Ctrl-C writes no checkpoint of the interrupted update.
-
-    Raises:
-        UserError: for a folder that is in use, a checkpoint of other settings, a full disk, a dead worker, an
-            environment that cannot be made, a memory that cannot stream.
+    With ``resume`` the run continues from its last checkpoint with the same numbers as if it had never stopped (same
+    machine, same number of threads; tested). The workers that drive run on the Ray cluster at ``ray`` where one is
+    given; the network learns here. Ctrl-C writes no checkpoint of the interrupted update.
     """
     agent = Agent.of(config)
     # What cannot be built is refused before a folder is made or deleted.
