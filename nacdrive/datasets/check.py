@@ -20,8 +20,7 @@ class CheckResult:
     """What a check found."""
 
     sound: list[EpisodeInfo]
-    problems: list[DamagedEpisode]
-    """Files that are not, in order of their names."""
+    problems: list[DamagedEpisode]  # files that are not, in order of their names
 
 
 def check_recording(folder: Path) -> CheckResult:

@@ -73,14 +73,10 @@ def unpacked(archive: Path) -> Path:
 class RemoteFile:
     """One file of a data set."""
 
-    name: str
-    """As it is called on the disk."""
-    md5: str
-    """Checksum of the file as it comes."""
-    urls: tuple[str, ...]
-    """Where it lies; tried in order."""
-    unpacked_md5: str = ""
-    """Checksum of the content of a gzip file, where that is published too."""
+    name: str  # as it is called on the disk
+    md5: str  # checksum of the file as it comes
+    urls: tuple[str, ...]  # where it lies; tried in order
+    unpacked_md5: str = ""  # checksum of the content of a gzip file, where that is published too
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,9 @@ class DataSet:
     """A public data set."""
 
     name: str
-    what: str
-    """For a list, a few words."""
-    home: str
-    """Page of its makers or keepers."""
-    files: tuple[RemoteFile, ...] = ()
-    """What ``fetch`` gets; empty where no lasting address with a published checksum is known."""
+    what: str  # for a list, a few words
+    home: str  # page of its makers or keepers
+    files: tuple[RemoteFile, ...] = ()  # what fetch gets; empty where no lasting address with a checksum is known
 
 
 MNIST_MIRRORS = (

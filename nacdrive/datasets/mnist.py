@@ -34,26 +34,19 @@ PIXEL_S = 1.0
 class Mnist:
     """The whole data set."""
 
-    train_images: NDArray[np.uint8]
-    """[60000, 28, 28], 0 is paper and 255 ink."""
-    train_labels: NDArray[np.uint8]
-    """[60000], the digit."""
-    test_images: NDArray[np.uint8]
-    """[10000, 28, 28]."""
-    test_labels: NDArray[np.uint8]
-    """[10000]."""
+    train_images: NDArray[np.uint8]  # [60000, 28, 28], 0 is paper and 255 ink
+    train_labels: NDArray[np.uint8]  # [60000], the digit
+    test_images: NDArray[np.uint8]  # [10000, 28, 28]
+    test_labels: NDArray[np.uint8]  # [10000]
 
 
 @dataclass(frozen=True)
 class Events:
     """Images as sequences of events."""
 
-    value: NDArray[np.float32]
-    """[N, length], 1 where the run is ink, else 0."""
-    duration: NDArray[np.float32]
-    """[N, length], pixels in the run; 0 where there is padding."""
-    padding: NDArray[np.bool_]
-    """[N, length], True behind an image's last run."""
+    value: NDArray[np.float32]  # [N, length], 1 where the run is ink, else 0
+    duration: NDArray[np.float32]  # [N, length], pixels in the run; 0 where there is padding
+    padding: NDArray[np.bool_]  # [N, length], True behind an image's last run
 
     @property
     def t_s(self) -> NDArray[np.float32]:

@@ -49,17 +49,12 @@ RECORDING_NAME = re.compile(r"([A-Za-z]+)\d+")
 class ParRecording:
     """One run of one person, in order of time."""
 
-    name: str
-    """Person and run, such as ``A01``."""
+    name: str  # person and run, such as A01
     person: str
-    t_s: NDArray[np.float64]
-    """[N] seconds since the recording's first reading; the tags report one after another, at uneven gaps."""
-    tag: NDArray[np.int64]
-    """[N] which tag reported: index into ``TAGS``."""
-    xyz: NDArray[np.float32]
-    """[N, 3] its position in metres."""
-    activity: NDArray[np.int64]
-    """[N] what the person did: index into ``ACTIVITIES``."""
+    t_s: NDArray[np.float64]  # [N] seconds since the first reading; the tags report one after another, at uneven gaps
+    tag: NDArray[np.int64]  # [N] which tag reported: index into TAGS
+    xyz: NDArray[np.float32]  # [N, 3] its position in metres
+    activity: NDArray[np.int64]  # [N] what the person did: index into ACTIVITIES
 
     def __len__(self) -> int:
         return len(self.t_s)

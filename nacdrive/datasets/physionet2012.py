@@ -32,15 +32,11 @@ class Stay:
     """One stay in intensive care; a value that was not read is NaN."""
 
     name: str
-    static: NDArray[np.float32]
-    """[5] of ``STATIC``."""
-    t_s: NDArray[np.float64]
-    """[N] seconds since admission of each reading, in order."""
-    what: NDArray[np.int64]
-    """[N] which of ``MEASURED``."""
+    static: NDArray[np.float32]  # [5] of STATIC
+    t_s: NDArray[np.float64]  # [N] seconds since admission of each reading, in order
+    what: NDArray[np.int64]  # [N] which of MEASURED
     value: NDArray[np.float32]
-    died: bool
-    """In hospital."""
+    died: bool  # in hospital
 
 
 def read_stays(folder: Path) -> list[Stay]:

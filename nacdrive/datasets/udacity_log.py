@@ -160,17 +160,12 @@ class LogRow:
     """One instant of a drive."""
 
     center: Path
-    left: Path | None
-    """Of the left one; None where there is none."""
+    left: Path | None  # of the left one; None where there is none
     right: Path | None
-    t_s: float
-    """When the images were taken: seconds since 1970 by the recording computer's clock, or since the log began."""
-    steering: float
-    """-1 full left .. 1 full right."""
-    throttle: float
-    """0 .. 1."""
-    brake: float
-    """0 .. 1."""
+    t_s: float  # seconds since 1970 by the recording computer's clock, or since the log began
+    steering: float  # -1 full left .. 1 full right
+    throttle: float  # 0 .. 1
+    brake: float  # 0 .. 1
     speed_mps: float
 
 
@@ -180,8 +175,7 @@ class UdacityLog:
 
     folder: Path
     rows: list[LogRow]
-    skipped: list[str]
-    """What was left out, a phrase each."""
+    skipped: list[str]  # what was left out, a phrase each
 
     def drives(self) -> list[list[LogRow]]:
         """The rows of each drive: the clock runs forward, without a pause."""

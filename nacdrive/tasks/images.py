@@ -94,22 +94,14 @@ def prepared(images: Iterable[bytes], where: str, crooked: bool = False) -> NDAr
 class Augmentation:
     """How far each change of a picture of a road may go; frames are [66, 200] pixels in YUV."""
 
-    sideways: int = 12
-    """Pixels by which the road may move to either side: the car points elsewhere."""
-    steering_per_pixel: float = 0.006
-    """Steering that leads back from one such pixel."""
-    upward: int = 5
-    """Pixels up or down: a hill, a nodding car."""
-    gain: tuple[float, float] = (0.55, 1.3)
-    """Of the luminance."""
-    offset: float = 20.0
-    """Of the luminance, to either side."""
-    saturation: tuple[float, float] = (0.5, 1.4)
-    """Of the colours."""
-    tint: float = 8.0
-    """Offset of each colour channel, to either side."""
-    shadow: float = 0.5
-    """Share of the sequences with a shadow across the road."""
+    sideways: int = 12  # pixels by which the road may move to either side: the car points elsewhere
+    steering_per_pixel: float = 0.006  # steering that leads back from one such pixel
+    upward: int = 5  # pixels up or down: a hill, a nodding car
+    gain: tuple[float, float] = (0.55, 1.3)  # of the luminance
+    offset: float = 20.0  # of the luminance, to either side
+    saturation: tuple[float, float] = (0.5, 1.4)  # of the colours
+    tint: float = 8.0  # offset of each colour channel, to either side
+    shadow: float = 0.5  # share of the sequences with a shadow across the road
     pace: tuple[float, float] = (0.25, 1.5)
     """Of the time stamps: a simulator may run slower or faster than the recording did."""
 

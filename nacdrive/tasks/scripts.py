@@ -15,14 +15,10 @@ from nacdrive.tasks.driving import DrivingTask
 class Script:
     """What differs from ``paper``."""
 
-    settings: Mapping[str, Any]
-    """Options of ``FitConfig``."""
-    nac: Mapping[str, Any] = field(default_factory=dict)
-    """Options of NAC, where a row does not name others."""
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of ``PolicyConfig``."""
-    kept: str = ""
-    """What is not the script's here either."""
+    settings: Mapping[str, Any]  # options of FitConfig
+    nac: Mapping[str, Any] = field(default_factory=dict)  # options of NAC, where a row does not name others
+    policy: Mapping[str, Any] = field(default_factory=dict)  # fields of PolicyConfig
+    kept: str = ""  # what is not the script's here either
 
 
 SCRIPTS = {

@@ -73,12 +73,9 @@ LEARNING_FILES = {
 class Question:
     """One truncated bearing."""
 
-    files: int
-    """Files that a contestant was given."""
-    full_files: int
-    """Files until its failure, published later."""
-    printed_s: float
-    """Remaining life in seconds as it was printed."""
+    files: int  # files that a contestant was given
+    full_files: int  # files until its failure, published later
+    printed_s: float  # remaining life in seconds as it was printed
 
     @property
     def remaining_s(self) -> float:
@@ -115,13 +112,10 @@ class Truncated:
     """A bearing up to where the challenge asks."""
 
     run: RunToFailure
-    seen: int
-    """Snapshots that may be known."""
-    remaining_s: float
-    """What it has left there."""
+    seen: int  # snapshots that may be known
+    remaining_s: float  # what it has left there
     printed_s: float
-    whole: bool
-    """Whether its end is there too, so that its true wear is known."""
+    whole: bool  # whether its end is there too, so that its true wear is known
 
 
 def read_challenge(folder: Path) -> tuple[list[RunToFailure], list[Truncated]]:

@@ -85,17 +85,12 @@ TINY = 1e-20
 class FeatureOptions:
     """How features are computed."""
 
-    window: int = 1000
-    """Samples of a window, as in the published files."""
-    step: int = 500
-    """Samples from one window to the next of a snapshot."""
+    window: int = 1000  # samples of a window, as in the published files
+    step: int = 500  # samples from one window to the next of a snapshot
     lowest_hz: float = 100.0
-    highest_hz: float = 10_000.0
-    """Highest frequency of the wavelet transform; must be below half the sampling rate."""
-    scales: int = 64
-    """Frequencies of the wavelet transform, in a geometric series."""
-    entropy_bins: int = 3
-    """Bins of the histogram whose entropy is taken."""
+    highest_hz: float = 10_000.0  # highest frequency of the wavelet transform; must be below half the sampling rate
+    scales: int = 64  # frequencies of the wavelet transform, in a geometric series
+    entropy_bins: int = 3  # bins of the histogram whose entropy is taken
 
 
 class Kept:

@@ -175,8 +175,7 @@ class Layout:
     file_format: str
     columns: int
     period_s: float
-    conditions: tuple[str, str, str]
-    """Speed and load of Bearing1_*, Bearing2_* and Bearing3_*."""
+    conditions: tuple[str, str, str]  # speed and load of Bearing1_*, Bearing2_* and Bearing3_*
     expected: str
 
 

@@ -29,10 +29,8 @@ COLUMNS = ("bearing", "t_s", "wear", "remaining_s", "remaining_low_s", "remainin
 class BearingLife:
     """What a model says of one bearing."""
 
-    curve: WearCurve
-    """Wear at every snapshot; its truth means nothing while the bearing runs."""
-    life: RemainingLife
-    """Remaining life at every snapshot, from what was known then."""
+    curve: WearCurve  # wear at every snapshot; its truth means nothing while the bearing runs
+    life: RemainingLife  # remaining life at every snapshot, from what was known then
     basis: str
 
 

@@ -33,8 +33,7 @@ class RunToFailure:
 
     dataset: str
     table: FeatureTable
-    published: PublishedBearing | None = None
-    """The file it came from, where it came from the authors' features."""
+    published: PublishedBearing | None = None  # the file it came from, where it came from the authors' features
 
     @property
     def name(self) -> str:

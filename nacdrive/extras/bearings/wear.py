@@ -152,14 +152,10 @@ class SurvivalPrior:
 class RemainingLife:
     """Remaining life of one bearing at each of N snapshots."""
 
-    low_s: NDArray[np.float64]
-    """[N] seconds that remain with 90 % probability."""
-    median_s: NDArray[np.float64]
-    """[N] seconds that remain with 50 % probability."""
-    high_s: NDArray[np.float64]
-    """[N] seconds that remain with 10 % probability."""
-    worn: NDArray[np.bool_]
-    """[N] whether wear has shown; where not, age alone speaks."""
+    low_s: NDArray[np.float64]  # [N] seconds that remain with 90 % probability
+    median_s: NDArray[np.float64]  # [N] seconds that remain with 50 % probability
+    high_s: NDArray[np.float64]  # [N] seconds that remain with 10 % probability
+    worn: NDArray[np.bool_]  # [N] whether wear has shown; where not, age alone speaks
 
     def sureness(self, i: int) -> str:
         """How sure the answer at snapshot ``i`` is, in a word: by the ratio of the interval's ends."""

@@ -51,34 +51,21 @@ KEPT = ("autonomy", "off_road_per_lap", "offset_mean_m", "offset_max_m", "jitter
 class Cell:
     """What is computed; plain data, so that it can travel to another process or machine."""
 
-    task: str
-    """Task that trains."""
-    tasks: tuple[str, ...]
-    """Tasks that its model is tested on."""
-    model: str
-    """Sequence layer, or ``REFERENCES``."""
-    fold: int
-    """Which fold, from 0."""
-    folds: int
-    """How many there are to be."""
+    task: str  # task that trains
+    tasks: tuple[str, ...]  # tasks that its model is tested on
+    model: str  # sequence layer, or REFERENCES
+    fold: int  # which fold, from 0
+    folds: int  # how many there are to be
     protocol: ProtocolName
-    size: Size
-    """Epochs and data."""
-    seed: int
-    """Seeds the split."""
+    size: Size  # epochs and data
+    seed: int  # seeds the split
     device: str
-    data_dirs: dict[str, Path]
-    """Folder of each task's data."""
-    folder: Path
-    """Where its checkpoint and model file lie."""
-    repeat: int = 0
-    """Which training on this fold, from 0; each has a seed of its own for weights and batches."""
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates to choose from by the validation part; () for the task's own."""
-    learning_rate: float | None = None
-    """The one that the model's first cell has chosen; None in that cell."""
-    parameters: int = 0
-    """About how many the network is to have; 0: as the task's width makes it."""
+    data_dirs: dict[str, Path]  # folder of each task's data
+    folder: Path  # where its checkpoint and model file lie
+    repeat: int = 0  # which training on this fold, from 0; each has a seed of its own for weights and batches
+    learning_rates: tuple[float, ...] = ()  # to choose from by the validation part; () for the task's own
+    learning_rate: float | None = None  # the one that the model's first cell has chosen; None in that cell
+    parameters: int = 0  # about how many the network is to have; 0: as the task's width makes it
 
     @property
     def key(self) -> str:

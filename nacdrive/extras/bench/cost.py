@@ -22,10 +22,8 @@ class Cost:
     model: str
     cells: int
     done: int
-    seconds: float | None
-    """Of those that are missing, on one core; None where no such cell was ever measured."""
-    peak_mib: float | None
-    """Most memory that such a cell has taken."""
+    seconds: float | None  # of those that are missing, on one core; None where no such cell was ever measured
+    peak_mib: float | None  # most memory that such a cell has taken
 
 
 def costs(cells: Sequence[Cell], finished: Iterable[str], known: Iterable[Result]) -> list[Cost]:

@@ -47,10 +47,8 @@ OnProgress = Callable[[Cell, dict[str, Any]], None]
 class Grid:
     """Everything that a run computes."""
 
-    cells: list[Cell]
-    """In the order of computing."""
-    data_dirs: dict[str, Path]
-    """Folder of each task's data."""
+    cells: list[Cell]  # in the order of computing
+    data_dirs: dict[str, Path]  # folder of each task's data
     folder: Path
 
 

@@ -42,13 +42,10 @@ WITHOUT = {"nac-key": "nac-key-plain", "nac-exact": "nac-constant"}
 class Section:
     """Cells that may stand in one table."""
 
-    task: str
-    """Tested task."""
-    trained: str
-    """Task that trained the models."""
+    task: str  # tested task
+    trained: str  # task that trained the models
     protocol: ProtocolName
-    size: tuple[tuple[str, Any], ...]
-    """Of the budget: epochs, sequences, tests, drives."""
+    size: tuple[tuple[str, Any], ...]  # of the budget: epochs, sequences, tests, drives
     rows: tuple[Result, ...]
 
     @property

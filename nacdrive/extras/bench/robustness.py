@@ -45,13 +45,10 @@ ROWS = "robustness.jsonl"
 class Job:
     """One trained model, and how it is tested."""
 
-    row: Result
-    """Line of the run's results that tells of its training."""
+    row: Result  # line of the run's results that tells of its training
     model: Path
-    most_tests: int
-    """Test sequences, evenly thinned; 0: all."""
-    seed: int
-    """Of what the conditions draw."""
+    most_tests: int  # test sequences, evenly thinned; 0: all
+    seed: int  # of what the conditions draw
 
     @property
     def key(self) -> str:

@@ -28,14 +28,11 @@ class Robustness:
     """All layers on one task by one metric, best on the intact sequences first."""
 
     task: str
-    size: str
-    """Of the trainings, in words."""
+    size: str  # of the trainings, in words
     metric: Metric
     conditions: tuple[Condition, ...]
-    scores: Mapping[str, Mapping[str, Mapping[Block, float]]]
-    """model -> key of the condition -> training -> score."""
-    senses: Mapping[str, str]
-    """model -> what of time reaches it: none, gaps or clock."""
+    scores: Mapping[str, Mapping[str, Mapping[Block, float]]]  # model -> key of the condition -> training -> score
+    senses: Mapping[str, str]  # model -> what of time reaches it: none, gaps or clock
     tests: int
 
     def change(self, model: str, condition: Condition) -> dict[str, Any]:

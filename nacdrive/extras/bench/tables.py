@@ -23,12 +23,9 @@ from nacdrive.tasks.base import Metric
 class Stat(NamedTuple):
     """A metric over the trainings of one model on one task."""
 
-    mean: float
-    """Over folds, of the mean over seeds."""
-    over_folds: float | None
-    """Sample standard deviation over folds; None with one."""
-    over_seeds: float | None
-    """Sample standard deviation over seeds within a fold; None with one."""
+    mean: float  # over folds, of the mean over seeds
+    over_folds: float | None  # sample standard deviation over folds; None with one
+    over_seeds: float | None  # sample standard deviation over seeds within a fold; None with one
 
 
 @dataclass(frozen=True)
@@ -37,21 +34,14 @@ class Entry:
 
     task: str
     model: str
-    done: int
-    """Trainings that were finished."""
-    folds: int
-    """Folds with one at least."""
-    failed: tuple[str, ...]
-    """Kinds of failure of the others."""
-    values: dict[str, Stat]
-    """Of each metric."""
+    done: int  # trainings that were finished
+    folds: int  # folds with one at least
+    failed: tuple[str, ...]  # kinds of failure of the others
+    values: dict[str, Stat]  # of each metric
     parameters: int | None
-    train_s: float | None
-    """Seconds of training, mean over the trainings."""
-    made_up: bool
-    """Whether the data were."""
-    reference: bool = False
-    """Whether it is no model."""
+    train_s: float | None  # seconds of training, mean over the trainings
+    made_up: bool  # whether the data were
+    reference: bool = False  # whether it is no model
 
 
 def entries(results: Sequence[Result], config: TableConfig) -> list[Entry]:

@@ -60,14 +60,10 @@ OPTIONAL = {"expert_steering": LABEL, "expert_logits": LOGITS, **{side: CAMERAS[
 class Layout:
     """What all episodes of a data set have in common."""
 
-    shapes: dict[str, tuple[int, int]]
-    """Height and width of each camera's frames."""
-    label: bool
-    """Whether any episode has ``expert_steering``."""
-    logits: int
-    """Width of ``expert_logits``; 0 where no episode has them."""
-    numbers: tuple[str, ...] = ()
-    """Those of ``NUMBERS`` that any episode has."""
+    shapes: dict[str, tuple[int, int]]  # height and width of each camera's frames
+    label: bool  # whether any episode has expert_steering
+    logits: int  # width of expert_logits; 0 where no episode has them
+    numbers: tuple[str, ...] = ()  # those of NUMBERS that any episode has
 
     @classmethod
     def of(cls, recording: Recording) -> Layout:

@@ -71,14 +71,11 @@ class LeRobotSet:
     fps: float
     source: str
     features: dict[str, dict[str, Any]]
-    cameras: dict[str, str]
-    """``center``, ``left``, ``right`` -> name of the feature."""
+    cameras: dict[str, str]  # center, left, right -> name of the feature
     shapes: dict[str, tuple[int, int]]
-    actions: limits.ActionColumns
-    """Where steering and pedals stand in ``action``."""
+    actions: limits.ActionColumns  # where steering and pedals stand in action
     episodes: list[EpisodeRow]
-    header: dict[str, Any] | None
-    """What the recording said of itself, where nacdrive wrote the data set."""
+    header: dict[str, Any] | None  # what the recording said of itself, where nacdrive wrote the data set
 
     @classmethod
     def open(cls, folder: Path, source: str | None = None) -> LeRobotSet:

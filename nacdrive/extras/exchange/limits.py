@@ -125,12 +125,9 @@ def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:
 class ActionColumns:
     """Which number of an action is which; None where there is none."""
 
-    steering: int
-    """-1 full left .. 1 full right."""
-    throttle: int | None
-    """0 .. 1."""
-    brake: int | None
-    """0 .. 1."""
+    steering: int  # -1 full left .. 1 full right
+    throttle: int | None  # 0 .. 1
+    brake: int | None  # 0 .. 1
 
     @classmethod
     def of(cls, names: Sequence[str]) -> ActionColumns | None:

@@ -50,14 +50,10 @@ INFOS = ("t_s", "choice", "steering", "throttle", "brake", "speed_mps", "expert_
 class Spaces:
     """Observations and actions of a whole data set."""
 
-    shapes: dict[str, tuple[int, int]]
-    """Height and width of each camera's frames."""
-    jpeg: bool
-    """Whether all frames are JPEG, and so keep their bytes."""
-    choices: int
-    """Number of discrete actions; 0 where actions are continuous."""
-    pedals: int
-    """Numbers for the pedals in continuous actions: 2 (throttle, brake) or 1 (throttle less brake)."""
+    shapes: dict[str, tuple[int, int]]  # height and width of each camera's frames
+    jpeg: bool  # whether all frames are JPEG, and so keep their bytes
+    choices: int  # number of discrete actions; 0 where actions are continuous
+    pedals: int  # numbers for the pedals in continuous actions: 2 (throttle, brake) or 1 (throttle less brake)
 
     @classmethod
     def of(cls, recording: Recording, pedals: int) -> Spaces:

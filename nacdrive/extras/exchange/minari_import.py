@@ -43,18 +43,13 @@ class MinariSet:
 
     folder: Path
     episodes: int
-    frames: int
-    """Steps together."""
-    cameras: dict[str, tuple[str, ...]]
-    """``center``, ``left``, ``right`` -> where its frames lie in an episode."""
+    frames: int  # steps together
+    cameras: dict[str, tuple[str, ...]]  # center, left, right -> where its frames lie in an episode
     shapes: dict[str, tuple[int, int]]
-    jpeg: bool
-    """Whether images are stored encoded."""
-    pedals: int
-    """Numbers for the pedals in an action: 2, 1, or 0 where it is one of ``choices``."""
+    jpeg: bool  # whether images are stored encoded
+    pedals: int  # numbers for the pedals in an action: 2, 1, or 0 where it is one of choices
     choices: int
-    header: dict[str, Any] | None
-    """What the recording said of itself, where nacdrive wrote the data set."""
+    header: dict[str, Any] | None  # what the recording said of itself, where nacdrive wrote the data set
 
     @classmethod
     def open(cls, folder: Path) -> MinariSet:

@@ -37,32 +37,25 @@ Array = NDArray[np.float32]
 class Linear:
     """y = W x + b."""
 
-    weight: Array
-    """[outputs, inputs]"""
-    bias: Array
-    """[outputs]"""
+    weight: Array  # [outputs, inputs]
+    bias: Array  # [outputs]
 
 
 @dataclass(frozen=True)
 class Convolution:
     """A convolution without padding."""
 
-    weight: Array
-    """[out channels, in channels, kernel, kernel]"""
-    bias: Array
-    """[out channels]"""
-    stride: int
-    """Of rows and of columns."""
+    weight: Array  # [out channels, in channels, kernel, kernel]
+    bias: Array  # [out channels]
+    stride: int  # of rows and of columns
 
 
 @dataclass(frozen=True)
 class Taps:
     """Each new row (or column) is a weighted sum of neighbouring old ones."""
 
-    first: NDArray[np.int32]
-    """[new] index of the first old one."""
-    weight: Array
-    """[new, taps] weights of that and those behind it."""
+    first: NDArray[np.int32]  # [new] index of the first old one
+    weight: Array  # [new, taps] weights of that and those behind it
 
 
 @dataclass(frozen=True)
@@ -71,94 +64,61 @@ class Preprocessing:
 
     height: int
     width: int
-    first_row: int
-    """First row that is kept; the rows are those that ``down`` reaches."""
-    rows: int
-    """Rows that the convolutions see."""
+    first_row: int  # first row that is kept; the rows are those that down reaches
+    rows: int  # rows that the convolutions see
     columns: int
-    masked_rows: tuple[int, int] | None
-    """Rows [from, to) of what they see that are set to 0; None for none."""
+    masked_rows: tuple[int, int] | None  # rows [from, to) of what they see that are set to 0; None for none
     turn: tuple[tuple[float, ...], ...] | None = None
     """[3, 3]: pixel (column, row, 1) of the upright picture -> pixel of the frame, up to a factor; None where a frame
     is not turned upright. Numbers of double precision: ``common.camera_mount`` says how places are rounded."""
     down: Taps | None = None
     """New rows from old ones; None where a frame is neither turned, cropped, resized nor made YUV."""
-    across: Taps | None = None
-    """New columns from old ones; None as above."""
-    colour: Array | None = None
-    """[old channel, new channel]; None where colours stay as they are."""
-    offset: Array | None = None
-    """[new channel] added behind ``colour``; None as above."""
+    across: Taps | None = None  # new columns from old ones; None as above
+    colour: Array | None = None  # [old channel, new channel]; None where colours stay as they are
+    offset: Array | None = None  # [new channel] added behind colour; None as above
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitStep:
     """What both forms of NAC have, one frame at a time over the last ``window`` frames."""
 
-    window: int
-    """Frames that a decision may depend on."""
-    heads: int
-    """H"""
-    topk: int
-    """Keys that a query is paired with, at most."""
-    mode: str
-    """``exact``, ``euler`` or ``steady``."""
+    window: int  # frames that a decision may depend on
+    heads: int  # H
+    topk: int  # keys that a query is paired with, at most
+    mode: str  # exact, euler or steady
     euler_steps: int
-    euler_step_s: float | None
-    """Fixed step of ``euler``; None divides the pair's time by ``euler_steps``."""
-    time_scale: float
-    """Seconds that count as one unit of time."""
-    out: Linear
-    """[d, d] behind the heads."""
+    euler_step_s: float | None  # fixed step of euler; None divides the pair's time by euler_steps
+    time_scale: float  # seconds that count as one unit of time
+    out: Linear  # [d, d] behind the heads
 
 
 @dataclass(frozen=True, kw_only=True)
 class NACStep(CircuitStep):
     """A Neuronal Attention Circuit (paper, Eqns. 13-19)."""
 
-    phi: str
-    """Bound of the content gate: ``sigmoid``, ``tanh`` or ``none``."""
-    time_quadrature: bool
-    """Whether values are weighted by the pair's time; by ``delta_t`` if not."""
-    delta_t: float
-    """The constant weight of values."""
+    phi: str  # bound of the content gate: sigmoid, tanh or none
+    time_quadrature: bool  # whether values are weighted by the pair's time; by delta_t if not
+    delta_t: float  # the constant weight of values
     eps: float
-    activation: str
-    """Of inter and command neurons: ``tanh``, ``sigmoid``, ``silu`` or ``linear``."""
-    unfolds: int
-    """Updates of the command neurons."""
-    time_input: str
-    """Tau of the time gate: ``gap``, ``absolute`` or ``elapsed``."""
-    query: Linear
-    """[d, F] sensory gate of the queries."""
-    key: Linear
-    """[d, F] of the keys."""
-    value: Linear
-    """[d, F] of the values."""
-    first_query: Array
-    """[H, D, I] first layer of the pair backbone, from the query."""
-    first_key: Array
-    """[H, D, I] the same, from the key."""
-    first_bias: Array
-    """[H, I]"""
+    activation: str  # of inter and command neurons: tanh, sigmoid, silu or linear
+    unfolds: int  # updates of the command neurons
+    time_input: str  # tau of the time gate: gap, absolute or elapsed
+    query: Linear  # [d, F] sensory gate of the queries
+    key: Linear  # [d, F] of the keys
+    value: Linear  # [d, F] of the values
+    first_query: Array  # [H, D, I] first layer of the pair backbone, from the query
+    first_key: Array  # [H, D, I] the same, from the key
+    first_bias: Array  # [H, I]
     inter: Array | None
     """[H, I, C] inter to command neurons; None in a circuit whose first layer are the command neurons (I = C)."""
-    inter_bias: Array | None
-    """[H, C]; None as above."""
-    command: Array | None
-    """[H, C, C] recurrent synapses of the command neurons; None without any."""
-    motor: Array
-    """[H, C, 2] to phi and omega."""
-    motor_bias: Array
-    """[H, 2]"""
-    time_query: Array
-    """[H, D, 2] slope and offset of the time gate, from the query."""
-    time_key: Array
-    """[H, D, 2] the same, from the key."""
-    time_bias: Array
-    """[H, 2]"""
-    logit_scale: Array
-    """[H] factor of the logits."""
+    inter_bias: Array | None  # [H, C]; None as above
+    command: Array | None  # [H, C, C] recurrent synapses of the command neurons; None without any
+    motor: Array  # [H, C, 2] to phi and omega
+    motor_bias: Array  # [H, 2]
+    time_query: Array  # [H, D, 2] slope and offset of the time gate, from the query
+    time_key: Array  # [H, D, 2] the same, from the key
+    time_bias: Array  # [H, 2]
+    logit_scale: Array  # [H] factor of the logits
 
     @property
     def head_dim(self) -> int:
@@ -169,25 +129,16 @@ class NACStep(CircuitStep):
 class NACKeyStep(CircuitStep):
     """NAC with its circuit on the key; all heads share the circuit's neurons."""
 
-    norm: Linear
-    """[F] factors and offsets behind the features' normalisation."""
+    norm: Linear  # [F] factors and offsets behind the features' normalisation
     norm_eps: float
-    frequencies: Array
-    """[m] of the time features: sine and cosine of each, behind the features, for queries and keys."""
-    query: Linear
-    """[d, F + 2 m], divided by the root of D."""
-    key: Linear
-    """[d, F + 2 m]"""
-    value: Linear
-    """[d, F]"""
-    inter: Linear
-    """[I, F] synapses of the circuit's inter neurons, whose function is tanh."""
-    command: Linear
-    """[C, I] of its command neurons, likewise."""
-    motor: Linear
-    """[3 H, C] to phi, omega and rho of every head, the rates of the heads in their bias."""
-    gamma: Array
-    """[H] factor of the circuit's part of the logits."""
+    frequencies: Array  # [m] of the time features: sine and cosine of each, behind the features, for queries and keys
+    query: Linear  # [d, F + 2 m], divided by the root of D
+    key: Linear  # [d, F + 2 m]
+    value: Linear  # [d, F]
+    inter: Linear  # [I, F] synapses of the circuit's inter neurons, whose function is tanh
+    command: Linear  # [C, I] of its command neurons, likewise
+    motor: Linear  # [3 H, C] to phi, omega and rho of every head, the rates of the heads in their bias
+    gamma: Array  # [H] factor of the circuit's part of the logits
 
     @property
     def head_dim(self) -> int:
@@ -198,40 +149,30 @@ class NACKeyStep(CircuitStep):
 class RecurrentStep:
     """A GRU or LSTM, begun anew for every window of frames."""
 
-    kind: str
-    """``gru`` or ``lstm``."""
-    window: int
-    """Frames that a decision may depend on."""
+    kind: str  # gru or lstm
+    window: int  # frames that a decision may depend on
     input: Linear
     """[gates d, F]; gates r, z, n of a GRU, i, f, g, o of an LSTM. An LSTM's recurrent bias is added to this one."""
-    recurrent: Array
-    """[gates d, d]"""
-    recurrent_bias: Array
-    """[gates d]; of an LSTM zeros."""
+    recurrent: Array  # [gates d, d]
+    recurrent_bias: Array  # [gates d]; of an LSTM zeros
 
 
 @dataclass(frozen=True)
 class CfCStep:
     """A closed-form continuous-time network, begun anew for every window of frames."""
 
-    window: int
-    """Frames that a decision may depend on."""
-    gap_s: float
-    """Seconds that count as one unit of time."""
-    input: Linear
-    """[U, F] of the backbone, its slope included."""
-    recurrent: Array
-    """[U, d] the same, from the state."""
-    heads: Linear
-    """[4 d, U] from the backbone's tanh, its scale included: f, k, a, b."""
+    window: int  # frames that a decision may depend on
+    gap_s: float  # seconds that count as one unit of time
+    input: Linear  # [U, F] of the backbone, its slope included
+    recurrent: Array  # [U, d] the same, from the state
+    heads: Linear  # [4 d, U] from the backbone's tanh, its scale included: f, k, a, b
 
 
 @dataclass(frozen=True)
 class DenseStep:
     """A dense layer with ELU on the present frame alone."""
 
-    layer: Linear
-    """[d, F]"""
+    layer: Linear  # [d, F]
 
 
 Sequence = NACStep | NACKeyStep | RecurrentStep | CfCStep | DenseStep
@@ -243,23 +184,16 @@ class NetworkDescription:
 
     name: str
     task: str
-    model: str
-    """Registered name of its sequence layer."""
-    gap_s: float
-    """Typical time between two decisions, in seconds."""
+    model: str  # registered name of its sequence layer
+    gap_s: float  # typical time between two decisions, in seconds
     preprocessing: Preprocessing
-    activation: str
-    """Of convolutions and of the head: ``relu`` or ``elu``."""
+    activation: str  # of convolutions and of the head: relu or elu
     convolutions: tuple[Convolution, ...]
-    projection: Linear | None
-    """[F, outputs of the last convolution] behind them; None where those are the features."""
+    projection: Linear | None  # [F, outputs of the last convolution] behind them; None where those are the features
     sequence: Sequence
-    hidden: Linear
-    """[dense, d] of the head; ``activation`` follows."""
-    output: Linear
-    """[outputs, dense] scores of the actions; or steering, and perhaps throttle minus brake."""
-    actions: Array
-    """[outputs, 3] steering, throttle and brake of each choice; [0, 3] where control is continuous."""
+    hidden: Linear  # [dense, d] of the head; activation follows
+    output: Linear  # [outputs, dense] scores of the actions; or steering, and perhaps throttle minus brake
+    actions: Array  # [outputs, 3] steering, throttle and brake of each choice; [0, 3] where control is continuous
     labels: tuple[str, ...]
 
     @property
