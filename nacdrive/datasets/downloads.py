@@ -33,11 +33,7 @@ def is_archive(path: Path) -> bool:
 
 
 def unpacked(archive: Path) -> Path:
-    """Folder with an archive's content; unpacks it the first time.
-
-    Raises:
-        UserError: if the archive is damaged, or there is no room for its content.
-    """
+    """Folder with an archive's content; unpacks it the first time."""
     stat = archive.stat()
     key = hashlib.sha256(f"{archive.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
     folder = cache_folder() / "unpacked" / f"{archive.name.split('.')[0]}-{key}"

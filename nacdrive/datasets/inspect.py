@@ -28,11 +28,7 @@ class Finding:
 
 
 def contents(name: str, folder: Path) -> Iterator[Finding]:
-    """Findings about a data set of ``nacdrive.datasets.downloads``, as they are made.
-
-    Raises:
-        UserError: if there is no such data at all, or a file that everything else depends on is damaged.
-    """
+    """Findings about a data set of ``nacdrive.datasets.downloads``, as they are made."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         findings = READERS[name](folder) if name in READERS else load_object(BEARINGS)(name, folder)

@@ -77,7 +77,6 @@ class EpisodeInfo:
 
     @staticmethod
     def from_json(folder: Path, entry: Mapping[str, Any]) -> EpisodeInfo:
-        """The entry of a file in ``folder``."""
         name = entry["file"]
         if not isinstance(name, str) or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file in the folder")
@@ -126,11 +125,7 @@ def check_license(name: str) -> str:
 
 
 def with_license(manifest: dict[str, Any], license: str | None, folder: Path) -> dict[str, Any]:
-    """A manifest that names the licence too; one that it names already stays.
-
-    Raises:
-        UserError: if it names another one, for what was given away under a licence cannot be taken back in passing.
-    """
+    """A manifest that names the licence too; another one stays: what was given away is not taken back in passing."""
     if license is None or manifest.get("license") == license:
         return manifest
     if manifest.get("license") is not None:
@@ -259,11 +254,7 @@ def holds_something(folder: Path) -> bool:
 
 
 def remove_recording(folder: Path) -> None:
-    """Delete a recording's own files and nothing else.
-
-    Raises:
-        UserError: if the folder holds anything that is not a recording's, or is a place where nothing is deleted.
-    """
+    """Delete a recording's own files and nothing else."""
     if not folder.is_dir() or not holds_something(folder):
         return
     refuse_special_place(folder)
@@ -271,11 +262,7 @@ def remove_recording(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Finish the replacement of a recording by one that is complete; whoever was doing it may have been killed.
-
-    Raises:
-        UserError: if another process is doing it.
-    """
+    """Finish the replacement of a recording by one that is complete; whoever was doing it may have been killed."""
     complete = folder / COMPLETE
     if not complete.is_dir():
         return
@@ -293,11 +280,7 @@ def own_partials(folder: Path) -> list[Path]:
 
 
 def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
-    """The files of the recording in a folder; [] where it holds something else and that is not refused.
-
-    Raises:
-        UserError: if ``refuse`` and the folder holds anything that is not a recording's, or its list is damaged.
-    """
+    """The files of the recording in a folder; [] where it holds something else and that is not refused."""
     aside = folder / SET_ASIDE
     own = _own_files(folder)
     there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]

@@ -16,9 +16,6 @@ def merge_recordings(folders: Sequence[Path], out: Path, *, overwrite: bool = Fa
     """Copy the episodes of several recordings, byte for byte, into a new one.
 
     Returns how many, and how many files were in more than one recording and are kept once.
-
-    Raises:
-        UserError: if the recordings do not fit each other, one is damaged, or ``out`` already holds something.
     """
     if len(folders) < 2:
         raise UserError("a merge takes at least two recordings: name their folders.")

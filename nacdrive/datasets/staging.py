@@ -42,11 +42,7 @@ def header_of(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def staged_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty folder whose files become those of ``out`` when the block ends well; else nothing is left of it.
-
-    Raises:
-        UserError: if ``out`` holds something else, or the disk is full.
-    """
+    """Yield an empty folder whose files become those of ``out`` when the block ends well; else nothing is left."""
     result_folder(out, overwrite=overwrite)
     with staged(out) as staging:
         yield staging
@@ -55,11 +51,7 @@ def staged_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def staged_recording(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty folder whose recording becomes that of ``out`` when the block ends well; else nothing is left.
-
-    Raises:
-        UserError: if ``out`` holds something else, or a recording without ``overwrite``, or the disk is full.
-    """
+    """Yield an empty folder whose recording becomes that of ``out`` when the block ends well; else nothing is left."""
     with locked(out):
         settle(out)
         if holds_something(out):

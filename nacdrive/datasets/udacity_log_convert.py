@@ -32,11 +32,6 @@ class UdacityLogWriter:
     """
 
     def __init__(self, folder: Path | str, *, overwrite: bool = False) -> None:
-        """Start a log in ``folder``.
-
-        Raises:
-            UserError: if the folder holds something that is not to be overwritten.
-        """
         self.folder = result_folder(Path(folder), overwrite=overwrite)
         note_own(self.folder / IMAGES)
         (self.folder / IMAGES).mkdir(exist_ok=True)
@@ -52,11 +47,7 @@ class UdacityLogWriter:
         brake: float,
         speed_mps: float,
     ) -> None:
-        """Add one row: JPEG bytes of the centre, left and right camera (None without one), which were ``taken`` then.
-
-        Raises:
-            UserError: if the disk is full.
-        """
+        """Add one row: JPEG bytes of the centre, left and right camera (None without one), ``taken`` then."""
         stamp = f"{taken:%Y_%m_%d_%H_%M_%S}_{taken.microsecond // 1000:03d}"
         names = [f"{IMAGES}/{camera}_{stamp}.jpg" if data else "" for camera, data in zip(CAMERAS, images, strict=True)]
         numbers = (steering, throttle, brake, speed_mps * MPH_PER_MPS)
@@ -93,9 +84,6 @@ def import_log(
     """Make a recording in ``out`` of the log in ``folder``, one episode for each drive; images stay byte for byte.
 
     ``progress`` is told the frames so far.
-
-    Raises:
-        UserError: if there is no usable log, an image cannot be read, or ``out`` already holds something.
     """
     log = read_log(folder)
     header = {
@@ -153,9 +141,6 @@ def export_log(
     """Write the recording in ``folder`` as the simulator would have: ``driving_log.csv`` and ``IMG`` in ``out``.
 
     What was driven is written, not what an expert would have done. ``progress`` is told the frames so far.
-
-    Raises:
-        UserError: if there is no recording of the Udacity simulator, or ``out`` already holds something.
     """
     recording = Recording.open(folder, source=SOURCE)
     frames = 0

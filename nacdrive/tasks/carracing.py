@@ -155,7 +155,6 @@ class CarRacing(Imitation):
         return close(outputs[present], batch["target"][present]).sum(), present.sum()
 
     def score(self, task: str, outputs: Sequence[Tensor], samples: Sequence[Sample]) -> dict[str, float]:
-        """See ``Task.score``; driving is the bench's business."""
         truth = torch.cat([sample.fields["target"] for sample in samples])
         if is_continuous(samples):
             return {"accuracy": 100 * float(close(torch.cat(list(outputs)), truth).float().mean())}

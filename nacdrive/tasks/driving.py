@@ -104,7 +104,6 @@ class Imitation(DrivingTask):
     settings: Mapping[str, Any] = {"batch_size": 8, "chunk": 16}
 
     def load(self, folders: Sequence[Path]) -> list[Sample]:
-        """One sample per episode; see the class."""
         if not folders:
             raise UserError("there is nothing to learn from: give --data the folder of a recording.")
         recordings = [Recording.open(folder, source=self.source) for folder in folders]
@@ -143,7 +142,6 @@ class Imitation(DrivingTask):
         return table
 
     def sample(self, path: Path, episode: Episode, actions: Tensor | None) -> Sample:
-        """An episode in memory, with the labels of the class."""
         N = len(episode)
         fields = {"frames": torch.from_numpy(episode.decoded()), "t": torch.tensor(episode.t_s)}
         if actions is None:

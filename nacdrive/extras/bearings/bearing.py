@@ -37,11 +37,7 @@ class Bearing:
         return len(self.files)
 
     def read(self, index: int) -> NDArray[np.float32]:
-        """Vibration of one snapshot in g, [samples, axes].
-
-        Raises:
-            UserError: if its file is damaged; names the file and the line.
-        """
+        """Vibration of one snapshot in g, [samples, axes]."""
         path = self.files[index]
         values = self.read_file(path)
         start = 0 if self.starts is None else int(self.starts[index])

@@ -119,11 +119,7 @@ class Truncated:
 
 
 def read_challenge(folder: Path) -> tuple[list[RunToFailure], list[Truncated]]:
-    """Learning and test bearings that are there; warns of those that are not.
-
-    Raises:
-        UserError: if there is none to learn from, or none to answer for.
-    """
+    """Learning and test bearings that are there; warns of those that are not."""
     made_up = is_synthetic(folder)
     learning: list[RunToFailure] = []
     tests: list[Truncated] = []

@@ -163,11 +163,7 @@ class FeatureTable:
 
 
 def features(bearing: Bearing, options: FeatureOptions = FeatureOptions()) -> FeatureTable:
-    """Features of a bearing, from the kept ones if there are any; else computed, with a bar, and kept.
-
-    Raises:
-        UserError: if a file is damaged (file and line are named), or a snapshot is shorter than a window.
-    """
+    """Features of a bearing, from the kept ones if there are any; else computed, with a bar, and kept."""
     if options.window > bearing.samples:
         raise UserError(
             f"a window of {options.window} samples does not fit {bearing.name}, whose snapshots have "

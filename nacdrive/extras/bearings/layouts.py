@@ -103,11 +103,7 @@ def temperatures(paths: Sequence[Path], stamps: NDArray[np.float64]) -> NDArray[
 
 
 def read_table(path: Path, columns: int, *, cut: bool = False) -> NDArray[np.float64]:
-    """Numbers of a text file, [rows, columns], without a last line that was cut off while it was written, if ``cut``.
-
-    Raises:
-        UserError: if the file is empty, or a line has another number of columns or no finite numbers (line named).
-    """
+    """Numbers of a text file, [rows, columns], if ``cut`` without a last line that was cut off in the middle."""
     data = path.read_bytes()
     if cut and not data.endswith(b"\n"):
         whole, _, last = data.rpartition(b"\n")
@@ -319,11 +315,7 @@ SHOWN = 5
 
 
 def contents(dataset: str, folder: Path) -> Iterator[Finding]:
-    """Findings about one of the bearing data sets.
-
-    Raises:
-        UserError: if there is no such data at all.
-    """
+    """Findings about one of the bearing data sets."""
     for bearing in open_bearings(dataset, folder):
         problems = damaged(bearing)
         hours = bearing.snapshot_s[-1] / 3600

@@ -40,11 +40,7 @@ class PublishedBearing:
 
 
 def read_published_features(path: Path) -> list[PublishedBearing]:
-    """Feature files of a folder (or its archive, or one file), in order of names.
-
-    Raises:
-        UserError: if there is none, or a row is not of the published form (file and line).
-    """
+    """Feature files of a folder (or its archive, or one file), in order of names."""
     if is_archive(path):
         path = unpacked(path)
     if not path.exists():

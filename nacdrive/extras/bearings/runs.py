@@ -81,11 +81,7 @@ class RunToFailure:
 
 
 def read_runs(dataset: str, folder: Path) -> list[RunToFailure]:
-    """Bearings of a data set from its raw files, or else from the authors' feature files.
-
-    Raises:
-        UserError: if ``folder`` holds neither.
-    """
+    """Bearings of a data set from its raw files, or else from the authors' feature files."""
     if dataset != "pronostia" and is_published(folder):
         return [run_of(bearing) for bearing in read_published_features(folder)]
     return [RunToFailure(dataset, features(bearing)) for bearing in open_bearings(dataset, folder)]
@@ -96,9 +92,6 @@ def read_own(folder: Path) -> list[RunToFailure]:
 
     Files named ``acc_00001.csv`` are read as those of PRONOSTIA (every 10 s), ``1.csv`` as those of XJTU-SY (every
     minute).
-
-    Raises:
-        UserError: if there are none.
     """
     if is_published(folder):
         return read_runs("xjtu-sy", folder)

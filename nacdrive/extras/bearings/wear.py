@@ -132,7 +132,6 @@ class SurvivalPrior:
 
     @property
     def total(self) -> float:
-        """Sum of the lives to the power of the slope."""
         return float(np.sum(np.power(self.lives_s, self.shape)))
 
     def survival(self, age_s: ArrayLike, left_s: ArrayLike) -> NDArray[np.float64]:

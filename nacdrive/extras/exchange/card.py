@@ -103,9 +103,6 @@ def write_card(folder: Path, *, license: str | None = None, overwrite: bool = Fa
 
     Returns:
         The card, and the licence that it names.
-
-    Raises:
-        UserError: if there is no recording, an episode is damaged, or the folder holds a README of a person's.
     """
     folder = find_recording(folder)
     path = folder / CARD

@@ -120,10 +120,6 @@ def export_lerobot(
     """Write the recording in ``folder`` as a LeRobot data set into ``out``; one episode is held at a time.
 
     ``action`` is what was driven: float32 [3], steering, throttle, brake. Frames keep their bytes.
-
-    Raises:
-        UserError: if there is no recording, an episode is damaged, frames are of several sizes, or ``out`` already
-            holds something.
     """
     recording = Recording.open(folder)
     layout = Layout.of(recording)
@@ -153,7 +149,6 @@ class DataWriter:
             self._writer.close()
 
     def add(self, episode: Episode) -> None:
-        """Write one episode."""
         table = self._table(episode)
         if self._writer is None or (self._in_file and self._in_file + table.nbytes > FILE_MB * 2**20):
             self._next_file(table.schema)

@@ -79,7 +79,6 @@ class LeRobotSet:
 
     @classmethod
     def open(cls, folder: Path, source: str | None = None) -> LeRobotSet:
-        """Read what describes the data set in ``folder``."""
         if not (folder / INFO).is_file():
             raise UserError(f"there is no LeRobot data set in {folder} (no {INFO}): check the path and --from.")
         info = read_object(limits.within(folder, INFO))
@@ -121,9 +120,6 @@ def import_lerobot(
     """Make a recording in ``out`` of the LeRobot data set in ``folder``; one episode is held at a time.
 
     ``source`` is what was driven, such as ``udacity``, where the data set is none of ours; its robot type if not given.
-
-    Raises:
-        UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
     """
     data_set = LeRobotSet.open(folder, source)
     seeds = [int(row.ours.get("seed", i)) for i, row in enumerate(data_set.episodes)]

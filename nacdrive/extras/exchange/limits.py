@@ -47,11 +47,7 @@ def strangers_header(folder: Path, source: str, fps: float, kind: str) -> dict[s
 
 
 def own_header(path: Path, ours: Any) -> dict[str, Any]:
-    """What a recording says of itself in ``path``, in a data set that nacdrive wrote.
-
-    Raises:
-        UserError: if that is damaged or of a newer nacdrive.
-    """
+    """What a recording says of itself in ``path``, in a data set that nacdrive wrote."""
     version, header = (ours.get(name) if isinstance(ours, dict) else None for name in ("version", "recording"))
     if not isinstance(version, int) or version > OURS_VERSION:
         raise UserError(f"{path} is of a nacdrive version {str(version)[:20]}: install a newer nacdrive.")
@@ -62,11 +58,7 @@ def own_header(path: Path, ours: Any) -> dict[str, Any]:
 
 
 def within(folder: Path, name: str) -> Path:
-    """The file ``name`` of a data set in ``folder``.
-
-    Raises:
-        UserError: if it is missing, no file, or a link that leads out of the folder.
-    """
+    """The file ``name`` of a data set in ``folder``."""
     path = folder / name
     if not path.is_file():
         raise UserError(f"{path} is missing: get the whole data set again.")
@@ -76,11 +68,7 @@ def within(folder: Path, name: str) -> Path:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """A Parquet file whose columns are no larger than their rows can ask for.
-
-    Raises:
-        UserError: if it is truncated, damaged or another kind of file, or says that it holds absurdly much.
-    """
+    """A Parquet file whose columns are no larger than their rows can ask for."""
     try:
         # Without pre_buffer, which would hold the whole file.
         limits = {"thrift_string_size_limit": 2**27, "thrift_container_size_limit": 2**22}
@@ -154,11 +142,7 @@ class ActionColumns:
 
 
 def check_range(steering: NDArray[Any], throttle: NDArray[Any], brake: NDArray[Any]) -> None:
-    """Refuse actions in other units.
-
-    Raises:
-        ValueError: if steering is not in -1 .. 1, or a pedal not in 0 .. 1.
-    """
+    """Refuse actions in other units."""
     for name, values, low in (("steering", steering, -1), ("throttle", throttle, 0), ("brake", brake, 0)):
         # Written so that NaN is refused too.
         if not ((values >= low) & (values <= 1)).all():

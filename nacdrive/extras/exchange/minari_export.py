@@ -128,10 +128,6 @@ def export_minari(
 
     Minari finds it as ``NAME-v0`` where ``out`` lies in ``MINARI_DATASETS_PATH``. ``gym`` is the environment that its
     ``recover_environment`` shall make, where there is one; ``progress`` is told the frames so far.
-
-    Raises:
-        UserError: if there is no recording, an episode is damaged or does not fit the others, or ``out`` already
-            holds something.
     """
     import h5py
 

@@ -53,7 +53,6 @@ class MinariSet:
 
     @classmethod
     def open(cls, folder: Path) -> MinariSet:
-        """Read what describes the data set in ``folder``."""
         if not (folder / METADATA).is_file() and (folder / Path(METADATA).name).is_file():
             folder = folder.absolute().parent
         if not (folder / METADATA).is_file():
@@ -149,9 +148,6 @@ def import_minari(
 
     Of a data set that is none of ours, ``source`` is what was driven, such as ``carracing``, ``fps`` the frames a
     second where its ``infos`` tell no ``t_s``, ``action_of`` what a choice means, if not known of ``source``.
-
-    Raises:
-        UserError: if there is no such data set, it is damaged or does not drive, or ``out`` already holds something.
     """
     import h5py
 
@@ -205,7 +201,6 @@ class Reader:
         return round(1 / float(np.median(np.diff(t_s))), 3)
 
     def group(self, parent: Any, name: str) -> Any:
-        """A group of the file itself."""
         return self._member(parent, name, self.h5py.Group)
 
     def column(self, parent: Any, name: str) -> Any:
@@ -267,7 +262,6 @@ class Reader:
             ) from error
 
     def own(self, group: Any, N: int) -> dict[str, Any]:
-        """The columns of an episode that nacdrive wrote."""
         text = self.column(group, "nacdrive")
         if text.shape != () or self.h5py.check_string_dtype(text.dtype) is None:
             raise ValueError("'nacdrive' is no text")
@@ -281,7 +275,6 @@ class Reader:
         return {**infos, **more, "reward": self.numbers(group, "rewards", N)}
 
     def stranger(self, group: Any, N: int, fps: float, action_of: Callable[[int], Action] | None) -> dict[str, Any]:
-        """The columns of an episode of somebody else's."""
         actions = self.numbers(group, "actions", N)
         given = unknown_columns(N)
         width = 1 + self.data_set.pedals
@@ -324,7 +317,6 @@ class Reader:
         return list(self.encoded(column, N, size) if encoded else self.pixels(column, N, size))
 
     def encoded(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
-        """Frames that are stored as JPEG."""
         vlen = self.h5py.check_vlen_dtype(column.dtype)
         plain = column.dtype == np.uint8 and len(column.shape) == 2
         if vlen != np.dtype(np.uint8) and not plain:
@@ -341,7 +333,6 @@ class Reader:
                 raise ValueError(f"frame {i} has {error}") from error
 
     def pixels(self, column: Any, N: int, size: tuple[int, int]) -> Iterator[bytes]:
-        """Frames that are stored as they are."""
         if column.dtype != np.uint8 or column.shape[1:] != (*size, 3):
             raise ValueError(
                 f"its frames are {column.dtype} {list(column.shape[1:])}, and the data set says uint8 {[*size, 3]}"

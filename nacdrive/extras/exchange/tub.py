@@ -43,11 +43,7 @@ PAUSE_S = 1.0
 def export_tub(
     folder: Path, out: Path, *, overwrite: bool = False, progress: Callable[[int], None] = lambda frames: None
 ) -> Converted:
-    """Write the recording in ``folder`` as a tub into ``out``, a session for each episode; frames keep their bytes.
-
-    Raises:
-        UserError: if there is no recording, an episode is damaged, or ``out`` already holds something.
-    """
+    """Write the recording in ``folder`` as a tub into ``out``, a session for each episode; frames keep their bytes."""
     recording = Recording.open(folder)
     with staged_folder(out, overwrite=overwrite) as staging:
         (staging / IMAGES).mkdir()
@@ -141,9 +137,6 @@ def import_tub(
     A drive ends with its session, where records were deleted, and where for ``PAUSE_S`` none was made. Records of an
     autopilot count with what that did, and are left out where the tub does not tell. ``source`` is what was driven,
     where the tub is none of ours; ``donkeycar`` if not given.
-
-    Raises:
-        UserError: if there is no such tub, it is damaged, or ``out`` already holds something.
     """
     records = read_records(folder)
     ours = read_object(limits.within(folder, limits.OURS)) if (folder / limits.OURS).is_file() else None

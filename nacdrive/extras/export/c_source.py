@@ -40,11 +40,7 @@ ROW = 110
 
 
 def export_c(model: Path, out: Path) -> list[Path]:
-    """Write a policy's ``.pt`` file as C: ``NAME.c``, which ``out`` is or is a folder for, ``NAME.h``, ``NAME_try.c``.
-
-    Raises:
-        UserError: if the model is no policy that drives, its sequence layer has no C, or ``out`` cannot be written.
-    """
+    """Write a policy as C: ``NAME.c``, which ``out`` is or is a folder for, ``NAME.h``, ``NAME_try.c``."""
     target = out if out.suffix == ".c" else out / f"{model.stem}.c"
     texts = c_source(describe(load_policy(model)), target.stem, model)
     files = [target, target.with_suffix(".h"), target.with_name(f"{target.stem}_try.c")]

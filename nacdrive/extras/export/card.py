@@ -97,7 +97,6 @@ class LapMemory:
                 self._bytes -= self._ticks.popleft().frame.nbytes
 
     def episode(self, _: int = 0) -> Episode:
-        """The lap so far."""
         with self._lock:
             ticks = list(self._ticks)
         if len(ticks) < 2:

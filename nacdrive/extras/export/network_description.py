@@ -71,8 +71,7 @@ class Preprocessing:
     turn: tuple[tuple[float, ...], ...] | None = None
     """[3, 3]: pixel (column, row, 1) of the upright picture -> pixel of the frame, up to a factor; None where a frame
     is not turned upright. Numbers of double precision: ``common.camera_mount`` says how places are rounded."""
-    down: Taps | None = None
-    """New rows from old ones; None where a frame is neither turned, cropped, resized nor made YUV."""
+    down: Taps | None = None  # new rows from old ones; None where a frame is neither turned, cut, resized nor made YUV
     across: Taps | None = None  # new columns from old ones; None as above
     colour: Array | None = None  # [old channel, new channel]; None where colours stay as they are
     offset: Array | None = None  # [new channel] added behind colour; None as above
@@ -109,8 +108,7 @@ class NACStep(CircuitStep):
     first_query: Array  # [H, D, I] first layer of the pair backbone, from the query
     first_key: Array  # [H, D, I] the same, from the key
     first_bias: Array  # [H, I]
-    inter: Array | None
-    """[H, I, C] inter to command neurons; None in a circuit whose first layer are the command neurons (I = C)."""
+    inter: Array | None  # [H, I, C] to command neurons; None in a circuit whose first layer they are (I = C)
     inter_bias: Array | None  # [H, C]; None as above
     command: Array | None  # [H, C, C] recurrent synapses of the command neurons; None without any
     motor: Array  # [H, C, 2] to phi and omega
@@ -151,8 +149,7 @@ class RecurrentStep:
 
     kind: str  # gru or lstm
     window: int  # frames that a decision may depend on
-    input: Linear
-    """[gates d, F]; gates r, z, n of a GRU, i, f, g, o of an LSTM. An LSTM's recurrent bias is added to this one."""
+    input: Linear  # [gates d, F]; r, z, n of a GRU, i, f, g, o of an LSTM, whose recurrent bias is added to this one
     recurrent: Array  # [gates d, d]
     recurrent_bias: Array  # [gates d]; of an LSTM zeros
 
