@@ -139,7 +139,7 @@ def by_kurtosis(folder: Path) -> list[str]:
 
 def real_windows(folder: Path) -> NDArray[np.float32]:
     """Windows spread over the life of Bearing1_4, both axes."""
-    (bearing,) = open_bearings("pronostia", folder / "pronostia", ["Bearing1_4"])
+    (bearing,) = (b for b in open_bearings("pronostia", folder / "pronostia") if b.name == "Bearing1_4")
     picks = np.linspace(0, len(bearing) - 1, WINDOWS // 2).astype(int)
     return np.concatenate([bearing.read(i)[: OPTIONS.window].T for i in picks]).copy()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -16,6 +16,11 @@ class UserError(Exception):
 def first_line(error: BaseException) -> str:
     """What an error of a library says, without what follows its first line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def shortlist(names: Sequence[str], most: int = 5) -> str:
+    """The first of ``names``, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

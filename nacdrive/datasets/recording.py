@@ -122,10 +122,7 @@ class Appender:
     A context manager: leaving it without an error ends the episode. Frames are uint8 [height, width, 3], RGB, or
     images that are encoded already (PNG, JPEG).
 
-    Args:
-        folder: Of the recording.
-        source: What was driven; whoever trains on several recordings needs those of one source.
-        driver: Who drove.
+    ``source`` is what was driven, of which whoever trains on several recordings needs one; ``driver`` is who drove.
     """
 
     def __init__(self, folder: Path | str, *, source: str = OWN, driver: str = OWN) -> None:

@@ -76,13 +76,8 @@ def write_recording(
 ) -> Converted:
     """Write a whole recording, or none: a recording that ``overwrite`` replaces stays until the new one is complete.
 
-    Args:
-        out: Folder of the recording; it must be empty, or a recording with ``overwrite``.
-        header: See ``HEADER``; what is missing is filled in.
-        seeds: Of the episodes, in their order, which the recording keeps.
-        episodes: One of them is held at a time.
-        overwrite: Replace the recording in ``out``.
-        progress: Is told the frames so far.
+    ``header`` has the names of ``HEADER``; ``seeds`` are those of the ``episodes``, in an order which the recording
+    keeps, and one episode is held at a time. ``progress`` gets the frames so far.
 
     Raises:
         UserError: if ``out`` holds something else, the header makes no sense, or making an episode raises one.

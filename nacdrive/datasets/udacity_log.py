@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, shortlist
 from nacdrive.common.units import MPH_PER_MPS
 
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
@@ -151,8 +151,6 @@ LONGEST_GAP_S = 1.0
 """A longer one begins another drive: the recording was paused."""
 LARGEST_STEP_MPH = 2.0
 """Between the speeds of two rows that follow each other."""
-NAMED = 5
-"""Missing images that a message names."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +220,7 @@ def read_log(folder: Path | str) -> UdacityLog:
         else:
             rows.append(make_row(row, numbers, there, stamped))
     if missing:
-        skipped.append(f"{len(missing)} images are missing ({', '.join(missing[:NAMED])}{more(missing)})")
+        skipped.append(f"{len(missing)} images are missing ({shortlist(missing)})")
     if not rows:
         why = "; ".join(skipped) or "it holds no row"
         advice = f"Put the images into {path.parent / IMAGES}." if missing else "Is it a log of the Udacity simulator?"
@@ -255,7 +253,7 @@ def read_lines(path: Path) -> tuple[list[RawRow], list[str]]:
     bad = [str(number) for number, row in parsed.items() if row is None]
     skipped = ["the last line is cut short"] if cut else []
     if bad:
-        skipped.append(f"{len(bad)} lines are no rows of a driving log (line {', '.join(bad[:NAMED])}{more(bad)})")
+        skipped.append(f"{len(bad)} lines are no rows of a driving log (line {shortlist(bad)})")
     return [row for row in parsed.values() if row is not None], skipped
 
 
@@ -278,8 +276,3 @@ def make_row(row: RawRow, numbers: Numbers, there: dict[str, Path], stamped: boo
     t_s = stamp.replace(tzinfo=UTC).timestamp() if stamped and stamp else row.line * USUAL_GAP_S
     steering, throttle, brake, speed = numbers
     return LogRow(center, left, right, t_s, steering, throttle, brake, speed / MPH_PER_MPS)
-
-
-def more(names: list[str]) -> str:
-    """How many names a list leaves out."""
-    return f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -49,16 +49,9 @@ class RecordingWriter:
     ) -> None:
         """Start a recording, or go on with one.
 
-        Args:
-            folder: Where the recording lies or shall lie.
-            source: What is driven, such as ``carracing``.
-            fps: Recorded frames per simulated second.
-            expert: Name of whoever gives the labels.
-            recipe: What must be the same when the recording is resumed (plain JSON).
-            license: Identifier of the licence that the recording is under; None: the one that it has, if it has one.
-            drive: How it is driven, for those who drive it once more.
-            resume: Go on with a recording that exists, if there is one.
-            overwrite: Delete the recording that exists.
+        ``source`` is what is driven, such as ``carracing``, ``fps`` counts recorded frames per simulated second, and
+        ``expert`` gives the labels. ``recipe`` is what must be the same when the recording is resumed, ``drive`` how it
+        is driven, for those who drive it once more (plain JSON). Without ``license`` it keeps the one that it has.
 
         Raises:
             UserError: if the folder holds a recording and neither is asked for, holds something else, or was recorded

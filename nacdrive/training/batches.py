@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import torch
 
+from nacdrive.common.errors import shortlist
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import Block, seeded
 
@@ -66,6 +67,4 @@ class Batches:
 
     def describe(self, chunks: Sequence[Block]) -> str:
         """Which steps of which samples, for a message."""
-        return ", ".join(f"{self.names[c.sample]} frames {c.start}-{c.stop - 1}" for c in chunks[:4]) + (
-            f" and {len(chunks) - 4} more" if len(chunks) > 4 else ""
-        )
+        return shortlist([f"{self.names[c.sample]} frames {c.start}-{c.stop - 1}" for c in chunks], 4)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, shortlist, unknown_name
 from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.datasets.inspect import Finding, OddDataWarning
 from nacdrive.extras.bearings.bearing import Bearing
@@ -199,20 +199,17 @@ TEMPERATURE_FILE = re.compile(r"temp_(\d+)\.csv", re.IGNORECASE)
 HUST_EXPECTED = "files such as B500.mat"
 
 
-def open_bearings(dataset: str, folder: Path, names: Sequence[str] | None = None) -> list[Bearing]:
+def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
     """Bearings in a folder of a data set, in order of names; signals are read later, snapshot by snapshot.
 
     A last file that was cut off while it was written is left out, with a warning. Where a bearing is there twice (the
     ``Test_set`` of PRONOSTIA is a beginning of its ``Full_Test_Set``) the longer recording is taken.
 
-    Args:
-        dataset: ``pronostia``, ``xjtu-sy`` or ``hust``.
-        folder: Holds the data set's folders at any depth, one bearing's files, or its archives (unpacked into the
-            user's cache); an archive itself will do.
-        names: Bearings to open; all if None.
+    ``folder`` holds the folders of ``pronostia``, ``xjtu-sy`` or ``hust`` at any depth, one bearing's files, or
+    archives, which are unpacked into the user's cache; an archive itself will do.
 
     Raises:
-        UserError: if there is none, a name is unknown, or a file is not of the published format.
+        UserError: if there is none, or a file is not of the published format.
     """
     if dataset not in DATASETS:
         raise unknown_name("bearing data set", dataset, DATASETS)
@@ -223,12 +220,8 @@ def open_bearings(dataset: str, folder: Path, names: Sequence[str] | None = None
     if not recordings:
         expected = layout.expected if layout else HUST_EXPECTED
         raise UserError(f"{folder} holds no bearing of {dataset}: it should hold {expected}, or archives of them.")
-    known = {name for name, _ in recordings}
-    for name in names or ():
-        if name not in known:
-            raise unknown_name(f"bearing in {folder}", name, known)
     opener: Callable[[str, str, list[Path]], Bearing] = partial(open_folder, layout) if layout else open_hust
-    return [opener(*key, paths) for key, paths in sorted(recordings.items()) if names is None or key[0] in names]
+    return [opener(*key, paths) for key, paths in sorted(recordings.items())]
 
 
 def walk(folder: Path) -> Iterator[list[Path]]:
@@ -293,9 +286,8 @@ def warn_of_gaps(layout: Layout, folder: Path, numbers: list[int]) -> None:
     """Name the files (the first five) that are absent between a bearing's first and last."""
     absent = sorted(set(range(1, numbers[-1])) - set(numbers))
     if absent:
-        shown = ", ".join(layout.file_format.format(number) for number in absent[:5])
-        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-        warnings.warn(f"{folder} lacks {shown}{more}: the bearing is read without.", stacklevel=4)
+        shown = shortlist([layout.file_format.format(number) for number in absent])
+        warnings.warn(f"{folder} lacks {shown}: the bearing is read without.", stacklevel=4)
 
 
 def file_number(pattern: re.Pattern[str], path: Path) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.datasets.episode_file import UNITS
 from nacdrive.datasets.images import decode_image, encode_png, image_header
 from nacdrive.datasets.staging import header_of
@@ -88,12 +88,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 def damaged_parquet(path: Path, error: Exception) -> UserError:
     """The sentence for a Parquet file that cannot be read to its end."""
-    return UserError(f"{path} is truncated or damaged, or no Parquet file ({first_line(error)}): get it again.")
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of a library says, cut short."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+    return UserError(f"{path} is truncated or damaged, or no Parquet file ({first_line(error)[:160]}): get it again.")
 
 
 def as_rgb(data: bytes, size: tuple[int, int]) -> bytes:

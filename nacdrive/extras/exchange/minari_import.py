@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
 from nacdrive.common.foreign_json import parse_object, read_object
 from nacdrive.datasets.episode import OPTIONAL, SIDES, Episode, unknown_columns
 from nacdrive.datasets.images import check_size, encode_png
@@ -76,7 +76,7 @@ class MinariSet:
                 "here; write the data set again with Minari 0.5."
             ) from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"{folder / METADATA} is damaged ({limits.first_line(error)}): get it again.") from error
+            raise UserError(f"{folder / METADATA} is damaged ({first_line(error)[:160]}): get it again.") from error
         cameras, shapes = camera_spaces(folder, spaces[0])
         pedals, choices = action_space(folder, spaces[1])
         jpeg = bool(about.get("jpeg_encoding", True))
@@ -174,7 +174,7 @@ def import_minari(
             # Of a disk or a path, not of the file's content.
             raise
         raise UserError(
-            f"{path} is truncated or damaged, or no HDF5 file ({limits.first_line(error)}): get it again."
+            f"{path} is truncated or damaged, or no HDF5 file ({first_line(error)[:160]}): get it again."
         ) from error
 
 
@@ -258,7 +258,7 @@ class Reader:
             return Episode(frames=frames.pop("center"), side_frames=frames, seed=seed, source=source, **columns)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
             raise UserError(
-                f"episode {index} in {self.path}: {limits.first_line(error)}; get the data set again."
+                f"episode {index} in {self.path}: {first_line(error)[:160]}; get the data set again."
             ) from error
 
     def own(self, group: Any, N: int) -> dict[str, Any]:

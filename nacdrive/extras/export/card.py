@@ -26,12 +26,9 @@ MOST_BYTES = 64 << 20
 
 
 class LapCard(Card):
-    """A button of the page that saves it, of every run that can be sent.
+    """A button of the page that saves it, of every one of ``runs``, by number; ``memory`` keeps a drive that goes on.
 
-    Args:
-        runs: Those, by number.
-        playground_of: Name of what was driven -> ``playground`` of ``export_html``.
-        memory: Where a drive that goes on is kept, if this is one.
+    ``playground_of`` gives for the name of what was driven the ``playground`` of ``export_html``.
     """
 
     def __init__(

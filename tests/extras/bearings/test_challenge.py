@@ -262,7 +262,8 @@ def test_the_real_bearings_are_asked_at_the_official_points(tmp_path):
     assert scores["mean life of the condition minus elapsed"]["remaining_s Bearing1_4"] == pytest.approx(16_640, abs=15)
     assert scores["always 1000 s"]["challenge"] == pytest.approx(phm2012_score([2890, 580], [1000, 1000]))
     # By the files themselves what remains is what the table says, to a file.
-    for bearing in open_bearings("pronostia", tmp_path, ["Bearing1_4", "Bearing2_7"]):
-        question = QUESTIONS[bearing.name]
+    for bearing in open_bearings("pronostia", tmp_path):
+        if (question := QUESTIONS.get(bearing.name)) is None:
+            continue
         left = bearing.snapshot_s[-1] - bearing.snapshot_s[question.files - 1]
         assert left == pytest.approx(question.remaining_s, abs=15)
