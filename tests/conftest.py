@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.helpers.forkserver import AS_KNOWN_HERE, fork_server
+
 pytest_plugins = ["tests.helpers.cpu_times"]
 
 # How long an example takes is the machine's business, and no test's. Every day the same few, at night others.
@@ -29,8 +31,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 for threads in ("OMP_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
     os.environ.setdefault(threads, "1")
 
-# All workers of a test process are forked from one server, which the first of them starts: what takes seconds to import
-# is imported there once, and not by each of some hundred workers. These are what they drive with.
+# All workers of a test process are forked from one server: what takes seconds to import is imported there once, and not
+# by each of some hundred workers. These are what they drive with.
 DRIVING = (
     "gymnasium.envs.box2d.car_racing",
     "nacdrive.envs.udacity_track.env",
@@ -41,18 +43,22 @@ DRIVING = (
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("daily" if "not nightly" in config.option.markexpr else "nightly")
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        return  # it runs no tests itself
-    from nacdrive.extras.bench.grid import PRELOADED
-
-    multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
     # Modules and items stay to the end: to look for garbage among them is a tenth of what collecting them takes.
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.enable()
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        return  # it runs no tests itself
+    from nacdrive.extras.bench.grid import PRELOADED
+
+    # Of a few tests, none may need it.
+    if AS_KNOWN_HERE and hasattr(session.config, "workerinput") and len(session.items) > 500:
+        fork_server([*PRELOADED, *DRIVING])
+    else:
+        multiprocessing.set_forkserver_preload([*PRELOADED, *DRIVING])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -161,16 +167,30 @@ def open_page(browser: Any, idle_pages: list[Any], request: pytest.FixtureReques
 
 @pytest.fixture(scope="session")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Folder of a task's made-up data, generated once; all data of one run lie beside each other, and nobody writes."""
+    """Folder of a task's made-up data, generated once for all processes; all lie beside each other, and nobody
+    writes.
+    """
+    import fcntl
+
     from nacdrive.datasets.synthetic import generate
 
-    root = tmp_path_factory.mktemp("made-up")
+    root = shared_folder(tmp_path_factory, "made-up")
 
     def folder_of(name: str) -> Path:
-        generate(name, root / name)
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            generate(name, root / name)
         return root / name
 
     return folder_of
+
+
+def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """One folder of all processes of a run."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

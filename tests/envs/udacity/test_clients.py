@@ -105,13 +105,10 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("version", "transports"),
-    [
-        pytest.param("4", ["polling", "websocket"], marks=pytest.mark.nightly),
-        ("4", ["websocket"]),
-        ("2", ["websocket"]),
-    ],
+    [("4", ["polling", "websocket"]), ("4", ["websocket"]), ("2", ["websocket"])],
     ids=["4-polling-websocket", "4-websocket", "2-websocket"],
 )
 def test_node_clients_are_served_beside_a_simulator(
@@ -125,9 +122,16 @@ def test_node_clients_are_served_beside_a_simulator(
     assert car.drives() and car.client.connections == 1
 
 
+@pytest.mark.nightly
 def test_an_old_node_client_that_polls_is_told_what_to_do(driven, lines, node_modules: Path) -> None:
     answer = ask_with_node(node_modules / "2", driven().env.port, ["polling"])
     assert "error" in answer and lines.told("transports: ['websocket']")
+
+
+def test_who_asks_as_an_old_client_polls_is_refused_and_told_what_to_do(driven, lines) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"http://127.0.0.1:{driven().env.port}/socket.io/?EIO=3&transport=polling", timeout=120)
+    assert lines.told("transports: ['websocket']")
 
 
 def ask_with_node(place: Path, port: int, transports: list[str]) -> dict[str, object]:

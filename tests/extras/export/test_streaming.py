@@ -18,7 +18,6 @@ from nacdrive.layers import build
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import names
 from nacdrive.nac import Euler
-from tests.helpers.nightly import daily
 
 IN, OUT, HEADS, GAP_S = 6, 8, 2, 0.08
 EPISODE, EPISODES = 24, 2  # a state that outlives a reset shows in the second
@@ -121,10 +120,12 @@ ALIKE = ("nac-lag-8k",)
 REST = [case for case in OPTIONS if case not in CHEAP + ALIKE]
 # A phase is what is left of t over a period: its last digits count for more the longer an episode lasts.
 LOOSE = {"phased-lstm": 1e-4}
-GROUPS = {"few": ("nac-steady", "nac-exact", "gru"), "usual": CHEAP, **{f"rest-{i}": REST[i::3] for i in range(3)}}
+GROUPS = {"usual": CHEAP, **{f"rest-{i}": REST[i::3] for i in range(3)}}
 
 
-@pytest.mark.parametrize("group", daily(GROUPS, ["few"]))
+# By day tests/extras/export/test_onnx.py has whole policies, of two layers.
+@pytest.mark.nightly
+@pytest.mark.parametrize("group", GROUPS)
 def test_onnx_runtime_gives_what_torch_gives(group: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     cases = GROUPS[group]
