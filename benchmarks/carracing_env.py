@@ -28,8 +28,7 @@ import tyro
 import nacdrive.envs  # noqa: F401
 from nacdrive.common.runs import package_versions
 from nacdrive.drivers.pure_pursuit import PurePursuit
-from nacdrive.envs.carracing.fast_car import FastCar
-from nacdrive.envs.carracing.fast_renderer import FastCarRacing
+from nacdrive.envs.carracing.fast_renderer import FastCar, FastCarRacing
 
 SEEDS = range(1_000_000, 1_000_100)
 WARM_UP = 60

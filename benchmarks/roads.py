@@ -81,7 +81,7 @@ def laps(difficulty: float, config: Config) -> str:
             action = driver.act()
             for _ in range(4):
                 env.advance(action.steering, action.throttle - action.brake)
-                kept = kept and env.wheels_off() == 0 and not env.is_lost() and not env.car.touches()
+                kept = kept and env.wheels_off() == 0 and not env.is_lost() and not env.car.touched()
             most = max(most, abs(env.track_position.offset))
         clean += kept
         farthest.append(most)

@@ -291,7 +291,7 @@ def drive_episodes(
 
 def known_score(config: DriveConfig, expert: str | None, seed: int) -> float | None:
     """What ``expert``, who rides along, is known to have scored on the track of ``seed``, under the same options."""
-    from nacdrive.rollout.expert_scores import shipped_score
+    from nacdrive.rollout.results import shipped_score
 
     if config.steering_noise:
         return None

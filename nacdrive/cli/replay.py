@@ -97,7 +97,7 @@ def open_run(folder: Path, config: ReplayConfig) -> tuple[ReplaySource, tuple[Wh
     """
     from nacdrive.datasets.recording import Recording, kept_in
     from nacdrive.envs.registry import spec_of_source
-    from nacdrive.rollout.expert_scores import scores_of_evaluation
+    from nacdrive.rollout.results import scores_of_evaluation
     from nacdrive.viz.recorded import recorded_ticks
     from nacdrive.web.episode_cache import EpisodeLabel, ReplaySource
 

@@ -150,15 +150,20 @@ def run_jobs(
 _made: Any = None
 
 
-def make_in_worker(kind: Callable[..., Any], *arguments: Any) -> None:
-    """An initializer of ``run_jobs``: what ``kind`` makes is there for the worker's jobs."""
+def _make(kind: Callable[..., Any], *arguments: Any) -> None:
     global _made
     _made = kind(*arguments)
 
 
-def call_in_worker(method: str, job: Any) -> Any:
-    """A job of ``run_jobs``, as ``partial(call_in_worker, method)``: that method of what the worker has made."""
+def _call_made(method: str, job: Any) -> Any:
     return getattr(_made, method)(job)
+
+
+def run_by_method(
+    kind: Callable[..., Any], arguments: tuple[Any, ...], method: str, jobs: Iterable[J], **options: Any
+) -> Generator[tuple[J, Any], None, None]:
+    """``run_jobs`` with its ``options``: each worker makes ``kind(*arguments)``, whose ``method`` does its jobs."""
+    return run_jobs(partial(_call_made, method), jobs, initializer=_make, initargs=(kind, *arguments), **options)
 
 
 Setup = tuple[Callable[[Any], Any], Initializer | None, tuple[Any, ...]]

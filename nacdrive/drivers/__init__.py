@@ -32,10 +32,8 @@ _STEERS = "{} has continuous actions, and a teacher chooses among the five: give
 
 
 def load_driver(name: str) -> NamedDriver:
-    """A driver of its own: a registered name, one of an installed package, or ``module:MyDriver``.
-
-    Raises:
-        UserError: if there is none of that name, it cannot be made without arguments, or lacks ``reset`` and ``act``.
+    """A driver of its own: a registered name, one of an installed package, or ``module:MyDriver``; ``UserError`` if it
+    cannot be made without arguments, or lacks ``reset`` and ``act``.
     """
     factory = DRIVERS.load(name)
     try:
@@ -86,9 +84,8 @@ class NamedDriver(DriverWrapper):
 
 
 def driver_checksum(driver: str) -> str | None:
-    """SHA-256 of what a driver is made of: the file of a trained one, the module of a user's own.
-
-    None for those that are part of nacdrive, such as pure pursuit.
+    """SHA-256 of a trained driver's file, or of the module of a user's own; None for those that are part of
+    nacdrive.
     """
     path = expert_file(driver)
     if not path.is_file() and ":" in driver:
@@ -108,12 +105,9 @@ def expert_file(path_or_name: str | Path) -> Path:
 def load_expert(path_or_name: str | Path = "ppo", *, device: str = "cpu", discrete_only: bool = True) -> Driver:
     """An expert: ``ppo`` or ``continuous`` (the shipped ones of CarRacing), ``geometric`` (pure pursuit on the known
     track), ``racing-line`` (the same with steering and pedals, CarRacing alone), the file of an exported PPO policy, or
-    any driver that ``load_driver`` knows.
+    any driver that ``load_driver`` knows; ``UserError`` for any other.
 
     With ``discrete_only`` a driver of CarRacing with continuous actions is refused: pupils choose among five.
-
-    Raises:
-        UserError: for an unknown name, or a file that is missing, damaged or of another environment.
     """
     name, path = str(path_or_name), expert_file(path_or_name)
     if name not in SHIPPED and not path.is_file():

@@ -61,7 +61,6 @@ class Driver:
     """Who decides; all that the loop and the verbs ask of it. The defaults suit a driver without special needs."""
 
     name: str = ""
-    """For people, such as ``nac_steady``."""
 
     @property
     def needs(self) -> Needs:
@@ -75,7 +74,6 @@ class Driver:
         """Called before every decision; may raise ``RestartEpisode``."""
 
     def act(self, frame: Frame, info: Info) -> Action:
-        """Decide on one frame."""
         raise NotImplementedError
 
     def state(self) -> DriverState:

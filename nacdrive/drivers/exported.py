@@ -26,11 +26,7 @@ SUFFIX = ".onnx"
 
 
 class ExportedPolicy(FramePolicy):
-    """An ONNX file with the face of ``models.Policy``; what only torch can look into (neurons, saliency) is empty.
-
-    Raises:
-        UserError: if the file is missing, damaged, of another producer or changed, or onnxruntime is not installed.
-    """
+    """An ONNX file with the face of ``models.Policy``; what only torch can look into (neurons, saliency) is empty."""
 
     def __init__(self, path: Path | str) -> None:
         try:
@@ -71,7 +67,6 @@ class ExportedPolicy(FramePolicy):
         return SteppedDecision(frames, times, *self._last)
 
     def meter(self) -> StepMeter:
-        """What measures why it decides so, of any ``last_decision``."""
         # The same graph with a memory of its own.
         runtime = copy.copy(self._runtime)
 

@@ -46,13 +46,8 @@ class ControlState:
 
 
 class HumanControl:
-    """The wishes of everybody at a browser, thread-safe; one person at a time has the wheel.
-
-    Args:
-        needs_person: whether the drive stands still while nobody is at the wheel, for it has no other driver.
-        silence_s: how long nothing may be heard of the person at the wheel.
-        clock: seconds that pass steadily.
-        started_over: what is told of a reset.
+    """The wishes of everybody at a browser, thread-safe; one person at a time has the wheel, until nothing is heard for
+    ``silence_s``. With ``needs_person`` the drive stands still while nobody has it.
     """
 
     def __init__(
@@ -112,9 +107,8 @@ class HumanControl:
                 self._let_go(why)
 
     def set_keys(self, who: int, keys: Collection[str], axes: tuple[float, float] | None = None) -> None:
-        """Browser ``who`` holds down ``keys``; said again and again, for silence means that nobody is there.
-
-        ``axes``: steering and pedal of a gamepad, -1 .. 1 each, which count while no key is held.
+        """Browser ``who`` holds down ``keys``, said again and again; ``axes`` of a gamepad count while it holds
+        none.
         """
         with self._changed:
             if self._person == who:

@@ -57,10 +57,8 @@ def seal(model: bytes) -> bytes:
 
 
 def read_sealed(path: Path) -> bytes:
-    """The bytes of an exported policy.
-
-    Raises:
-        PolicyError: if the file is missing, of another producer, or not as it was exported.
+    """The bytes of an exported policy; ``PolicyError`` if it is missing, of another producer, or not as it was
+    exported.
     """
     try:
         data = path.read_bytes()

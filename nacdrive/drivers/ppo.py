@@ -119,11 +119,8 @@ class PpoExpert(Driver):
 
     @torch.inference_mode()
     def logits(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """uint8 [N, 4, 48, 48] (oldest frame first, or as its view has them) -> float32 [N, 5], or the [N, 2] or
-        [N, 3] numbers of a continuous expert.
-
-        Raises:
-            UserError: for stacks of another shape, or of an expert with a memory, which judges none by itself.
+        """uint8 [N, 4, 48, 48] (oldest frame first, or as its view has them) -> float32 [N, 5], or the [N, 2] or [N, 3]
+        numbers of a continuous expert; ``UserError`` of one with a memory, which judges none by itself.
         """
         seen = self._stack.view.shape
         if stacks.ndim != 4 or stacks.shape[1:] != seen or stacks.dtype != np.uint8:

@@ -56,16 +56,15 @@ class DiscretePursuit:
 
 @dataclass(frozen=True)
 class ContinuousPursuit:
-    """Parameters for steering and pedals on the built-in Udacity tracks, in metres and seconds."""
+    """Parameters for steering and pedals on the built-in Udacity tracks, in metres and seconds, m/s².
+
+    The first ones are as of ``DiscretePursuit``; ``braking`` is the deceleration before bends.
+    """
 
     ahead: float = 3.5
-    """Distance of the point that is steered at, when standing."""
     ahead_s: float = 0.45
-    """Seconds of travel by which that point lies further away."""
     grip: float = 7.0
-    """Sideways acceleration that bends are taken with, m/s²."""
     braking: float = 5.0
-    """Deceleration with which bends are approached, m/s²."""
     top_speed: float = 13.4
     """Never faster than this: the simulator's own 30 mph."""
     throttle_gain: float = 1.0
@@ -175,7 +174,6 @@ class _Continuous:
         return Action(self._steering(), throttle, brake)
 
     def _steering(self) -> float:
-        """The steering that leads back to the middle of the road from the car's present pose, -1 .. 1."""
         from nacdrive.envs.udacity_track.car import FULL_LOCK, WHEELBASE
 
         car, position, p = self.env.car, self.env.track_position, self.parameters

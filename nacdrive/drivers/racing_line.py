@@ -35,7 +35,6 @@ class RacingLineParameters:
     shortness: float = 0.00468
     """Weight of the line's length against its bending; 0 is the line of least curvature."""
     grip: float = 214.0
-    """Sideways acceleration that bends are taken with."""
     drive: float = 40.5
     """Acceleration on the straight that speeds are planned with."""
     braking: float = 170.0
@@ -44,7 +43,6 @@ class RacingLineParameters:
     ahead: float = 4.25
     """Distance along the line of the point that is steered at, when standing."""
     ahead_s: float = 0.1325
-    """Seconds of travel by which that point lies further away."""
     lead_s: float = 0.0541
     """Seconds by which turning faster or more slowly than the line does is reckoned ahead."""
     reaction_s: float = 0.0607

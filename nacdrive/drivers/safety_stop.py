@@ -21,10 +21,8 @@ LONGEST_STOP_S = 3.2
 
 
 def checked(action: Action, choices: int = 0) -> Action:
-    """``action`` itself if it can be carried out; ``choices`` discrete ones there are, 0 where control is continuous.
-
-    Raises:
-        PolicyFailureError: if it is no action, a number is not finite or far out of range, or the choice is unknown.
+    """``action`` itself if it can be carried out, else ``PolicyFailureError``; ``choices`` discrete ones there are, 0
+    where control is continuous.
     """
     if not isinstance(action, Action):
         raise PolicyFailureError(f"the driver gave no Action but {type(action).__name__}")
@@ -69,7 +67,9 @@ class SafetyStop(DriverWrapper):
                 events = self._fail(error, t_s)
             else:
                 self._state = self.driver.state()
-                if self._stop.sound(self._course(action), t_s):
+                # Of a discrete action the steering is held only where it does nothing but steer.
+                pedals = self._env.actions and (action.throttle or action.brake)
+                if self._stop.sound(replace(action, steering=0.0) if pedals else action, t_s):
                     resumed = "sound decisions again: the policy drives"
                     self._state = replace(self._state, events=(resumed, *self._state.events))
                 return action
@@ -84,12 +84,6 @@ class SafetyStop(DriverWrapper):
         kind = "" if isinstance(error, PolicyFailureError) else f"{type(error).__name__}: "
         is_new = self._stop.fail(f"{kind}{' '.join(str(error).split())[:300]}", t_s)
         return (f"safety stop: {self._stop.reason}",) * is_new
-
-    def _course(self, action: Action) -> Action:
-        """What is held of an action: its steering; of a discrete one only where it does nothing but steer."""
-        if self._env.actions and (action.throttle or action.brake):
-            return replace(action, steering=0.0)
-        return action
 
     def _is_over(self, t_s: float, speed_mps: float | None) -> bool:
         standing = speed_mps is not None and speed_mps < STANDING_MPS

@@ -36,9 +36,8 @@ class SpeedController:
     def pedals(
         self, speed_mps: float, t_s: float, steering: float = 0.0, limit_mps: float = float("inf")
     ) -> tuple[float, float]:
-        """Throttle and brake, each 0 .. 1, at the time ``t_s``.
-
-        ``steering`` (-1 .. 1) tells of a bend; ``limit_mps`` is a further bound on the speed at this moment.
+        """Throttle and brake, each 0 .. 1, at ``t_s``; slower where ``steering`` turns, and never above
+        ``limit_mps``.
         """
         target = min(self.target_mps * (1 - self.bend * min(1.0, abs(steering))), limit_mps)
         error = target - speed_mps

@@ -32,7 +32,6 @@ class Tick:
     action: Action
     """What was driven: the policy's decision, or that of a person who has taken over."""
     reward: float = 0.0
-    """Reward that followed the decision."""
     episode_return: float = 0.0
     """Sum of rewards of the episode so far, this step included."""
     speed_mps: float | None = None
@@ -54,7 +53,6 @@ class Tick:
     held: bool = False
     """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
     human: bool = False
-    """Whether a person is at the wheel."""
     policy: Action | None = None
     """What the policy would have done, where a person drives in its stead."""
     expert: Action | None = None
@@ -70,7 +68,6 @@ class Tick:
     events: tuple[str, ...] = ()
     """What happened at this step: 'started', 'lap finished', 'off road', 'safety stop', 'ended', ..."""
     done: bool = False
-    """True at the last step of an episode."""
     failure: str | None = None
     """Why a safety stop drives; None while it does not."""
     info: Info = field(default_factory=lambda: Info())

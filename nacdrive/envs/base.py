@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, SupportsFloat, TypedDict
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
@@ -92,10 +91,8 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         raise NotImplementedError
 
     def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Any]:
-        """Carry out one decision: an ``Action``, or a member of ``action_space`` as Gymnasium wants it.
-
-        Returns:
-            Next frame, reward, terminated, truncated, ``Info`` of the next frame.
+        """Carry out one decision, an ``Action`` or a member of ``action_space`` as Gymnasium wants it: next frame,
+        reward, terminated, truncated, ``Info`` of the next frame.
         """
         return self._step(self.native_action(action) if isinstance(action, Action) else action)
 
@@ -103,10 +100,8 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         raise NotImplementedError
 
     def native_action(self, action: Action) -> Any:
-        """``action`` as a member of ``action_space``: its choice, or float32 [steering, throttle - brake].
-
-        Raises:
-            UserError: if a choice is wanted and there is none.
+        """``action`` as a member of ``action_space``: its choice (``UserError`` if there is none), or float32
+        [steering, throttle - brake].
         """
         if self.actions:
             if action.choice is None:
@@ -132,10 +127,7 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
         return Keys()
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the episode so far, by name with unit; what evaluations report beside the return.
-
-        ``EnvSpec.totals`` says which of them are added up over drives.
-        """
+        """Numbers of the episode so far, by name with unit; ``EnvSpec.totals`` says which are added up over drives."""
         return {}
 
     def episode_meta(self) -> dict[str, Any]:
@@ -149,11 +141,6 @@ class DrivingEnv(gymnasium.Env[Frame, Any]):
     def road_edges(self) -> NDArray[np.float64] | None:
         """Both edges of the episode's road, closed lines [2, points, 2] in metres as ``x_m`` and ``y_m``; or None."""
         return None
-
-    @property
-    def discrete(self) -> bool:
-        """Whether it takes one of a few choices."""
-        return isinstance(self.action_space, spaces.Discrete)
 
 
 class DrivingWrapper(gymnasium.Wrapper[Frame, Any, Frame, Any], DrivingEnv):

@@ -58,9 +58,8 @@ class CameraNoise(Options):
         return self != CameraNoise()
 
     def draw(self, rng: np.random.Generator) -> CameraNoise:
-        """What is wrong in one drive of many: each disturbance with probability 1/3, and at most as much as here.
-
-        More of them at once lose a car so early that there is little to learn from its drive.
+        """What is wrong in one drive of many: each disturbance with probability 1/3, for more of them at once lose a
+        car so early that there is little to learn, and at most as much as here.
         """
         drawn: dict[str, Any] = {}
         for one in fields(self):
@@ -168,10 +167,8 @@ class NoisyCamera(DrivingWrapper):
 
     Whoever drives sees the disturbed frame; the true one is in ``info["clean_frame"]``, for experts and recordings.
     Where frames are lost or late, ``info["frame_t_s"]`` says when the one that is shown was taken. A camera with a rate
-    of its own sets how many simulated frames the environment holds an action. All else is the environment's own.
-
-    Raises:
-        UserError: for a rate that the environment cannot give.
+    of its own sets how many simulated frames the environment holds an action (``UserError`` where it cannot). All else
+    is the environment's own.
     """
 
     def __init__(self, env: DrivingEnv, noise: CameraNoise) -> None:

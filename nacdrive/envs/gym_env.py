@@ -23,7 +23,8 @@ IMAGE_KEYS = ("center", "front", "image", "rgb", "pixels", "camera")
 
 
 class GymEnv(DrivingEnv):
-    """Adapts ``env``: pictures become uint8 [height, width, 3], ``Action`` becomes its action, time is counted.
+    """Adapts ``env``: pictures become uint8 [height, width, 3], ``Action`` becomes its action, time is counted;
+    ``UserError`` if it shows no pictures, or takes actions that nothing fits.
 
     Drivers see its observation where that is a picture (RGB or grey, channels first or last, uint8 or 0 .. 1, or in a
     Dict), else what it renders. ``info`` holds its own keys, and of ``Info`` what it gives under the same names.
@@ -39,9 +40,6 @@ class GymEnv(DrivingEnv):
         step_s: Seconds of a frame; 1 / ``metadata["render_fps"]`` if not given.
         to_native: Makes its action of an ``Action``, where the usual ways do not fit: a Box takes (steering),
             (steering, throttle - brake) or (steering, throttle, brake), each stretched to the bounds.
-
-    Raises:
-        UserError: if it shows no pictures, or takes actions that nothing fits.
     """
 
     def __init__(
@@ -81,8 +79,10 @@ class GymEnv(DrivingEnv):
             )
         self.frame = 0
         self._shown: Frame | None = None
-        shape = _frame_shape(seen, self._image_keys)
-        if shape is None:
+        if self._image_keys:
+            part = seen[self._image_keys[0]] if isinstance(seen, spaces.Dict) else seen
+            shape = _rgb(np.zeros(part.shape or (), part.dtype)).shape
+        else:
             env.reset(seed=0)
             shape = self._look(None)[0].shape
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
@@ -132,7 +132,6 @@ class GymEnv(DrivingEnv):
         return {"env": self.name, **({"actions": list(self.actions)} if self.actions else {})}
 
     def render(self) -> Frame:
-        """The last frame, uint8 [height, width, 3]."""
         if self._shown is None:
             raise UserError("there is nothing to render: call reset() first.")
         return self._shown
@@ -214,11 +213,7 @@ def adapt(env: Any, name: str, *, repeat: int | None = None, max_frames: int | N
 
 
 def make_gym(gym_id: str, name: str, *, repeat: int | None = None, max_frames: int | None = None) -> DrivingEnv:
-    """The environment that Gymnasium knows as ``gym_id``; it renders where its observations are no pictures.
-
-    Raises:
-        UserError: if Gymnasium does not know it, or cannot make it.
-    """
+    """The environment that Gymnasium knows as ``gym_id``; it renders where its observations are no pictures."""
     try:
         env = gymnasium.make(gym_id)
         if not _image_keys(env.observation_space):
@@ -254,13 +249,6 @@ def _is_picture(space: spaces.Space[Any]) -> bool:
     light = space.dtype == np.uint8 or (np.issubdtype(space.dtype, np.floating) and within_one)
     large = len(space.shape) in (2, 3) and sorted(space.shape)[-2] >= 8
     return light and large and (len(space.shape) == 2 or space.shape[0] in (1, 3) or space.shape[2] in (1, 3))
-
-
-def _frame_shape(space: spaces.Space[Any], keys: tuple[str, ...]) -> tuple[int, ...] | None:
-    if not keys:
-        return None
-    part = space[keys[0]] if isinstance(space, spaces.Dict) else space
-    return _rgb(np.zeros(part.shape or (), part.dtype)).shape
 
 
 def _rgb(picture: Any) -> Frame:

@@ -37,7 +37,6 @@ class EnvSpec:
     name: str
     """As ``--env`` takes it, and as the environment's own ``name``."""
     title: str
-    """For pages and reports."""
     build: Callable[..., DrivingEnv]
     """Makes it, from keyword arguments with the names of options."""
     source: str
@@ -70,7 +69,6 @@ class EnvSpec:
     totals: frozenset[str] = frozenset({"laps"})
     """Names of its ``metrics()`` that are added up over drives; of the others mean and interval are given."""
     image_format: Literal["png", "jpeg"] = "png"
-    """Of the frames in recordings."""
     own_pace: bool = False
     """Whether drivers keep the pace that they learnt at where nobody says otherwise, though ``repeat`` is an option."""
     options: frozenset[str] = SEEDED

@@ -51,9 +51,7 @@ class PolicyConfig(NetworkConfig):
     gap_s: float = 0.08
     """Typical time between two decisions, in seconds."""
     height: int = 96
-    """Rows of a frame."""
     width: int = 96
-    """Columns of a frame."""
     masked_rows: tuple[int, int] | None = None
     """Rows [from, to) that the network does not get to see, such as the instruments of CarRacing; None for none."""
     crop: tuple[int, int] | None = None
@@ -61,15 +59,12 @@ class PolicyConfig(NetworkConfig):
     resize: tuple[int, int] | None = None
     """Rows and columns to which the kept part is resized; None to leave it as it is."""
     yuv: bool = False
-    """Turn RGB into YUV."""
     activation: Literal["relu", "elu"] = "relu"
     """Non-linearity of the convolutions and of the dense layer."""
     channels: tuple[int, ...] = (10, 20, 30)
-    """Output channels of the convolutions."""
+    """Of the convolutions, as ``kernels`` and ``strides``."""
     kernels: tuple[int, ...] = (5, 5, 3)
-    """Kernel sizes of the convolutions."""
     strides: tuple[int, ...] = (2, 2, 2)
-    """Strides of the convolutions."""
     dropout: float = 0.2
     """Dropout on the features of the convolutions."""
     projection: int = 0
@@ -77,7 +72,6 @@ class PolicyConfig(NetworkConfig):
     d_model: int = 64
     """Width of the sequence layer."""
     num_heads: int = 16
-    """Heads of the sequence layer."""
     dense: int = 64
     """Width of the dense layer before the scores."""
     options: dict[str, Any] = field(default_factory=dict)

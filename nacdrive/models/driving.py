@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -99,12 +101,8 @@ class DrivingNetwork(nn.Module):
         changed = config.upright or config.crop is not None or config.resize is not None or config.yuv
         self.preprocess = Preprocess(config) if changed else None
         activation = {"relu": nn.ReLU, "elu": nn.ELU}[config.activation]
-        layers: list[nn.Module] = []
-        incoming = 3
-        for out, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
-            layers += [nn.Conv2d(incoming, out, kernel, stride), activation()]
-            incoming = out
-        self.vision = nn.Sequential(*layers)
+        layers = zip(config.channels, config.kernels, config.strides, strict=True)
+        self.vision = nn.Sequential(*convolutions(3, *layers, activation=activation))
         if config.activation == "elu":
             init_kaiming(self.vision)
         with torch.no_grad():
@@ -144,20 +142,23 @@ class DrivingNetwork(nn.Module):
         return y if self.projection is None else self.projection(y)
 
     def forward(self, frames: Tensor, t: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-        """Scores, or steering (-1 left .. 1 right, not clamped), of all frames.
+        """Frames [B, T, height, width, 3] (see ``features``) at ``t`` [B, T] seconds -> [B, T, outputs], not clamped:
+        scores, or steering (-1 left .. 1 right) and perhaps the pedal (throttle minus brake).
 
-        Args:
-            frames: [B, T, height, width, 3], uint8 or floats of 0 .. 255 (then differentiable); see ``features``.
-            t: seconds since the episode began, [B, T].
-            padding: [B, T], True where a frame is padding.
-
-        Returns:
-            [B, T, actions]; without actions [B, T, 1], or [B, T, 2] with a pedal (throttle minus brake).
+        ``padding`` [B, T] is True where a frame is padding.
         """
         B, T = frames.shape[:2]
         x = self.features(frames.flatten(0, 1)).view(B, T, -1)
         scores: Tensor = self.head(self.sequence(x, t, padding))
         return scores
+
+
+def convolutions(incoming: int, *layers: tuple[int, ...], activation: type[nn.Module] = nn.ReLU) -> Iterator[nn.Module]:
+    """Convolutions of so many channels, kernel size, stride and perhaps padding, each with its ``activation``."""
+    for layer in layers:
+        out, kernel, stride, padding = (*layer, 0)[:4]
+        yield from (nn.Conv2d(incoming, out, kernel, stride, padding), activation())
+        incoming = out
 
 
 def init_kaiming(vision: nn.Module) -> None:

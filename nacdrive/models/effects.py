@@ -44,30 +44,26 @@ class Part:
     index: int
     """Head from 0; decisions since the frame, from 1; region from 0, row by row; 0."""
     name: str
-    """For people."""
-    without: str
-    """How a sentence of it being muted begins."""
+    muted: str = ""
+    """How a sentence of it being muted begins, if not with that it is missing."""
 
     @property
     def noun(self) -> str:
         return self.name if self.kind == "head" else f"the {self.name}"
 
-
-def head_part(head: int) -> Part:
-    """A head of the attention, from 0."""
-    return Part("head", head, f"head {head + 1}", f"Without head {head + 1}")
+    @property
+    def without(self) -> str:
+        return self.muted or f"Without {self.noun}"
 
 
 def frame_part(back: int, age_s: float) -> Part:
     """A remembered frame, ``back`` decisions ago."""
-    name = f"frame of {hundredths(age_s)} s ago"
-    return Part("frame", back, name, f"Without the {name}")
+    return Part("frame", back, f"frame of {hundredths(age_s)} s ago")
 
 
 def region_part(region: int) -> Part:
     """A region of the picture."""
-    name = f"{ROWS[region // len(COLUMNS)]} {COLUMNS[region % len(COLUMNS)]} of the picture"
-    return Part("region", region, name, f"Without the {name}")
+    return Part("region", region, f"{ROWS[region // len(COLUMNS)]} {COLUMNS[region % len(COLUMNS)]} of the picture")
 
 
 def time_part(usual_s: float) -> Part:
@@ -166,7 +162,8 @@ class Effects:
         deciding = next((i for i in order if decides[i]), None)
         if deciding is not None:
             part, move = self.parts[deciding], self.movement(deciding, names)
-            would = infinitive(self.verb(muted[deciding]))
+            does_so, *how = self.verb(muted[deciding]).split(" ")
+            would = " ".join([does_so.removesuffix("s"), *how])
             return f"{does} {part.without} it would {would}{f': {move}' if self.actions else ''}."
         nothing = f"{does} Nothing alone changes this decision"
         if not order or changes[order[0]] < self.least_change:
@@ -192,12 +189,6 @@ class Effects:
         choice = int(base.argmax())
         name = names[choice] if choice < len(names) else f"choice {choice}"
         return f"{name} {percent(base[choice])} → {percent(muted[part, choice])} %"
-
-
-def infinitive(verb: str) -> str:
-    """ "accelerates" as "it would ..." goes on."""
-    first, *rest = verb.split(" ")
-    return " ".join([first.removesuffix("s"), *rest])
 
 
 def percent(share: float) -> int:
@@ -291,7 +282,7 @@ class EffectMeter:
             y = network.sequence.last(x, t, padding if bool(padding.any()) else None)
             heads = self._without_heads(y[0])
             outputs = network.head(torch.cat([y, heads])).float().cpu().numpy()
-            parts += [head_part(head) for head in range(len(heads))]
+            parts += [Part("head", head, f"head {head + 1}") for head in range(len(heads))]
         return Effects(tuple(parts), outputs[0], outputs[1:], config.actions, "" if len(heads) else NO_HEADS)
 
     def _without_heads(self, y: Tensor) -> Tensor:

@@ -23,12 +23,8 @@ VERSION = 1
 
 
 def save_policy(policy: Policy, path: Path | str, meta: dict[str, Any] | None = None) -> None:
-    """Write ``policy`` to ``path`` atomically.
-
-    Args:
-        policy: what to keep.
-        path: the ``.pt`` file, or one whose name ends with ``.safetensors`` for that format.
-        meta: plain JSON about its training; the policy's own if not given.
+    """Write ``policy`` to ``path``, a ``.pt`` file or one that ends with ``.safetensors`` for that format, atomically,
+    with plain JSON about its training: its own ``meta`` if none is given.
     """
     content = {
         "config": json.dumps(policy.config.to_json()),
@@ -71,9 +67,7 @@ def convert_model(source: Path | str, target: Path | str, *, overwrite: bool = F
     """Write the model file ``source`` (a policy, an expert or a network for series) in the format of ``target``'s name.
 
     Nothing is lost on the way: the tensors, the config, what is known of the training and a checksum are in both.
-
-    Raises:
-        UserError: if ``source`` is missing, damaged or no model file, ``target`` exists or ends otherwise.
+    ``UserError`` if ``source`` is no model file, or ``target`` exists or ends otherwise.
     """
     source, target = Path(source), Path(target)
     if target.suffix not in (SAFETENSORS, ".pt"):

@@ -61,19 +61,10 @@ class Policy(FramePolicy):
 
     @torch.inference_mode()
     def step(self, frame: NDArray[np.uint8], t_s: float, speed_mps: float | None = None) -> Action:
-        """Decide on one frame.
+        """Decide on one frame, uint8 [height, width, 3] RGB; ``ValueError`` for one of another shape.
 
-        Args:
-            frame: uint8 [height, width, 3], RGB.
-            t_s: when it was taken, in seconds since the episode began.
-            speed_mps: not used by this network.
-
-        Returns:
-            The action chosen; or the steering, with the pedal of a network that gives one; if not, throttle and brake
-            are left at 0 to whoever holds the speed.
-
-        Raises:
-            ValueError: if the frame has another shape than those the policy was trained on.
+        The action chosen; or the steering, with the pedal of a network that gives one. If not, throttle and brake are
+        left at 0 to whoever holds the speed, and ``speed_mps`` is not used.
         """
         shape = (self.config.height, self.config.width, 3)
         if frame.shape != shape:
@@ -106,11 +97,9 @@ class Policy(FramePolicy):
         return LastDecision(frames[-1], torch.cat(past) if past else None, np.asarray(times), self._scores)
 
     def copy(self) -> Policy:
-        """The same network with a memory of its own."""
         return Policy(self.network, self.name, self.meta)
 
     def meter(self) -> EffectMeter:
-        """What measures why it decides so, of any ``last_decision``."""
         return EffectMeter(self.network, self.hidden, self.shift_s)
 
     @torch.inference_mode()

@@ -28,12 +28,10 @@ MEMORYLESS = "dense"
 
 @dataclass(frozen=True)
 class DrivingForm:
-    """What a name given to ``--model`` stands for."""
+    """What a name given to ``--model`` stands for: a sequence layer, its options, and more."""
 
     layer: str
-    """Registered name of the sequence layer."""
     options: dict[str, Any] = field(default_factory=dict)
-    """The layer's own."""
     sizes: dict[str, Any] = field(default_factory=dict)
     """Fields of ``PolicyConfig`` beside those of the task."""
     window: int = 4

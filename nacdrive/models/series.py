@@ -1,17 +1,27 @@
-"""The network of the paper's Table 4 for series: two convolutions over time, one sequence layer, a dense head."""
+"""The paper's network (Table 4) for series: two convolutions over time, one sequence layer, a dense head; its files."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nacdrive.common.compat import series_tensors
+from nacdrive.common.errors import UserError
+from nacdrive.common.plugins import check_trusted
+from nacdrive.common.tensor_file import json_object, read_tensor_file, write_tensor_file
 from nacdrive.layers import build
 from nacdrive.models.config import NetworkConfig
+from nacdrive.models.files import check_device, wrong_content
 from nacdrive.nac.variants import PAPER, PRESETS, VARIANTS
+
+KIND = "nacdrive series model"
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,6 @@ class SeriesConfig(NetworkConfig):
     protocol: str
     """``sequence`` or ``paper``."""
     model: str
-    """Registered name of the sequence layer."""
     channels_in: int
     """Features of a step."""
     outputs: int
@@ -33,25 +42,20 @@ class SeriesConfig(NetworkConfig):
     window: int
     """Steps that an answer of the sequence layer may depend on."""
     channels: tuple[int, ...]
-    """Output channels of the convolutions."""
     kernels: tuple[int, ...]
-    """Kernel sizes of the convolutions."""
     strides: tuple[int, ...]
     """Strides of the convolutions; 1 wherever steps have times."""
     d_model: int
     """Width of the sequence layer."""
     num_heads: int
-    """Heads of the sequence layer."""
     dense: tuple[int, ...]
     """Widths of the dense layers before the answer."""
     mean: tuple[float, ...]
     """Of each feature over the training part."""
     std: tuple[float, ...]
-    """Of each feature over the training part."""
     gap_s: float | None
     """Mean time between two steps of the training part, the layer's unit of time; None hides the time from it."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the sequence layer."""
     about: dict[str, Any] = field(default_factory=dict)
     """What the task must know to use the network again, such as the names of its classes."""
 
@@ -112,3 +116,31 @@ def margins(length: int, kernel: int, stride: int) -> tuple[int, int]:
 def layer_options(model: str, protocol: str) -> dict[str, Any]:
     """Options that a protocol pins: the paper's NAC has a constant window and its square-root partition."""
     return dict(PAPER) if protocol == "paper" and model in {**VARIANTS, **PRESETS} else {}
+
+
+def save_series(network: SeriesNetwork, path: Path, meta: dict[str, Any]) -> None:
+    """Write ``network`` and ``meta``, plain JSON about its training, to ``path`` atomically."""
+    content = {"config": json.dumps(network.config.to_json()), "meta": json.dumps(meta), "time": "seconds"}
+    write_tensor_file(path, KIND, VERSION, content, network.state_dict())
+
+
+def load_series(path: Path, *, task: str, device: str = "cpu") -> tuple[SeriesNetwork, dict[str, Any]]:
+    """The network in ``path``, ready to answer, and what is known of its training.
+
+    ``UserError`` also where it was made for another task, or by the ``paper`` protocol, whose networks take rows scaled
+    with what they are tested on.
+    """
+    content = read_tensor_file(path, KIND, VERSION, name="model file")
+    try:
+        config = SeriesConfig.from_json(json_object(content, "config"))
+        check_trusted(path, config.task, config.model, config.options)
+        meta = json_object(content, "meta")
+        if config.task != task:
+            raise UserError(f"{path} was trained for '{config.task}', not for '{task}': give another --model.")
+        if config.protocol == "paper":
+            raise UserError(f"{path} was trained under the {config.protocol} protocol: train one under 'sequence'.")
+        network = SeriesNetwork(config)
+        network.load_state_dict(series_tensors(content["tensors"], config.gap_s, content.get("time")))
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
+        raise wrong_content(path, error) from error
+    return network.to(check_device(device)).eval(), meta

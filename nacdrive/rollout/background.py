@@ -36,7 +36,6 @@ class BackgroundListener:
         self.failures: list[Exception] = []
         """What listeners failed with."""
         self._listeners, self._probes, self._say = list(listeners), probes, say
-        self._neurons_due = self._saliency_due = 0
         self._queue: Queue[Tick | None] = Queue(BACKLOG)
 
     def __enter__(self) -> Self:
@@ -73,21 +72,8 @@ class BackgroundListener:
         self._say(f"{who[0].upper()}{who[1:]} has failed: {' '.join(why.split())} The drive goes on without it.")
 
     def _with_probes(self, tick: Tick) -> Tick:
-        probes = self._probes
-        if tick.step == 0:
-            self._neurons_due = self._saliency_due = 0
-        if probes is None or tick.held or tick.failure is not None:
-            return tick
-        if self._queue.qsize() > BEHIND or not probes.watched():
-            return tick
-        inside: dict[str, Any] = {}
-        # Not every Tick gets here, so a reading is due from some step on, not at one.
-        if probes.neurons_every and tick.step >= self._neurons_due:
-            self._neurons_due = tick.step + probes.neurons_every
-            inside |= probes.inside()
-        if probes.saliency is not None and tick.step >= self._saliency_due:
-            self._saliency_due = tick.step + probes.saliency_every
-            inside["saliency"] = probes.saliency(tick.frame)
+        skipped = tick.held or tick.failure is not None or self._queue.qsize() > BEHIND
+        inside = {} if self._probes is None or skipped else self._probes.read(tick.frame, tick.step)
         return replace(tick, **inside) if inside else tick
 
 

@@ -78,10 +78,8 @@ def drive_batched(
 ) -> Generator[tuple[J, R], None, None]:
     """Yield each job with ``drive(job, ask)`` as soon as it is done; ``ask(question)`` is what ``decide`` says.
 
-    At most ``at_once`` drive at the same time. Leaving the iterator early ends the drives at their next question.
-
-    Raises:
-        Exception: what a drive or ``decide`` raised first.
+    At most ``at_once`` drive at the same time. Leaving the iterator early ends the drives at their next question; what
+    a drive or ``decide`` raises first ends all.
     """
     numbered = list(enumerate(jobs))
     batcher: Batcher[Q, A] = Batcher(decide, len(numbered), at_once)

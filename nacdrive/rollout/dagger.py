@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
+from nacdrive.common.parallel import run_by_method, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers import load_expert
@@ -48,7 +47,6 @@ class DaggerRound:
     round: int
     """Number of the round, from 1."""
     episodes: int
-    """Tracks to drive."""
     seed: int
     """Seeds who drives when, and which tracks are driven."""
     vary_camera: bool = False
@@ -78,9 +76,6 @@ def collect(
     """Drive the round's tracks and keep them as a recording in ``out``; tracks that are there already are not driven.
 
     ``workers`` processes drive; with one it is done here.
-
-    Raises:
-        UserError: if expert and policy decide at different rates, or a driving process dies.
     """
     here = MixtureWorker(round_)
     drive = round_.drive
@@ -100,8 +95,7 @@ def collect(
     if ray is None and min(workers, len(missing)) <= 1:
         done = run_jobs(here.drive, missing, workers=0)
     else:
-        made, drive_track = (MixtureWorker, round_), partial(call_in_worker, "drive")
-        done = run_jobs(drive_track, missing, workers=workers, initializer=make_in_worker, initargs=made, ray=ray)
+        done = run_by_method(MixtureWorker, (round_,), "drive", missing, workers=workers, ray=ray)
     with closing(done):
         for _, episode in done:
             writer.add(episode)
@@ -157,10 +151,9 @@ class MixtureWorker:
         return LoadedDrive(drive, driver=self.learner, expert=self.expert, repeat=self.repeat)
 
     def drive(self, track: int) -> Episode:
-        """One episode on ``track``: the policy drives, at times the expert, which labels all of it.
-
-        It depends on the round and the track alone. ``choice`` or ``steering`` of the episode is what was driven,
-        ``expert_choice`` or ``expert_steering`` the label.
+        """One episode on ``track``, by the round and the track alone: the policy drives, at times the expert, which
+        labels all. ``choice`` or ``steering`` of the episode is what was driven, ``expert_choice`` or
+        ``expert_steering`` the label.
         """
         round_ = self.round
         camera = round_.drive.camera if track % 2 else CameraNoise()

@@ -49,7 +49,6 @@ class Drive:
     """
 
     env: str = "carracing"
-    """The environment's name."""
     model: Path | None = None
     """File of the policy that drives."""
     driver: str | None = None
@@ -64,13 +63,11 @@ class Drive:
     """Speed that is kept for policies and for experts that the environment knows by name, in miles per hour; None
     leaves the pedals to them. A driver of one's own has its own pedals."""
     device: str = "cpu"
-    """Where the policy runs."""
     track: str | None = None
     """On which of the environment's tracks; on all in turn if not given."""
     roads: int | None = None
     """Of random roads, so many different ones; each episode has its own if not given."""
     steering_noise: float = 0.0
-    """Strength of disturbances of the wheel."""
     beta: float | None = None
     """Share of the decisions that the expert takes (DAgger); None where it only looks on."""
     recover: bool = True
@@ -178,7 +175,6 @@ class LoadedDrive:
 
     @cached_property
     def expert(self) -> Driver | None:
-        """Who is asked to ride along; None where nobody is."""
         if self.drive.expert is None:
             return None
         alone = self.drive.model is None and self.drive.driver is None
@@ -326,7 +322,6 @@ class OpenDrive:
     driver: Driver = field(init=False)
     """Who drives, with all that stands around it."""
     expert: Driver | None = None
-    """Who rides along."""
     start: dict[str, Any] | None = None
     """How the episode begins: for the environment's ``reset``."""
     meta: dict[str, Any] = field(default_factory=dict)
@@ -369,9 +364,7 @@ class Hold(DriverWrapper):
 
 def action_repeat(spec: EnvSpec, driver: Driver, asked: int | None = None) -> int:
     """Frames for which an action of ``driver`` is held: as it was trained, else ``asked``, else as it or the
-    environment has it.
-
-    In some environments all but drivers with ``fixed_pace`` take time as it comes.
+    environment has it. In some environments all but drivers with ``fixed_pace`` take time as it comes.
     """
     needs = driver.needs
     own = needs.repeat if spec.drivers_pace or needs.fixed_pace else None

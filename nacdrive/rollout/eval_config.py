@@ -83,7 +83,6 @@ class EvalConfig(
         return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
 
     def driven(self, model: Path | None) -> Drive:
-        """What is driven, with the policy in the file ``model``."""
         from nacdrive.rollout.drive import Drive
 
         env = self.spec

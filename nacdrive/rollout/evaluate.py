@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from nacdrive.common.compat import evaluation
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path, write_json
 from nacdrive.common.foreign_json import read_object
-from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
+from nacdrive.common.parallel import run_by_method
 from nacdrive.common.result_folder import is_own, partial_target
 from nacdrive.common.runs import plain, run_record
 from nacdrive.common.statistics import fraction, proportion, summary
@@ -124,9 +124,8 @@ def drive_jobs(
     ray: str | None = None,
 ) -> Generator[tuple[EvalJob, Row], None, None]:
     """Yield each of ``jobs`` with its row as soon as it is driven; by 0 ``workers``: here, where ``listeners`` hear."""
-    initargs = (RolloutWorker, drive, *((tuple(listeners),) if workers == 0 else ()))
-    drive_job = partial(call_in_worker, "drive")
-    return run_jobs(drive_job, jobs, workers=workers, initializer=make_in_worker, initargs=initargs, ray=ray)
+    arguments = (drive, *((tuple(listeners),) if workers == 0 else ()))
+    return run_by_method(RolloutWorker, arguments, "drive", jobs, workers=workers, ray=ray)
 
 
 def evaluate(
@@ -146,12 +145,10 @@ def evaluate(
     """Drive what is not yet driven; write ``metrics.json``, ``report.html`` and videos into ``out``; the metrics.
 
     Rows of finished episodes are kept in ``out``; a later call with the same evaluation, or with more episodes, drives
-    only what is missing.
+    only what is missing. One that holds another evaluation is a ``UserError``.
 
     Args:
-        drive: What is driven, by whom.
-        seeds: Of the episodes; every track is driven with each of them.
-        out: Folder of the result.
+        seeds: Every track is driven with each of them.
         tracks: Of the environment; all of them if not given.
         workers: Processes that drive, of the Ray cluster at ``ray`` if that is given; 0 drives here, where
             ``listeners`` hear every Tick of the policy.
@@ -159,9 +156,6 @@ def evaluate(
         progress: Called with each job that is done, those of an earlier call first.
         config: What is noted as the settings of the run; ``drive`` if not given.
         expert_folder: Where the expert's rows are kept, to share them among evaluations; ``out`` if not given.
-
-    Raises:
-        UserError: if ``out`` holds another evaluation, or a driving process dies.
     """
     identity = identify(drive)
     claim(out, identity)

@@ -36,10 +36,8 @@ def rollout(
 ) -> Iterator[Tick]:
     """Drive the episode of ``seed``: the frozen ``Tick`` of each decision, after it was carried out.
 
-    ``options`` are those of ``nacdrive eval``, such as ``expert="ppo"`` who rides along, ``track`` or ``renderer``.
-
-    Raises:
-        UserError: as the verb.
+    ``options`` are those of ``nacdrive eval``, such as ``expert="ppo"`` who rides along, ``track`` or ``renderer``;
+    mistakes raise ``UserError``.
     """
     with named_extras():
         loaded, opened_env, _ = load_drive(policy, env, options)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
-from nacdrive.common.parallel import call_in_worker, make_in_worker, report, run_jobs
+from nacdrive.common.parallel import report, run_by_method, run_jobs
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.writer import RecordingWriter
@@ -58,7 +57,6 @@ class RecordResult:
     dropped: dict[int, float]
     """Seeds below --min-return, and their returns."""
     frames: int
-    """Frames recorded by this call."""
 
 
 def record_episodes(
@@ -68,15 +66,11 @@ def record_episodes(
     listeners: Iterable[Listener] | None = None,
     control: HumanControl | None = None,
 ) -> RecordResult:
-    """Record until the folder holds ``config.episodes`` episodes.
+    """Record until the folder holds ``config.episodes`` episodes; ``UserError`` if too few are good enough.
 
     Which tracks these are depends on the options alone, not on the number of processes or on interruptions: the first
     ones from ``config.seed`` on whose return reaches ``config.min_return``. With ``listeners`` it is driven in this
     process, and they hear every Tick; ``control`` is for a person who drives.
-
-    Raises:
-        UserError: if the folder holds something else, the expert cannot be loaded, the disk is full, or too few
-            tracks reach ``config.min_return``.
     """
     here = EpisodeDriver(config, () if listeners is None else listeners, control)
     writer = RecordingWriter(
@@ -103,10 +97,9 @@ def record_episodes(
         tell()
 
     if listeners is None:
-        record, made = partial(call_in_worker, "record"), (EpisodeDriver, config)
         workers = max(1, min(config.parallel, seeds.missing))
-        done = run_jobs(
-            record, seeds, workers=workers, initializer=make_in_worker, initargs=made, on_message=count, ray=config.ray
+        done = run_by_method(
+            EpisodeDriver, (config,), "record", seeds, workers=workers, on_message=count, ray=config.ray
         )
     else:
         done = run_jobs(here.record, seeds, workers=0, on_message=count)
@@ -165,11 +158,7 @@ class SeedQueue:
 
 
 class EpisodeDriver:
-    """Drives episodes as a ``RecordConfig`` wants them, and says what they have in common.
-
-    Raises:
-        UserError: if the expert or driver cannot be loaded, or does not fit the environment.
-    """
+    """Drives episodes as a ``RecordConfig`` wants them, and says what they have in common."""
 
     def __init__(
         self, config: RecordConfig, listeners: Iterable[Listener] = (), control: HumanControl | None = None
@@ -213,7 +202,6 @@ class EpisodeDriver:
 
     @property
     def steering_noise(self) -> float | None:
-        """Strength of the disturbances of the wheel; None where there are none."""
         if self.config.by_hand:
             return None
         given = self.config.steering_noise

@@ -54,7 +54,6 @@ class EpisodeBuffer:
         self.seed, self.last_step = 0, -1
         self._unencoded = 0
         self.ended = "interrupted"
-        """How the episode ended, in a phrase."""
         self._clear()
 
     def __len__(self) -> int:
@@ -167,14 +166,8 @@ class EpisodeRecorder:
     A context manager: what is under way when it is left is kept too. A folder that holds a recording gets more of it;
     one that holds something else is a ``UserError``.
 
-    Args:
-        folder: Where the recording lies; made when there is something to keep.
-        source: What is driven, such as ``carracing``, ``fps`` decisions per simulated second.
-        driver: Who drives.
-        teacher: Who gives the labels, where anybody does.
-        label: See ``EpisodeBuffer``, as for ``image``.
-        wanted: Which Ticks are kept.
-        drive: What the recording says of how it is driven, plain JSON.
+    ``source`` is what is driven, ``fps`` decisions per simulated second, and ``drive`` what the recording says of how,
+    plain JSON; a ``teacher`` gives the labels, where anybody does. ``label`` and ``image`` are as of ``EpisodeBuffer``.
     """
 
     def __init__(
@@ -193,7 +186,6 @@ class EpisodeRecorder:
         self.drive = drive
         self.folder, self.source, self.driver, self.wanted = folder, source, driver, wanted
         self.kept = 0
-        """Episodes written so far."""
         self.meta: dict[str, Any] = {}
         """What every episode shall say of itself."""
         self._fps, self._teacher = fps, teacher or "none"

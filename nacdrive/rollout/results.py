@@ -12,8 +12,15 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from nacdrive.common.files import open_log, write_text
+from nacdrive.common.files import open_log, read_json, write_text
+from nacdrive.common.paths import shipped
+from nacdrive.drivers import SHIPPED
 from nacdrive.drivers.tick import Tick
+from nacdrive.envs.start import LAP_RULES
+
+SHIPPED_ENV = "carracing"
+SHIPPED_OPTIONS = {"renderer": "official", "max_frames": 1000, "rule": LAP_RULES[0]}
+"""What the shipped experts' evaluations drove with; all of them the environment's usual ones."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +36,11 @@ class EpisodeResult:
     progress: float
     """Laps driven, as a fraction; of CarRacing the share of the tiles."""
     finished_lap: bool
-    """Whether a lap was driven to its end."""
     wheels_off: float
     """Mean share of the four wheels beside the road."""
     mean_speed_mps: float
     decision_ms_median: float
-    """Median wall-clock time of a decision, in milliseconds."""
     decision_ms_p99: float
-    """99th percentile of the same."""
     late_decisions: int
     """Decisions that took longer than the time between two decisions."""
     expert_agreement: float | None
@@ -203,3 +207,26 @@ class ResultsFile:
         with open_log(self.path) as handle:
             handle.write(json.dumps(row) + "\n")
             handle.flush()
+
+
+def scores_of_evaluation(folder: Path) -> dict[str, float]:
+    """Return of the expert on each track of the evaluation in ``folder``, by the file of the kept drive, or {}."""
+    path = folder / "metrics.json"
+    if not path.is_file():
+        return {}
+    rows = read_json(path).get("expert_episodes") or ()
+    return {drive_name(int(row["seed"]), str(row.get("track", ""))): float(row["episode_return"]) for row in rows}
+
+
+def shipped_score(expert: str | None, env: str, seed: int, **options: Any) -> float | None:
+    """What the shipped ``expert`` scored on the track of ``seed``; None where it was not measured under these options:
+    ``renderer``, ``max_frames`` and ``rule``, None for the environment's usual one.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if expert not in SHIPPED or env != SHIPPED_ENV or not given.items() <= SHIPPED_OPTIONS.items():
+        return None
+    # Beside the expert, lap by lap.
+    path = (shipped("agents") / SHIPPED[expert]).with_name("eval.json")
+    if not path.is_file():
+        return None
+    return next((float(lap["total"]) for lap in read_json(path)["laps"] if lap["seed"] == seed), None)

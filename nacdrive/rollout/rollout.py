@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class RealTimeClock:
             self.origin -= ahead
 
 
-@dataclass(frozen=True)
+@dataclass
 class Probes:
     """What is read out of a policy for those who watch, and how often."""
 
@@ -42,7 +42,6 @@ class Probes:
     neurons_every: int = 0
     """Decisions between two readings of them, and of ``why``; 0 never."""
     saliency: Saliency | None = None
-    """Says where the policy looks."""
     saliency_every: int = 1
     """Decisions between two such looks."""
     watched: Callable[[], bool] = lambda: True
@@ -50,20 +49,28 @@ class Probes:
     why: Callable[[], Mapping[str, Any]] | None = None
     """What muting each part alone does to the last decision."""
 
+    neurons_at: int = field(default=0, init=False)
+    """Step of the last reading of the neurons."""
+    saliency_at: int = field(default=0, init=False)
+
     def read(self, frame: Frame, step: int) -> dict[str, Any]:
-        """``neurons`` and ``saliency`` of a Tick, right after the decision on ``frame``."""
+        """``neurons``, ``why`` and ``saliency`` of a Tick where they are due, right after the decision on ``frame``."""
         inside: dict[str, Any] = {}
         if not self.watched():
             return inside
-        if self.neurons_every and step % self.neurons_every == 0:
-            inside |= self.inside()
-        if self.saliency is not None and step % self.saliency_every == 0:
+        if self.neurons_every and is_due(step, self.neurons_at, self.neurons_every):
+            self.neurons_at = step
+            inside |= {} if self.neurons is None else {"neurons": self.neurons()}
+            inside |= {} if self.why is None else {"why": self.why()}
+        if self.saliency is not None and is_due(step, self.saliency_at, self.saliency_every):
+            self.saliency_at = step
             inside["saliency"] = self.saliency(frame)
         return inside
 
-    def inside(self) -> dict[str, Any]:
-        read = {"neurons": self.neurons, "why": self.why}
-        return {name: one() for name, one in read.items() if one is not None}
+
+def is_due(step: int, last: int, every: int) -> bool:
+    """Whether ``every`` steps have passed since the ``last``, or an episode has begun; not every step need ask."""
+    return step == 0 or not last <= step < last + every
 
 
 def rollout(
@@ -82,8 +89,6 @@ def rollout(
     Leaving the iterator early ends the episode; one that a person starts over begins again at step 0.
 
     Args:
-        env: What is driven.
-        driver: Who decides.
         seed: Of the episode, which is number ``episode`` of this run.
         options: Handed to ``env.reset``.
         expert: Rides along: it sees every frame as it was taken, and its action reaches the driver as

@@ -29,14 +29,11 @@ from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 @dataclass(frozen=True)
 class TrainCallbacks:
-    """Called while a training goes on."""
+    """Called after each step of the optimizer, each round's fit, and each episode driven in DAgger."""
 
     on_step: Callable[[FitUpdate], None] = lambda update: None
-    """After each step of the optimizer."""
     on_round: Callable[[int, FitResult], None] = lambda round_, result: None
-    """After each round's fit."""
     on_episode: Callable[[int, Episode], None] = lambda round_, episode: None
-    """After each episode driven in DAgger."""
 
 
 def train_policy(
@@ -46,15 +43,12 @@ def train_policy(
     cases: Sequence[tuple[int, Drive]] = (),
     load: Callable[[tuple[Path, ...]], list[Sample]] | None = None,
 ) -> Path:
-    """Train as ``config`` says and return the path of the model file.
+    """Train as ``config`` says and return the path of the model file; ``UserError`` if a loss is not finite.
 
-    The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy
-    after each round, and at the end the model file with all of that in its ``meta``. ``cases`` are episodes that are
-    driven in each round (see ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that
-    remembers them.
-
-    Raises:
-        UserError: for data, names or a folder that do not fit; if a loss is not finite.
+    The run's folder holds ``run.json``, ``metrics.jsonl``, ``tensorboard/``, the recordings of DAgger, the policy after
+    each round, and at the end the model file with all of that in its ``meta``. ``cases`` are episodes that are driven
+    in each round (see ``DaggerRound``); ``load`` reads recordings in the place of the task, such as one that remembers
+    them.
     """
     check_name(config.model)
     device = check_device(config.device)

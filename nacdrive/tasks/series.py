@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options
-from nacdrive.models.series_files import save_series
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, layer_options, save_series
 from nacdrive.tasks.base import LossOptions, Metric, Task
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import field_of, joined

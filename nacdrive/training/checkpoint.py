@@ -31,7 +31,6 @@ class Progress:
     loss_sum: float = 0.0
     """Weighted sum of this epoch's losses so far."""
     weight_sum: float = 0.0
-    """Sum of their weights."""
     factor: float = 1.0
     """What the plateau schedule has made of the learning rate."""
     best_loss: float = float("inf")

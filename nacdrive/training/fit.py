@@ -38,7 +38,6 @@ class FitUpdate:
     """State of a training after a step, for a progress display."""
 
     progress: Progress
-    """Where the training stands."""
     steps: int
     """Steps of this epoch."""
     epochs: int
@@ -73,11 +72,8 @@ def fit(
     """Train ``network`` on ``train`` until the loss on ``valid``, or the task's criterion there, is no longer better
     (never, if ``valid`` is empty).
 
-    Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint,
-    the data and the config alone.
-
-    Raises:
-        UserError: if a loss is not finite (the last checkpoint is kept), or the checkpoint is damaged.
+    Goes on from the checkpoint of this round in ``folder``, if there is one. Every step depends on the checkpoint, the
+    data and the config alone. A loss that is not finite is a ``UserError``; the last checkpoint is kept.
     """
     fitting = Fitting(network, task, train, valid, config, folder, round_, torch.device(device))
     return fitting.run(on_step)

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.paths import find_model
-from nacdrive.models.series import SeriesNetwork
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import SeriesNetwork, load_series
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Task
 from nacdrive.tasks.sample import Sample
@@ -61,7 +60,6 @@ class TrainedSeries:
         return TrainedSeries(path, network, meta, device)
 
     def predict(self, samples: list[Sample]) -> list[Tensor]:
-        """Its answers to samples."""
         wanted, there = self.network.config.channels_in, samples[0].fields["x"].shape[1]
         if there != wanted:
             raise UserError(

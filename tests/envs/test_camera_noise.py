@@ -113,7 +113,7 @@ def test_through_it_all_else_is_the_environments_own() -> None:
     noisy.reset(seed=1)
     assert isinstance(noisy, DrivingEnv)
     assert (noisy.name, noisy.actions, noisy.step_s, noisy.realtime) == ("carracing", env.actions, 0.04, False)
-    assert noisy.discrete and noisy.action_space is env.action_space and noisy.unwrapped is env
+    assert noisy.action_space is env.action_space and noisy.unwrapped is env
     assert noisy.metrics() == env.metrics() and noisy.episode_meta() == env.episode_meta()
     assert noisy.world is env.world and noisy.native_action(env.action_of(2)) == 2
     with pytest.raises(AttributeError, match="no_such"):

@@ -97,7 +97,7 @@ def test_discrete_actions_have_names_that_tell_what_they_do() -> None:
     foreign = Foreign(RGB, spaces.Discrete(3, start=1))
     env = GymEnv(foreign, actions=("idle", "turn left", "accelerate"))
     env.reset(seed=1)
-    assert (env.action_of(1).steering, env.action_of(2).throttle, env.discrete) == (-1, 1, True)
+    assert (env.action_of(1).steering, env.action_of(2).throttle) == (-1, 1)
     env.step(env.action_of(2))
     assert foreign.given == [3]
     with pytest.raises(UserError, match=r"takes one of 3 actions \(idle, turn left, accelerate\), and its driver gave"):
@@ -171,7 +171,7 @@ def test_what_an_environment_raises_is_said_in_one_sentence() -> None:
 def test_any_id_of_gymnasium_works() -> None:
     pole = make_gym("CartPole-v1", name="gym:CartPole-v1", max_frames=7)
     frame, _ = pole.reset(seed=2)
-    assert frame.shape == (400, 600, 3) and pole.step_s == pytest.approx(1 / 50) and pole.discrete
+    assert frame.shape == (400, 600, 3) and pole.step_s == pytest.approx(1 / 50)
     pole.close()
     official = make_gym("CarRacing-v3", name="gym:CarRacing-v3", repeat=2)
     frame, _ = official.reset(seed=2)

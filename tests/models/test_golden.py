@@ -12,7 +12,7 @@ import torch
 
 from nacdrive.common.paths import shipped
 from nacdrive.models import load_policy
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import load_series
 
 GOLDEN = Path(__file__).with_name("golden.json")
 POLICIES = [f"{task}/{name}" for task in ("carracing", "udacity") for name in ("nac_steady", "nac_exact", "nac_euler")]

@@ -21,7 +21,7 @@ from nacdrive.common.tensor_file import split, to_safetensors, write_tensor_file
 from nacdrive.layers.registry import LAYERS
 from nacdrive.models import Policy, PolicyConfig, convert_model, load_policy, save_policy
 from nacdrive.models.agents import network
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import load_series
 
 AGENTS = shipped("agents")
 ACTIONS = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.8))

@@ -8,8 +8,7 @@ import torch
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.tensor_file import CHECKSUM
-from nacdrive.models.series import SeriesConfig, SeriesNetwork, margins
-from nacdrive.models.series_files import load_series, save_series
+from nacdrive.models.series import SeriesConfig, SeriesNetwork, load_series, margins, save_series
 from nacdrive.tasks.base import LossOptions
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import UNKNOWN, Classification, Regression, mean_gap, scale_of

@@ -9,8 +9,7 @@ import pytest
 
 from nacdrive.common.paths import shipped
 from nacdrive.envs.registry import env_spec
-from nacdrive.rollout.expert_scores import scores_of_evaluation, shipped_score
-from nacdrive.rollout.results import drive_name
+from nacdrive.rollout.results import drive_name, scores_of_evaluation, shipped_score
 
 LAPS = json.loads((shipped("agents") / "carracing" / "ppo" / "eval.json").read_text())["laps"]
 

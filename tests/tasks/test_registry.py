@@ -10,7 +10,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.paths import shipped
 from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, plan
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import load_series
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.tasks import TASKS, load_driving_task, load_task, task_of
 from nacdrive.tasks.base import Size, Task

@@ -138,11 +138,7 @@ class CarRacingEnv(DrivingEnv):
         self._picture: Frame | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Start the lap of ``seed``; returns the first frame and the same keys of ``info`` as ``step``.
-
-        ``options`` may hold ``offset`` (metres to the right of the middle of the road), ``heading`` (radians to the
-        right of its direction) and ``speed`` (m/s) for another start.
-        """
+        """Start the lap of ``seed``; ``options`` may hold arguments of ``LazyCarRacing.place`` for another start."""
         super(DrivingEnv, self).reset(seed=seed)
         self.frame = 0
         self.world.drawing = True
@@ -218,7 +214,6 @@ class CarRacingEnv(DrivingEnv):
         return np.stack([self._line - TRACK_WIDTH * across, self._line + TRACK_WIDTH * across])
 
     def render(self) -> Frame:
-        """The last frame, uint8 [96, 96, 3]."""
         if self._picture is None:
             raise UserError("there is nothing to render: call reset() first.")
         return self._picture if self._picture.shape[2] == 3 else np.repeat(self._picture, 3, axis=2)
@@ -259,7 +254,6 @@ class CarRacingEnv(DrivingEnv):
         }
 
     def _lane_offset(self, x: float, y: float) -> float:
-        """Metres to the right of the middle of the road, at its nearest point."""
         away = np.array((x, y)) - self._line
         index = int((away**2).sum(axis=1).argmin())
         east, north = self._line[(index + 1) % len(self._line)] - self._line[index - 1]

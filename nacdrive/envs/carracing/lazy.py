@@ -32,7 +32,6 @@ from nacdrive.common.errors import unknown_name
 from nacdrive.envs.start import LAP_RULES, LapRule
 
 FPS = 50
-"""Frames of the simulator per simulated second."""
 PANEL_TOP = 84
 """First row of the instruments."""
 BLANK = np.zeros((96, 96, 3), dtype=np.uint8)
@@ -57,11 +56,8 @@ class AllTilesDetector(FrictionDetector):
 class LazyCarRacing(CarRacing):
     """CarRacing-v3 with five actions whose ``drawing`` can be switched off between the frames that are looked at.
 
-    Every reset starts a fresh Box2D world, so that an episode depends on its seed and its actions and on nothing
-    that was driven before it. Arguments are those of ``CarRacingEnv``.
-
-    Raises:
-        UserError: for an unknown rule.
+    Every reset starts a fresh Box2D world, so that an episode depends on its seed and its actions and on nothing that
+    was driven before it. Arguments are those of ``CarRacingEnv``.
     """
 
     def __init__(
@@ -121,20 +117,16 @@ class LazyCarRacing(CarRacing):
         return sum(not wheel.tiles for wheel in self.car.wheels) / 4
 
     def speed(self) -> float:
-        """Speed of the car in units per second."""
         assert self.car is not None
         return float(self.car.hull.linearVelocity.length)
-
-    def picture(self) -> NDArray[np.uint8]:
-        """The frame as it is now, uint8 [96, 96, 3], whether or not ``drawing`` is on."""
-        return self._draw_state()
 
     def _render(self, mode: str) -> Any:
         if mode != "state_pixels":
             return super()._render(mode)
-        return self._draw_state() if self.drawing else BLANK
+        return self.picture() if self.drawing else BLANK
 
-    def _draw_state(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """The frame as it is now, uint8 [96, 96, 3], whether or not ``drawing`` is on."""
         frame = np.ascontiguousarray(super()._render("state_pixels"))
         if not self.instruments:
             frame[PANEL_TOP:] = 0

@@ -92,7 +92,6 @@ class SimulatorConnection:
         return self.reported_s > self.sent_s and now_s - self.reported_s > ANSWER_S
 
     def command(self, action: Action) -> dict[str, str]:
-        """The argument of ``steer`` for it."""
         if self.separator is None:
             # Whatever its culture is, it reads this; anything else might be no number there.
             return {"steering_angle": "0", "throttle": "0"}
@@ -144,9 +143,8 @@ class Connections:
             return self._connections.pop(sid, None)
 
     def driven(self) -> SimulatorConnection | None:
-        """The one that is driven: the newest simulator that has reported soundly; without any, the newest such client.
-
-        One that has only connected takes over from nobody.
+        """The newest simulator that has reported soundly (to connect takes over from nobody), or the newest such
+        client.
         """
         return self._newest(lambda each: each.separator is not None)
 

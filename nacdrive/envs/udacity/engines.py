@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from socketserver import BaseServer
-from typing import Any, Protocol
+from typing import Any
 
 from werkzeug.serving import make_server
 
@@ -85,34 +85,20 @@ IDLE_S = 60.0
 Call = Callable[[], None]
 
 
-class Engine(Protocol):
-    """Serves an application and runs what has to be done beside it."""
+class Threads:
+    """Operating-system threads for every connection."""
 
-    async_mode: str
+    async_mode = "threading"
     """Name for python-socketio."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
 
     def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
         """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end.
 
         ``say`` is called with a line when a thread has ended and is started again.
         """
-
-    def call(self, function: Call) -> None:
-        """Run ``function``, which sends something, from whichever thread; it may run after this has returned."""
-
-    def stop(self) -> None:
-        """Stop serving; returns when the port is free."""
-
-
-class Threads:
-    """Operating-system threads for every connection."""
-
-    async_mode = "threading"
-
-    def __init__(self) -> None:
-        self._stopping = threading.Event()
-
-    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
         self._goodbye = goodbye
         self._server = make_server(
@@ -132,10 +118,11 @@ class Threads:
             watch()
 
     def call(self, function: Call) -> None:
-        """Run it here: what it sends goes into a queue of the connection's."""
+        """Run ``function``, which sends something, from whichever thread: it goes into the connection's queue."""
         function()
 
     def stop(self) -> None:
+        """Stop serving; returns when the port is free."""
         self._stopping.set()
         # The port first: the simulator comes back within milliseconds of a goodbye.
         self._server.shutdown()
@@ -262,7 +249,7 @@ class Eventlet:
                 self._wanted.popleft()()
 
     def call(self, function: Call) -> None:
-        """Run it in the thread of the green threads."""
+        """Run it in the thread of the green threads, perhaps after this has returned."""
         if threading.current_thread() is self._serving:
             function()
             return
@@ -287,10 +274,10 @@ class Quiet:
         """Nothing is kept back."""
 
 
-ENGINES: dict[str, Callable[[], Engine]] = {"threads": Threads, "eventlet": Eventlet}
+ENGINES: dict[str, type[Threads] | type[Eventlet]] = {"threads": Threads, "eventlet": Eventlet}
 
 
-def new_engine(name: str) -> Engine:
+def new_engine(name: str) -> Threads | Eventlet:
     """The engine called ``name``."""
     if name not in ENGINES:
         raise unknown_name("server", name, ENGINES)

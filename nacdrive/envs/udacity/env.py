@@ -57,9 +57,6 @@ class UdacityEnv(DrivingEnv):
         limit_s: Longest time between a picture and its action, in seconds.
         on_event: Told in one line of what happens, from any thread; at most once a second for each kind.
         in_flight: Pictures of one simulator that may be under way at once; with 2 every one waits for its twin.
-
-    Raises:
-        UserError: if there is no such engine, the port is in use, or the address is not this machine's.
     """
 
     name = "udacity"
@@ -78,7 +75,6 @@ class UdacityEnv(DrivingEnv):
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.safety_stops = 0
-        """Emergency stops so far."""
         self._on_event = on_event
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
         self._changed = Condition()
@@ -107,7 +103,6 @@ class UdacityEnv(DrivingEnv):
 
     @property
     def safety(self) -> str | None:
-        """Why the emergency stop drives; None while it does not."""
         return self._emergency.reason
 
     @property
@@ -130,10 +125,8 @@ class UdacityEnv(DrivingEnv):
         return f"Safety stop: {self.safety}" if self.safety else ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, Any]:
-        """Wait for a simulator and its first sound picture.
-
-        Raises:
-            DriveInterruptedError: if ``interrupt`` or ``close`` was called.
+        """Wait for a simulator and its first sound picture; ``DriveInterruptedError`` if ``interrupt`` or ``close`` was
+        called.
         """
         gymnasium.Env.reset(self, seed=seed)
         self._start_over()
@@ -185,7 +178,6 @@ class UdacityEnv(DrivingEnv):
         return action
 
     def metrics(self) -> dict[str, float]:
-        """Of the episode so far: seconds driven and metres gone."""
         drive = self._episode
         return {"seconds": drive.t_s, "metres": drive.metres} if drive is not None else {}
 
@@ -281,7 +273,6 @@ class UdacityEnv(DrivingEnv):
         return action
 
     def _begin(self, connection: SimulatorConnection, now_s: float) -> Drive:
-        """A new drive; whoever was driven before is braked."""
         if self._drive is not None:
             self._end(self._drive, "another simulator has connected")
         self._emergency.restart(now_s)
@@ -366,7 +357,6 @@ class Drive:
     def __init__(self, connection: SimulatorConnection, now_s: float) -> None:
         self.connection = connection
         self.ended: str | None = None
-        """Why it is over."""
         self.waiting: deque[tuple[Report, float]] = deque()
         """Reports that nobody has asked for yet, and when they came; as many as are in flight at most."""
         self.given = False
@@ -390,10 +380,7 @@ class Drive:
 
 @contextmanager
 def ignored_signals() -> Iterator[dict[int, Any]]:
-    """No signal that can be ignored ends or stops the program meanwhile; only its main thread can see to that.
-
-    Yields the handlers by signal that are set again afterwards.
-    """
+    """Ignore all signals meanwhile, as the main thread alone can; yields their handlers, which are set again."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGBREAK"):

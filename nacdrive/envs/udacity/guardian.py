@@ -46,10 +46,8 @@ SPEED = re.compile(r'"speed": ?"([^"]{1,32})"')
 
 
 class Guardian:
-    """The driving process's end: tells the guardian which connections there are, and that all is well.
-
-    Args:
-        say: Called with a kind and a line if there is no guardian, or it has ended and another one is started.
+    """The driving process's end: tells the guardian which connections there are, and that all is well. ``say`` is
+    called with a kind and a line if there is none, or it has ended and another one is started.
     """
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
@@ -79,7 +77,6 @@ class Guardian:
         self._control = ours
 
     def add(self, number: int, connection: Any) -> None:
-        """Guard a connected socket, under a number of its own."""
         with self._lock:
             self._connections[number] = connection
             self._tell("add", number, [connection.fileno()])
@@ -136,10 +133,7 @@ class Car:
         self._data = b""
 
     def brake(self, now_s: float, alone: bool) -> bool:
-        """Do what is to be done now; True once the car is slow and no more is to be done.
-
-        ``alone``: nobody else reads the connection.
-        """
+        """Do what is to be done now, ``alone`` where nobody else reads the connection; True once the car is slow."""
         if self._began_s is None:
             self._began_s = self._reported_s = now_s
             self._command(now_s)

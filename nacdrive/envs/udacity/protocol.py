@@ -93,7 +93,6 @@ class LegacySocket(Socket):  # type: ignore[misc]
             self.last_ping, self.ping_due = None, time.monotonic() + self.server.ping_interval
 
     def ping_when_due(self, now_s: float) -> None:
-        """Ask for the sign of life; to be called all the time."""
         if self.ping_due is not None and now_s >= self.ping_due:
             self.ping_due, self.last_ping = None, time.time()
             self.send(packet.Packet(packet.PING))
@@ -220,9 +219,8 @@ class LegacyEngine(engineio.Server):  # type: ignore[misc]
                 session.hang_up()
 
     def _make_room(self) -> bool:
-        """See to it that one more client has a place: whoever came first and has not reported soundly makes way.
-
-        So nobody keeps the simulator out by taking all the places.
+        """Whether one more client has a place: whoever came first and has not reported soundly makes way, so that
+        nobody keeps the simulator out by taking all of them.
         """
         sessions = [each for each in list(self.sockets.values()) if not each.closed]
         if len(sessions) < MOST_SESSIONS:

@@ -77,7 +77,6 @@ class SimulatorServer:
         self, pilot: Pilot, host: str, port: int, engine: str, on_event: Callable[[str], None], in_flight: int
     ) -> None:
         self.steers = 0
-        """Commands sent."""
         self.dropped = 0
         """Reports dropped because another one was under way."""
         self.log = RateLimitedLog(on_event)
@@ -107,7 +106,6 @@ class SimulatorServer:
         self._engine.start(listener, app, watch, goodbye, lambda line: self.log.say(line, line))
 
     def stop(self) -> None:
-        """Brake the car, disconnect everybody and free the port."""
         self._brake()
         self._engine.stop()
         self._guardian.close()

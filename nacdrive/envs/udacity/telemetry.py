@@ -54,12 +54,7 @@ class Report:
 
 
 def read(data: Any) -> Report:
-    """Read a telemetry.
-
-    Raises:
-        BadTelemetryError: if something in it is missing or unreadable.
-        ForeignTelemetryError: if it comes from another simulator than that of Term 1.
-    """
+    """Read a telemetry; ``BadTelemetryError`` if it is none, ``ForeignTelemetryError`` if it is not that of Term 1."""
     if not isinstance(data, Mapping):
         raise BadTelemetryError(f"its telemetry is no object but {type(data).__name__}")
     for key, name in FOREIGN.items():
@@ -96,11 +91,7 @@ def number(name: str, text: Any) -> float:
 
 
 def picture(image: str) -> tuple[NDArray[np.uint8], bytes]:
-    """Decode base64 JPEG: uint8 [160, 320, 3], RGB, and the JPEG's own bytes (or a PNG's).
-
-    Raises:
-        BadTelemetryError: if it is no picture of that size.
-    """
+    """Decode base64 JPEG or PNG: uint8 [160, 320, 3], RGB, and its own bytes; ``BadTelemetryError`` for any other."""
     if len(image) > LARGEST_IMAGE:
         raise BadTelemetryError(f"its camera image has {len(image) / 1e6:.1f} MB")
     try:

@@ -42,7 +42,6 @@ class Appearance:
     leaves: Colour = (0.85, 0.95, 0.75)
     hood: Colour = (0.58, 0.57, 0.50)
     trees: int = 520
-    """How many trees stand on the land."""
     bushes: int = 320
     shadows: int = 0
     """How many trees throw a shadow over the road."""

@@ -36,15 +36,9 @@ def boxes(
     appearance: Appearance,
     taper: float = 1.0,
 ) -> Quads:
-    """Boxes standing at ``places``, lit by the sun.
-
-    Args:
-        places: Middles of their floors, [n, 3] metres.
-        sizes: Width, length, height, [n, 3] metres.
-        turns: Direction of their length, radians counter-clockwise from east, [n].
-        colours: RGB, [n, 3].
-        appearance: The day.
-        taper: Size of the top over that of the floor.
+    """Boxes that stand with the middles of their floors at ``places`` [n, 3], ``sizes`` [n, 3] wide, long and high in
+    metres, along ``turns`` [n] radians counter-clockwise from east, in ``colours`` RGB [n, 3] and the day's light;
+    ``taper`` is the size of the top over that of the floor.
     """
     cos, sin = np.cos(turns), np.sin(turns)
     zero, one = np.zeros_like(cos), np.ones_like(cos)

@@ -7,19 +7,7 @@ from functools import lru_cache
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.core import (
-    Camera,
-    FrameBufferProperties,
-    GraphicsEngine,
-    GraphicsOutput,
-    GraphicsPipe,
-    GraphicsPipeSelection,
-    NodePath,
-    PerspectiveLens,
-    Texture,
-    WindowProperties,
-    load_prc_file_data,
-)
+from panda3d import core
 
 from nacdrive.common.camera_mount import FIELD_OF_VIEW, HEIGHT, SCENE, WIDTH, hpr
 from nacdrive.common.errors import UserError
@@ -31,13 +19,13 @@ CAMERAS = {"center": (0.0, 1.0, 1.2), "left": (-0.806, 0.984, 1.2), "right": (0.
 
 
 @lru_cache(maxsize=1)
-def offscreen_pipe() -> GraphicsPipe:
+def offscreen_pipe() -> core.GraphicsPipe:
     """The software renderer's pipe without a display; the same one for all environments of the process."""
     # The transform cache replaces a matrix with a nearly equal one that lives: pictures would depend on earlier ones.
     settings = "load-display p3tinydisplay\naudio-library-name null\nsync-video 0\nnotify-level-x11display fatal"
-    load_prc_file_data("nacdrive", settings + "\ntransform-cache 0")
+    core.load_prc_file_data("nacdrive", settings + "\ntransform-cache 0")
     # Its auxiliary modules stay out: with EGL loaded, SDL and so pygame find no way to draw without a display.
-    pipe = GraphicsPipeSelection.get_global_ptr().make_pipe("TinyOffscreenGraphicsPipe")
+    pipe = core.GraphicsPipeSelection.get_global_ptr().make_pipe("TinyOffscreenGraphicsPipe")
     if pipe is None:
         raise UserError("Panda3D's software renderer (p3tinydisplay) did not load: reinstall panda3d from its wheel.")
     return pipe
@@ -49,35 +37,35 @@ class Cameras:
     def __init__(self, cameras: tuple[str, ...], mount: str = SCENE) -> None:
         self.cameras = cameras
         # An engine of its own: drawing one environment does not draw the others of the process.
-        self.engine = GraphicsEngine()
-        form = FrameBufferProperties()
+        self.engine = core.GraphicsEngine()
+        form = core.FrameBufferProperties()
         form.set_rgba_bits(8, 8, 8, 8)
         form.set_depth_bits(24)
-        size = WindowProperties.size(WIDTH, HEIGHT * len(cameras))
-        self.buffer: GraphicsOutput = self.engine.make_output(
-            offscreen_pipe(), "cameras", 0, form, size, GraphicsPipe.BF_refuse_window
+        size = core.WindowProperties.size(WIDTH, HEIGHT * len(cameras))
+        self.buffer: core.GraphicsOutput = self.engine.make_output(
+            offscreen_pipe(), "cameras", 0, form, size, core.GraphicsPipe.BF_refuse_window
         )
         if self.buffer is None:
             raise UserError("Panda3D could not open a picture in memory: is another program's panda3d configured here?")
-        self.picture = Texture()
-        self.buffer.add_render_texture(self.picture, GraphicsOutput.RTM_copy_ram)
+        self.picture = core.Texture()
+        self.buffer.add_render_texture(self.picture, core.GraphicsOutput.RTM_copy_ram)
         self.buffer.set_clear_color_active(False)
         self.buffer.set_clear_depth_active(True)
-        self.rig = NodePath("rig")
-        self._scene_parts: list[NodePath] = []
+        self.rig = core.NodePath("rig")
+        self._scene_parts: list[core.NodePath] = []
         for number, name in enumerate(cameras):
-            lens = PerspectiveLens()
+            lens = core.PerspectiveLens()
             lens.set_aspect_ratio(WIDTH / HEIGHT)
             lens.set_min_fov(FIELD_OF_VIEW)
             lens.set_near_far(NEAR, FAR)
-            camera = self.rig.attach_new_node(Camera(name, lens))
+            camera = self.rig.attach_new_node(core.Camera(name, lens))
             camera.set_pos(*CAMERAS[name])
             camera.set_hpr(*hpr(mount))
             top = 1 - number / len(cameras)
             region = self.buffer.make_display_region(0, 1, top - 1 / len(cameras), top)
             region.set_camera(camera)
 
-    def enter(self, scene: NodePath, sky: NodePath, *parts: NodePath) -> None:
+    def enter(self, scene: core.NodePath, sky: core.NodePath, *parts: core.NodePath) -> None:
         """Move into ``scene``; ``sky`` follows the car without turning, ``parts`` belong to the car."""
         self.rig.detach_node()
         for old in self._scene_parts:
@@ -89,7 +77,7 @@ class Cameras:
         for part in parts:
             part.reparent_to(self.rig)
 
-    def follow(self, car: NodePath) -> None:
+    def follow(self, car: core.NodePath) -> None:
         """Stand where the car stands; its origin is ``RIDE_HEIGHT`` above the ground."""
         self.rig.set_pos_quat(car.get_pos() - car.get_quat().get_up() * RIDE_HEIGHT, car.get_quat())
         self.sky.set_pos(car.get_pos())

@@ -11,15 +11,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.bullet import (
-    BulletBoxShape,
-    BulletRigidBodyNode,
-    BulletTriangleMesh,
-    BulletTriangleMeshShape,
-    BulletVehicle,
-    BulletWorld,
-    ZUp,
-)
+from panda3d import bullet
 from panda3d.core import NodePath, Point3, TransformState, Vec3
 
 from nacdrive.common.units import MPH_PER_MPS
@@ -67,22 +59,22 @@ class Car:
 
     def __init__(self, track: Track) -> None:
         self.ground = ground(track)
-        self.path = NodePath(BulletRigidBodyNode("car"))
-        self.body: BulletRigidBodyNode = self.path.node()
+        self.path = NodePath(bullet.BulletRigidBodyNode("car"))
+        self.body: bullet.BulletRigidBodyNode = self.path.node()
         self.body.set_mass(MASS)
         # The box hangs above the origin, so that the centre of mass is low and the car does not tip over.
-        self.body.add_shape(BulletBoxShape(Vec3(0.85, 2.0, 0.25)), TransformState.make_pos(Point3(0, 0, 0.45)))
+        self.body.add_shape(bullet.BulletBoxShape(Vec3(0.85, 2.0, 0.25)), TransformState.make_pos(Point3(0, 0, 0.45)))
         self.body.set_inertia(Vec3(1600, 500, 1900))
         self.body.set_linear_damping(0.1)
         self.body.set_angular_damping(0.05)
         self.body.set_deactivation_enabled(False)
-        self.parked: list[BulletRigidBodyNode] = []
+        self.parked: list[bullet.BulletRigidBodyNode] = []
         self.place(np.zeros(3), 0.0)
 
     def place(self, point: NDArray[np.float64], heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
         """Put the car on the ground at ``point`` [3]; radians counter-clockwise from east, m/s, radians uphill."""
         # A fresh world: nothing of what was driven before stays in Bullet's memory.
-        self.world = BulletWorld()
+        self.world = bullet.BulletWorld()
         self.world.set_gravity(Vec3(0, 0, -9.81))
         self.world.attach(self.ground)
         for node in self.parked:
@@ -93,8 +85,8 @@ class Car:
         self.body.set_linear_velocity(self.forward * speed)
         self.body.set_angular_velocity(Vec3(0))
         self.world.attach(self.body)
-        self.vehicle = BulletVehicle(self.world, self.body)
-        self.vehicle.set_coordinate_system(ZUp)
+        self.vehicle = bullet.BulletVehicle(self.world, self.body)
+        self.vehicle.set_coordinate_system(bullet.ZUp)
         for x, y in WHEELS:
             self._add_wheel(x, y)
         self.world.attach(self.vehicle)
@@ -124,14 +116,14 @@ class Car:
         width, length, height = PARKED
         self.parked = []
         for place, turn in zip(places, turns, strict=True):
-            node = BulletRigidBodyNode("parked")
-            node.add_shape(BulletBoxShape(Vec3(width / 2, length / 2, height / 2)))
+            node = bullet.BulletRigidBodyNode("parked")
+            node.add_shape(bullet.BulletBoxShape(Vec3(width / 2, length / 2, height / 2)))
             path = NodePath(node)
             path.set_pos(float(place[0]), float(place[1]), float(place[2]) + height / 2)
             path.set_h(math.degrees(turn) - 90)
             self.parked.append(node)
 
-    def touched(self) -> list[BulletRigidBodyNode]:
+    def touched(self) -> list[bullet.BulletRigidBodyNode]:
         """Those of ``parked`` that it touches."""
         contacts = self.world.contact_test(self.body).get_contacts() if self.parked else ()
         nodes = [node for contact in contacts for node in (contact.get_node0(), contact.get_node1())]
@@ -185,7 +177,9 @@ class Car:
             self.vehicle.set_steering_value(-FULL_LOCK * steering, wheel)
         self._help_steering()
         self._drive(max(0.0, throttle), max(0.0, -throttle))
-        self._cap_speed()
+        velocity = self.body.get_linear_velocity()
+        if velocity.length() > TOP_SPEED:
+            self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
         self.body.apply_central_force(-self.up * DOWNFORCE * self.speed)
         # No sub-steps of Bullet's own: exactly one step, whatever the rounding of its clock.
         self.world.do_physics(STEP_S, 0)
@@ -217,23 +211,18 @@ class Car:
             cos, sin = math.cos(angle), math.sin(angle)
             self.body.set_linear_velocity(Vec3(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z))
 
-    def _cap_speed(self) -> None:
-        velocity = self.body.get_linear_velocity()
-        if velocity.length() > TOP_SPEED:
-            self.body.set_linear_velocity(velocity * (TOP_SPEED / velocity.length()))
 
-
-def ground(track: Track) -> BulletRigidBodyNode:
+def ground(track: Track) -> bullet.BulletRigidBodyNode:
     """The road and the land as one body that does not move."""
     shape = terrain_of(track)
     east, north = np.meshgrid(shape.east, shape.north)
     grid = np.stack([east, north, shape.height], axis=2)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2).reshape(-1, 4, 3)
     flat = Quads(corners, np.zeros_like(corners), np.zeros((len(corners), 4, 2)))
-    mesh = BulletTriangleMesh()
+    mesh = bullet.BulletTriangleMesh()
     for quads in (surface(track), flat):
         mesh.add_geom(geometry(quads))
-    body = BulletRigidBodyNode("ground")
-    body.add_shape(BulletTriangleMeshShape(mesh, dynamic=False))
+    body = bullet.BulletRigidBodyNode("ground")
+    body.add_shape(bullet.BulletTriangleMeshShape(mesh, dynamic=False))
     body.set_friction(0.8)
     return body

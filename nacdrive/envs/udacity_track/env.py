@@ -57,7 +57,6 @@ class Score:
     def note(
         self, info: dict[str, Any], steering: float, left_road: bool, intervention: bool, finished_lap: bool
     ) -> None:
-        """Take in one decision; ``info`` is that after it."""
         self.offsets.append(abs(info["lane_offset_m"]))
         self.steering.append(steering)
         self.speeds.append(info["speed_mps"])
@@ -89,11 +88,6 @@ class Score:
             "seconds": seconds,
             **({} if self.collisions is None else {"collisions": self.collisions}),
         }
-
-
-def has_display() -> bool:
-    """Whether a window could be opened."""
-    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 class UdacityTrackEnv(DrivingEnv):
@@ -151,7 +145,8 @@ class UdacityTrackEnv(DrivingEnv):
         self.recover, self.render_mode, self.start = recover, render_mode, start.place
         self.step_s = repeat * STEP_S
         # A window where there is none to be opened is no mode: Gymnasium's checker tries all that are named.
-        modes = ["rgb_array", "human"] if has_display() else ["rgb_array"]
+        display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        modes = ["rgb_array", "human"] if display or sys.platform in ("win32", "darwin") else ["rgb_array"]
         self.metadata = {"render_modes": modes, "render_fps": 1 / self.step_s}
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
@@ -169,22 +164,14 @@ class UdacityTrackEnv(DrivingEnv):
         difficulty = self.road.road_difficulty
         return draw_road(seed, USUAL_DIFFICULTY if difficulty is None else difficulty, self.variety)
 
-    def _take_to(self, track: Track) -> None:
-        if track is not self.track:
-            self.track = track
-            self.car = Car(track)
-            self.track_position = TrackPosition(track)
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
-        """A new day and a new start, both by ``seed``.
-
-        ``options`` may hold the arguments of ``place`` (``s``, ``offset``, ``heading``, ``speed``) for another start.
-        """
+        """A new day and a new start, both by ``seed``; ``options`` may hold arguments of ``place``."""
         super(DrivingEnv, self).reset(seed=seed)
         if self._own_road_each:
             # Whoever gives no seeds is training; roads that policies are judged on are not for that.
             own = int(self.np_random.integers(POLICY_RECORDING.start, POLICY_RECORDING.stop)) if seed is None else seed
-            self._take_to(self._draw(own))
+            if (track := self._draw(own)) is not self.track:
+                self.track, self.car, self.track_position = track, Car(track), TrackPosition(track)
         place = {"s": float(self.np_random.uniform(0, self.track.length)), **self.start, **(options or {})}
         self._furnish(place["s"])
         self.steps = 0
@@ -244,7 +231,6 @@ class UdacityTrackEnv(DrivingEnv):
         return frame, reward, lost, truncated, info
 
     def _what_is_hit(self) -> str:
-        """In words; empty where nothing is touched."""
         touched = self.car.touched()
         is_slow = self.traffic is not None and any(node in self.traffic.bodies for node in touched)
         return "hit a slow car" if is_slow else "hit a parked car" if touched else ""
@@ -352,7 +338,6 @@ class UdacityTrackEnv(DrivingEnv):
         return float(self.track_position.beyond_edge(self.car.wheels()).mean())
 
     def render(self) -> Frame | None:
-        """The last frame of the front camera, uint8 [160, 320, 3]; with ``human`` it is on the screen already."""
         if not self.frames:
             raise UserError("there is nothing to render: call reset() first.")
         return None if self.render_mode == "human" else self.frames["center"]

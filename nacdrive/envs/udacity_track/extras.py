@@ -22,13 +22,9 @@ FREE_START = 25.0
 """Metres ahead of a car's start that are free of parked ones."""
 
 
-@dataclass(frozen=True)
-class Stain:
-    """An oval on the road."""
-
-    oval: tuple[int, float, float, float]
-    """Point of the centre line, offset to the right, length and width in metres: as ``road.patch`` takes them."""
-    dark: bool
+Stain = tuple[tuple[int, float, float, float], bool]
+"""An oval on the road (point of the centre line, offset to the right, length and width in metres: as ``road.patch``
+takes them), and whether it is dark."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +78,11 @@ def missing(track: Track, share: float, rng: np.random.Generator) -> NDArray[np.
 
 def stains(track: Track, count: int, rng: np.random.Generator) -> tuple[Stain, ...]:
     """``count`` of them, anywhere on the road."""
-    result = []
+    result: list[Stain] = []
     for _ in range(count):
         at, offset = int(rng.integers(len(track.line))), float(rng.uniform(-0.9, 0.9)) * track.half_width
         size = float(rng.uniform(1.0, 7.0)), float(rng.uniform(0.5, 2.5))
-        result.append(Stain((at, offset, *size), dark=bool(rng.random() < 0.65)))
+        result.append(((at, offset, *size), bool(rng.random() < 0.65)))
     return tuple(result)
 
 

@@ -12,19 +12,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from panda3d.core import (
-    Geom,
-    GeomEnums,
-    GeomNode,
-    GeomTriangles,
-    GeomVertexArrayFormat,
-    GeomVertexData,
-    GeomVertexFormat,
-    InternalName,
-    NodePath,
-    SamplerState,
-    Texture,
-)
+from panda3d import core
 
 VERTEX = np.dtype([("place", "<f4", 4), ("colour", "<f4", 4), ("uv", "<f4", 2)])
 SQUARE = 60.0
@@ -56,16 +44,16 @@ class Quads:
 
 
 @cache
-def vertex_format() -> GeomVertexFormat:
+def vertex_format() -> core.GeomVertexFormat:
     """Of ``VERTEX``. Four floats are read as they lie there; three, or bytes of colour, cost the renderer half as much
     again for every vertex.
     """
-    columns = GeomVertexArrayFormat()
-    columns.add_column(InternalName.get_vertex(), 4, GeomEnums.NT_float32, GeomEnums.C_point)
-    columns.add_column(InternalName.get_color(), 4, GeomEnums.NT_float32, GeomEnums.C_point)
-    columns.add_column(InternalName.get_texcoord(), 2, GeomEnums.NT_float32, GeomEnums.C_texcoord)
+    columns = core.GeomVertexArrayFormat()
+    columns.add_column(core.InternalName.get_vertex(), 4, core.GeomEnums.NT_float32, core.GeomEnums.C_point)
+    columns.add_column(core.InternalName.get_color(), 4, core.GeomEnums.NT_float32, core.GeomEnums.C_point)
+    columns.add_column(core.InternalName.get_texcoord(), 2, core.GeomEnums.NT_float32, core.GeomEnums.C_texcoord)
     assert columns.get_stride() == VERTEX.itemsize
-    return GeomVertexFormat.register_format(GeomVertexFormat(columns))
+    return core.GeomVertexFormat.register_format(core.GeomVertexFormat(columns))
 
 
 def vertices_of(quads: Quads) -> NDArray[np.void]:
@@ -79,13 +67,13 @@ def vertices_of(quads: Quads) -> NDArray[np.void]:
     return vertices
 
 
-def geometry(quads: Quads) -> Geom:
+def geometry(quads: Quads) -> core.Geom:
     """Two triangles per quadrilateral; corners that are alike in everything become one vertex."""
     (made,) = geometries(quads, np.zeros(len(quads.corners), dtype=np.int64))
     return made
 
 
-def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[Geom]:
+def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[core.Geom]:
     """``geometry`` of every part of ``quads``, by the number of the part of each, [n], 0, 0, .. 1, .. in turn."""
     vertices = vertices_of(quads)
     corners = vertices.ravel()
@@ -111,24 +99,24 @@ def geometries(quads: Quads, parts: NDArray[np.int64]) -> list[Geom]:
     return made
 
 
-def geometry_of(vertices: bytes, rows: int, indices: bytes, count: int) -> Geom:
+def geometry_of(vertices: bytes, rows: int, indices: bytes, count: int) -> core.Geom:
     """Triangles of ``rows`` vertices by ``count`` indices, both as they lie in memory."""
-    data = GeomVertexData("quads", vertex_format(), GeomEnums.UH_static)
+    data = core.GeomVertexData("quads", vertex_format(), core.GeomEnums.UH_static)
     data.unclean_set_num_rows(rows)
     data.modify_array_handle(0).copy_data_from(vertices)
-    triangles = GeomTriangles(GeomEnums.UH_static)
-    triangles.set_index_type(GeomEnums.NT_uint32)
+    triangles = core.GeomTriangles(core.GeomEnums.UH_static)
+    triangles.set_index_type(core.GeomEnums.NT_uint32)
     triangles.modify_vertices().unclean_set_num_rows(count)
     triangles.modify_vertices().modify_handle().copy_data_from(indices)
     triangles.close_primitive()
-    geom = Geom(data)
+    geom = core.Geom(data)
     geom.add_primitive(triangles)
     return geom
 
 
-def tiled(parent: NodePath, name: str, quads: Quads, square: float = SQUARE) -> NodePath:
+def tiled(parent: core.NodePath, name: str, quads: Quads, square: float = SQUARE) -> core.NodePath:
     """Hang ``quads`` under ``parent`` as one node, with a ``Geom`` per tile of ground, each seen or not by itself."""
-    node = GeomNode(name)
+    node = core.GeomNode(name)
     if len(quads.corners):
         east, north = np.floor(quads.corners[:, :, :2].mean(axis=1) / square).astype(np.int64).T
         order = np.argsort(east * 100_003 + north, kind="stable")
@@ -139,16 +127,16 @@ def tiled(parent: NodePath, name: str, quads: Quads, square: float = SQUARE) -> 
     return parent.attach_new_node(node)
 
 
-def as_node(name: str, quads: Quads) -> NodePath:
+def as_node(name: str, quads: Quads) -> core.NodePath:
     """``quads`` as one node that is seen from both sides."""
-    node = GeomNode(name)
+    node = core.GeomNode(name)
     node.add_geom(geometry(quads))
-    path = NodePath(node)
+    path = core.NodePath(node)
     path.set_two_sided(True)
     return path
 
 
-def lay_texture(part: NodePath, picture: NDArray[np.uint8], tint: NDArray[np.float64] | None = None) -> None:
+def lay_texture(part: core.NodePath, picture: NDArray[np.uint8], tint: NDArray[np.float64] | None = None) -> None:
     """Lay a texture on ``part``: ``picture`` times the colours of the vertices, or times one ``tint`` (RGB).
 
     A tint is a quarter quicker to draw: the renderer need not blend colours between the vertices.
@@ -160,19 +148,19 @@ def lay_texture(part: NodePath, picture: NDArray[np.uint8], tint: NDArray[np.flo
     part.set_texture(make_texture(picture))
 
 
-def make_texture(picture: NDArray[np.uint8]) -> Texture:
+def make_texture(picture: NDArray[np.uint8]) -> core.Texture:
     """A texture of ``picture``, sides powers of two: [height, width, 3] repeats, [height, width, 4] is a cut-out."""
     height, width, channels = picture.shape
-    made = Texture()
-    form = Texture.F_rgba if channels == 4 else Texture.F_rgb
-    made.setup_2d_texture(width, height, Texture.T_unsigned_byte, form)
+    made = core.Texture()
+    form = core.Texture.F_rgba if channels == 4 else core.Texture.F_rgb
+    made.setup_2d_texture(width, height, core.Texture.T_unsigned_byte, form)
     order = [2, 1, 0, 3][:channels]
     made.set_ram_image(np.ascontiguousarray(picture[::-1, :, order]).tobytes())
-    if channels == 4:
-        # Averaged over a few pixels, thin trunks would fade away.
-        wrap, smaller, larger = SamplerState.WM_clamp, SamplerState.FT_nearest, SamplerState.FT_nearest
-    else:
-        wrap, smaller, larger = SamplerState.WM_repeat, SamplerState.FT_linear_mipmap_nearest, SamplerState.FT_linear
+    modes = core.SamplerState
+    # Averaged over a few pixels, the thin trunks of cut-outs would fade away.
+    wrap, smaller, larger = modes.WM_clamp, modes.FT_nearest, modes.FT_nearest
+    if channels == 3:
+        wrap, smaller, larger = modes.WM_repeat, modes.FT_linear_mipmap_nearest, modes.FT_linear
     made.set_wrap_u(wrap)
     made.set_wrap_v(wrap)
     made.set_minfilter(smaller)

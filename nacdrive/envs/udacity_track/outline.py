@@ -62,14 +62,8 @@ def border_of(squares: set[Square]) -> NDArray[np.float64]:
 def bent(
     border: NDArray[np.float64], rng: np.random.Generator, side: float, shift: float, straight: float
 ) -> NDArray[np.float64]:
-    """The border in metres: corners moved at random, some of those on straights left out, turned and stretched.
-
-    Args:
-        border: From ``border_of``.
-        rng: Decides everything.
-        side: Metres along the side of a square.
-        shift: Standard deviation by which corners move, as a share of ``side``.
-        straight: Probability with which a corner between two sides in line is left out.
+    """The border of squares of ``side`` metres: corners moved at random by ``shift`` of that (the standard deviation),
+    those on straights left out with probability ``straight``, turned and stretched.
     """
     before, after = border - np.roll(border, 1, axis=0), np.roll(border, -1, axis=0) - border
     kept = (before != after).any(axis=1) | (rng.random(len(border)) >= straight)

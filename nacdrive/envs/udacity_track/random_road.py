@@ -6,14 +6,14 @@ A draw that crosses itself, comes too near to itself or cannot be driven is thro
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.drivable import farthest_off, keeps_clear
 from nacdrive.envs.udacity_track.outline import bent, border_of, clump, rounded_corners, swayed
-from nacdrive.envs.udacity_track.style import random_style
-from nacdrive.envs.udacity_track.track import Track, directions, evenly_spaced, rounded
+from nacdrive.envs.udacity_track.track import RoadStyle, Track, directions, evenly_spaced, rounded
 
 STREAM = 0x60AD
 """Keeps the random numbers of roads apart from those of days and starts, which come of the same seeds."""
@@ -42,10 +42,8 @@ class UndrivableError(Exception):
 def draw_road(seed: int, difficulty: float, variety: float) -> Track:
     """The road of ``seed``, drivable at any speed of the car; the same arguments give the same road.
 
-    Args:
-        seed: Not negative.
-        difficulty: 0 (as gentle as the lake track) .. 1 (as tight, narrow and steep as the mountain track).
-        variety: 0 (laid and painted as the lake track) .. 1 (surfaces, lines and edges of all kinds).
+    ``difficulty`` and ``variety`` are 0 (as gentle, and laid and painted, as the lake track) .. 1 (as tight, narrow and
+    steep as the mountain track; surfaces, lines and edges of all kinds).
     """
     for attempt in range(MOST_DRAWS):
         try:
@@ -214,3 +212,27 @@ class Structures:
                 rails[np.arange(start, start + length) % self.count, side] = True
         # As on the land: none where walls are.
         return rails & ~(self.bridge | self.tunnel)[:, None]
+
+
+def random_style(rng: np.random.Generator, variety: float) -> RoadStyle:
+    """A road's looks; ``variety`` 0 .. 1 is how far it may be from the standard one."""
+
+    def one_of(usual: str, others: tuple[str, ...], shares: tuple[float, ...]) -> Any:
+        """The usual one, or with a probability that grows with ``variety`` one of the others."""
+        unusual = rng.random() < variety
+        other = str(rng.choice(others, p=np.array(shares) / sum(shares)))
+        return other if unusual else usual
+
+    # Everything is drawn whatever comes of it, so that one choice leaves the others alone.
+    surface = one_of("asphalt", ("asphalt", "concrete", "cobbles", "gravel"), (6, 2, 0.6, 1))
+    edge = one_of("double", ("double", "solid", "dashed", "none"), (2, 5, 2, 1.2))
+    centre = one_of("none", ("none", "dashed", "solid", "double"), (2, 4, 1.5, 1.5))
+    kerbs = one_of("bends", ("bends", "everywhere", "none"), (2, 1, 3))
+    shoulder = one_of("concrete", ("concrete", "gravel", "earth"), (1, 1.5, 1.5))
+    white_edges, white_centre = (bool(rng.random() < 0.7 * variety) for _ in range(2))
+    line_m = float(rng.uniform(0.10, 0.10 + 0.12 * variety)) if variety else 0.13
+    dash = ((8, 8), (4, 4), (4, 8), (12, 4))[int(rng.integers(4))] if variety else (8, 8)
+    if surface == "gravel":
+        # Nobody paints lines on gravel.
+        edge, centre, kerbs = "none", "none", "none"
+    return RoadStyle(surface, edge, centre, white_edges, white_centre, line_m, dash, kerbs, shoulder)

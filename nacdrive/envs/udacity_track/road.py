@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour
 from nacdrive.envs.udacity_track.meshes import Quads
-from nacdrive.envs.udacity_track.style import RoadStyle
-from nacdrive.envs.udacity_track.track import SHOULDER, Track
+from nacdrive.envs.udacity_track.track import SHOULDER, RoadStyle, Track
 
 Rows = NDArray[np.int64]
 """Points of the centre line at which rows of quadrilaterals begin."""
@@ -177,11 +176,9 @@ class Brush:
     drawn: dict[str, list[Quads]]
 
     def across(self, kind: str, *where: Any, **options: Any) -> None:
-        """A ``ribbon``."""
         self.drawn[kind].append(ribbon(self.track, *where, step=self.step, **options))
 
     def beside(self, kind: str, sign: int, *where: Any, **options: Any) -> None:
-        """A ribbon ``on_side``."""
         self.drawn[kind].append(on_side(self.track, sign, *where, step=self.step, **options))
 
     @property

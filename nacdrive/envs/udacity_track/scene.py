@@ -11,25 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from panda3d.core import DepthOffsetAttrib, NodePath, TransparencyAttrib
 
+from nacdrive.envs.udacity_track import meshes
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour, unit
 from nacdrive.envs.udacity_track.blocks import boulders, cars, houses
 from nacdrive.envs.udacity_track.extras import NO_EXTRAS, Extras
-from nacdrive.envs.udacity_track.meshes import (
-    SIDE,
-    Quads,
-    as_node,
-    asphalt_texture,
-    bush_texture,
-    cobbles_texture,
-    concrete_texture,
-    grain,
-    gravel_texture,
-    lay_texture,
-    oak_texture,
-    pine_texture,
-    soil_texture,
-    tiled,
-)
+from nacdrive.envs.udacity_track.meshes import Quads, as_node, lay_texture, tiled
 from nacdrive.envs.udacity_track.road import DIM, STONE, painted, patch
 from nacdrive.envs.udacity_track.structures import FOOT, structures
 from nacdrive.envs.udacity_track.terrain import Terrain, terrain_of
@@ -55,12 +41,12 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
     root = NodePath("scene")
     flat = appearance.exposure * min(1.0, appearance.ambient + (1 - appearance.ambient) * max(0.35, appearance.sun[2]))
     drawn = track.road_seed is not None
-    soil = soil_texture(rng, 0.10)
+    soil = meshes.soil_texture(rng, 0.10)
     laid = paving(track, appearance, rng)
     textures = {
         "asphalt": laid,
         "dim": (laid[0], unit(np.array(laid[1]) * DIM)),
-        "cobbles": (cobbles_texture(rng) if track.bridge.any() or not drawn else soil, STONE),
+        "cobbles": (meshes.cobbles_texture(rng) if track.bridge.any() or not drawn else soil, STONE),
         "soil": (soil, appearance.earth),
     }
     for name, quads in painted(track, appearance, extras.bare).items():
@@ -86,11 +72,11 @@ def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS
 def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tuple[NDArray[np.uint8], Colour]:
     """Texture and colour of what the road is laid with."""
     if track.style.surface == "cobbles":
-        return cobbles_texture(rng), STONE
+        return meshes.cobbles_texture(rng), STONE
     paint, colour = {
-        "asphalt": (asphalt_texture, appearance.asphalt),
-        "concrete": (concrete_texture, appearance.concrete),
-        "gravel": (gravel_texture, appearance.gravel),
+        "asphalt": (meshes.asphalt_texture, appearance.asphalt),
+        "concrete": (meshes.concrete_texture, appearance.concrete),
+        "gravel": (meshes.gravel_texture, appearance.gravel),
     }[track.style.surface]
     return paint(rng, appearance.asphalt_contrast), colour
 
@@ -98,7 +84,7 @@ def paving(track: Track, appearance: Appearance, rng: np.random.Generator) -> tu
 def lay_stains(root: NodePath, track: Track, extras: Extras) -> None:
     """Patches and stains on the road, dark or light."""
     for name, light in (("dark stains", 0.0), ("light stains", 0.85)):
-        patches = [patch(track, *stain.oval) for stain in extras.stains if stain.dark == (light == 0.0)]
+        patches = [patch(track, *oval) for oval, dark in extras.stains if dark == (light == 0.0)]
         if patches:
             group = tiled(root, name, Quads.joined(patches))
             group.set_color(light, light, light, 0.42)
@@ -149,9 +135,9 @@ def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generat
     """RGB per point of the grid, [rows, columns, 3]."""
     normal = ground.normals()
     steep = np.clip((0.93 - normal[:, :, 2]) / 0.10, 0, 1)[:, :, None]
-    patches = np.stack([grain(rng, 2.5) for _ in range(2)], axis=2)
+    patches = np.stack([meshes.grain(rng, 2.5) for _ in range(2)], axis=2)
     rows, columns = ground.height.shape
-    patches = np.tile(patches, (rows // SIDE + 1, columns // SIDE + 1, 1))[:rows, :columns]
+    patches = np.tile(patches, (rows // meshes.SIDE + 1, columns // meshes.SIDE + 1, 1))[:rows, :columns]
     grassy, earthy = (np.clip(0.5 + 0.8 * patches[:, :, k : k + 1], 0, 1) for k in range(2))
     base = np.array(appearance.sand) * (1 - grassy) + np.array(appearance.grass) * grassy
     beside = np.clip(1 - (ground.road_distance[:, :, None] - 6) / 14, 0, 1)
@@ -179,10 +165,10 @@ def water_quads(track: Track, ground: Terrain, appearance: Appearance) -> Quads:
 def plant(root: NodePath, track: Track, ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> None:
     """Trees and bushes where no road and no water is."""
     kinds: list[tuple[str, Callable[[np.random.Generator], NDArray[np.uint8]], int, tuple[float, float], float]] = [
-        ("pines", pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
-        ("dark pines", pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
-        ("oaks", oak_texture, appearance.trees // 3, (5.0, 9.0), 0.6),
-        ("bushes", bush_texture, appearance.bushes, (0.8, 2.2), 2.2),
+        ("pines", meshes.pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
+        ("dark pines", meshes.pine_texture, appearance.trees // 3, (6.0, 13.0), 0.42),
+        ("oaks", meshes.oak_texture, appearance.trees // 3, (5.0, 9.0), 0.6),
+        ("bushes", meshes.bush_texture, appearance.bushes, (0.8, 2.2), 2.2),
     ]
     for name, paint, count, (low, high), aspect in kinds:
         places = free_places(track, ground, count, rng, near=name == "bushes")

@@ -21,7 +21,6 @@ MARGIN = 130.0
 """Metres of land beyond the outermost points of the road."""
 SUNK = 0.3
 """Metres by which the land lies below the road's surface beside and under it, so that it never shows through."""
-
 DEEPER = 0.45
 """The same of drawn roads, whose land is coarser."""
 

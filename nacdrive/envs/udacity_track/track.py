@@ -9,13 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacdrive.common.errors import unknown_name
-from nacdrive.envs.udacity_track.style import STANDARD_STYLE, RoadStyle
 
 SPACING = 1.0
 """Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
@@ -23,6 +22,26 @@ SHOULDER = 1.3
 """Metres of concrete, kerb or earth beyond the edge of the asphalt."""
 REACH = 25
 """Points of the centre line, ahead and behind, among which the nearest one to a moving car is looked for."""
+
+
+@dataclass(frozen=True)
+class RoadStyle:
+    """What is laid and painted on a road and along its edges; the usual one is that of the two fixed tracks."""
+
+    surface: Literal["asphalt", "concrete", "cobbles", "gravel"] = "asphalt"
+    edge_line: Literal["double", "solid", "dashed", "none"] = "double"
+    """At both edges; double: two lines with a dark strip between, as in the simulator."""
+    centre_line: Literal["none", "dashed", "solid", "double"] | None = None
+    """Along the middle; None: as ``Track.centre_line`` says."""
+    white_edges: bool = False
+    """Whether the lines along the edges are white, and not of the day's colour."""
+    white_centre: bool = False
+    """The same of the line along the middle."""
+    line_m: float = 0.13
+    dash: tuple[int, int] = (8, 8)
+    """Metres of paint and metres without, where a line is dashed; multiples of 4."""
+    kerbs: Literal["bends", "everywhere", "none"] = "bends"
+    shoulder: Literal["concrete", "gravel", "earth"] = "concrete"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +75,8 @@ class Track:
     """Where the road runs through a tunnel, [N]; None where there is none."""
     rails: NDArray[np.bool_] | None = None
     """Where guard rails stand at the left and at the right side, [N, 2]; None where there are none."""
-    style: RoadStyle = STANDARD_STYLE
-    """What is laid and painted on it."""
+    style: RoadStyle = RoadStyle()
     relief_seed: int = 20160518
-    """Decides the hills around."""
     road_seed: int | None = None
     """What it was drawn from; None for the fixed ones."""
     redraws: int = 0

@@ -27,10 +27,8 @@ class Window:
     """A window that shows the pictures it is given, three times as large; one at a time in a process."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
-        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed.
-
-        Raises:
-            UserError: if there is no display.
+        """``pace_s``: ``show`` lasts at least this long, so that a drive is seen at its real speed; ``UserError`` if
+        there is no display.
         """
         try:
             pygame.display.quit()

@@ -29,7 +29,7 @@ from nacdrive.extras.bench.config import RobustnessConfig
 from nacdrive.extras.bench.grid import RESULTS, read_cells
 from nacdrive.extras.bench.machine import machine_state
 from nacdrive.extras.bench.report import settings_of
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import load_series
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size
 from nacdrive.tasks.sample import Sample

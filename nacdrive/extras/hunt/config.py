@@ -84,7 +84,6 @@ class HuntConfig(
         return self.out or Path("runs") / "".join(one if one.isalnum() or one in "-_." else "-" for one in name)
 
     def driven(self, model: Path | None) -> Drive:
-        """How episodes are driven where no knob is turned, with the policy in the file ``model``."""
         from nacdrive.rollout.drive import Drive
 
         spec = self.spec

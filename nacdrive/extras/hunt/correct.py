@@ -69,13 +69,11 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
 
 
 def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, folder: Path) -> dict[str, Any]:
-    """Teach the policy what it failed, and say what that changed on other tracks.
+    """Teach the policy what it failed, and say what that changed on other tracks: its path, and how often each policy
+    fails episodes of that kind and what it drives undisturbed.
 
     ``search`` knows the failures, the worst first, and draws others of their kind. In ``folder``, the hunt's, the
     training goes on where an earlier call was stopped.
-
-    Returns:
-        The new policy's path, and how often each policy fails episodes of that kind and what it drives undisturbed.
     """
     drive, policy = work.drive, teachable(here)
     cases = draw_cases(config, search, folder / "cases.json")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nacdrive.common.parallel import call_in_worker, make_in_worker, run_jobs
+from nacdrive.common.parallel import run_by_method
 from nacdrive.datasets.episode import Episode
 from nacdrive.drivers.tick import Listener, Tick
 from nacdrive.envs.camera_noise import CameraNoise
@@ -132,16 +131,8 @@ class Work:
 
     def do(self, method: str, jobs: Any) -> Any:
         """Results of ``HuntWorker``'s method, each with its job, as they come."""
-        return closing(
-            run_jobs(
-                partial(call_in_worker, method),
-                jobs,
-                workers=self.workers,
-                initializer=make_in_worker,
-                initargs=(HuntWorker, self.drive, self.least_share),
-                ray=self.ray,
-            )
-        )
+        made = self.drive, self.least_share
+        return closing(run_by_method(HuntWorker, made, method, jobs, workers=self.workers, ray=self.ray))
 
 
 def episode_of(loaded: LoadedDrive, case: Case, *listeners: Listener) -> tuple[Row, dict[str, float | str]]:

@@ -131,13 +131,8 @@ class Search:
     """An iterator of cases for ``run_jobs``, in rounds; ``add`` tells it what came of each.
 
     Which cases it gives depends on the seed and on what came of those before, whoever drives them at the same time.
-
-    Args:
-        knobs: What is turned.
-        areas: Parts of the search, in turn; one without a knob turns nothing but the seed.
-        seed: Of all that is drawn.
-        known: Rows of an earlier search with the same arguments, by the seeds of their episodes.
-        more: Whether another case is wanted, asked with the number of those so far.
+    ``areas`` take turns; one without a knob turns nothing but the seed. ``known`` are rows of an earlier search with
+    the same arguments, by the seeds of their episodes; ``more`` says whether another case is wanted beside so many.
     """
 
     def __init__(
@@ -206,7 +201,6 @@ class Search:
 
     def near(self, number: int, seed: int | None = None) -> Case | None:
         """A case on another track with the knobs of a failure moved a little; None where none is known to have any.
-
         Areas take turns by chance, so that one that always fails does not take all.
         """
         turned = [case for case in self.failures if case.knobs]

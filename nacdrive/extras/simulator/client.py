@@ -37,7 +37,6 @@ class Telemetry:
     throttle: float
     """0 .. 1."""
     speed_mph: float
-    """Miles per hour."""
     jpeg: bytes
     """The front camera's picture, JPEG, 320 x 160."""
 
@@ -68,9 +67,7 @@ class UdacityClient:
         self.connections = 0
         """How often a connection came about; more than one means that it was lost."""
         self.sent = 0
-        """Telemetries sent."""
         self.steers = 0
-        """Commands carried out."""
         self.lost = 0
         """Answers that could not be read: the simulator says nothing and does not go on asking."""
         self._telemetry, self._apply = telemetry, apply
@@ -97,9 +94,8 @@ class UdacityClient:
         return self._link is not None
 
     def frame(self) -> None:
-        """One ``Update()`` of the simulator's main loop; call it once for every rendered frame.
-
-        Commands that have come in are carried out and each is answered with the state as it is now.
+        """One ``Update()`` of the simulator's main loop, for every rendered frame: each command that has come in is
+        carried out and answered with the state as it is then.
         """
         self._something.clear()
         if time.monotonic() >= self._ping_due:

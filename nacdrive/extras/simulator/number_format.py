@@ -16,11 +16,9 @@ class NumberFormat:
     """The part of .NET's ``NumberFormatInfo`` that ``ToString("N4")`` and ``float.Parse`` use."""
 
     decimal: str = "."
-    """Decimal separator."""
     group: str = ","
     """Separator between thousands."""
     negative: str = "-{}"
-    """Form of a negative number."""
 
     def n4(self, value: float) -> str:
         """``value.ToString("N4")``: four decimals, thousands separated, no sign on what rounds to zero."""
@@ -30,10 +28,7 @@ class NumberFormat:
 
     def parse(self, text: str) -> float:
         """``float.Parse(text)``: a group separator counts for nothing wherever it stands, so "0.25" is 25 in de-DE.
-
-        Raises:
-            ValueError: where .NET throws a FormatException.
-            TypeError: if ``text`` is no string (ArgumentNullException).
+        ``ValueError`` or ``TypeError`` where .NET throws.
         """
         group, decimal = re.escape(self.group), re.escape(self.decimal)
         form = rf"\s*([+\-\u2212]?)((?:[0-9][0-9{group}]*)?)(?:{decimal}([0-9]*))?([eE][+-]?[0-9]+)?\s*"

@@ -45,14 +45,9 @@ class Keys:
 
 
 class UdacitySimulator:
-    """Advances the car with the clock and answers the server once for each of its commands.
-
-    Args:
-        env: The track, after its ``reset``.
-        host: Where the server is that drives, at ``port``.
-        culture: Whose decimal separators the wire has, such as ``de-DE``.
-        say: Told, in one line, of what happens.
-        window: Where a person watches and may drive.
+    """Advances the car of ``env``, which was reset, with the clock, and answers the server at ``host`` and ``port``
+    once for each of its commands, in the numbers of ``culture``; ``say`` is told, in one line, of what happens. At a
+    ``window`` a person watches and may drive.
     """
 
     def __init__(
@@ -67,7 +62,6 @@ class UdacitySimulator:
         self.env, self.say, self.window = env, say, window
         self.client = UdacityClient(host, port, self._telemetry, self._command, culture)
         self.off_road = 0
-        """How often a wheel left the road."""
         self.offsets: list[float] = []
         """Metres from the middle of the road, one per frame in motion."""
         self._steering = self._throttle = self._hand = 0.0

@@ -38,13 +38,10 @@ RETRY_S = 2.0
 
 
 class TeachCard(Card):
-    """Listens to a drive, and lets its policy learn what a person does in its stead.
+    """Listens to a drive, and lets the policy of its ``driver`` learn what a person does in its stead.
 
-    Args:
-        teaching: What was learnt so far; opened when it begins, with ``overwrite`` and ``resume``.
-        driver: Whose policy learns.
-        begin: Whether it begins with the drive, and not with the button of the page.
-        standing: Whether a new network takes over only while the car stands, or on request.
+    It begins with the drive if told to ``begin``, else with the button of the page. With ``standing`` a new network
+    takes over only while the car stands, or on request.
     """
 
     name = "teach"
@@ -257,11 +254,8 @@ class TeachCard(Card):
             worker.join()
 
     def _answer(self, worker: Worker) -> Outcome | None:
-        """What a round came to; None where the drive ends before, or nothing was to be learnt.
-
-        Raises:
-            UserError: if it could not be learnt.
-            EOFError: if the process has died.
+        """What a round came to; None where the drive ends before, or nothing was to be learnt. ``UserError`` if it
+        could not be learnt, ``EOFError`` if the process has died.
         """
         while not self._closed:
             if worker.pipe.poll(POLL_S):
@@ -332,10 +326,8 @@ def shift(shares: tuple[float, float]) -> str:
 
 
 def teach_card(config: Any, loaded: LoadedDrive) -> TeachCard | None:
-    """The card of a drive whose ``config`` has ``TeachOptions``; None where there is nobody to teach, or no old laps.
-
-    Raises:
-        UserError: if ``--teach`` asks for what cannot be.
+    """The card of a drive whose ``config`` has ``TeachOptions``; None where there is nobody to teach, or no old laps,
+    and nobody has asked for it with ``--teach``.
     """
     driver, spec = loaded.driver, loaded.spec
     policy = driver.policy if isinstance(driver, PolicyDriver) else None

@@ -55,11 +55,7 @@ class Outcome:
 
 
 class Pupil:
-    """Learns rounds; made in the process that learns.
-
-    Args:
-        training: How a round is learnt.
-    """
+    """Learns rounds; made in the process that learns. ``training`` says how."""
 
     def __init__(self, training: TrainConfig) -> None:
         self.training, self.task = training, load_driving_task(training.task)
@@ -74,12 +70,8 @@ class Pupil:
         """Whether the first policy decides in the old laps as was recorded."""
 
     def learn(self, job: Job, on_share: Callable[[float], None]) -> Outcome | None:
-        """Learn a round; its policy is there when this returns. None where nothing was to be learnt yet.
-
-        ``on_share`` is called with the share of the round that is done.
-
-        Raises:
-            UserError: if the recordings do not fit, or the disk is full.
+        """Learn a round, and tell ``on_share`` what share of it is done; its policy is there when this returns. None
+        where nothing was to be learnt yet.
         """
         if not job.corrections:
             return None

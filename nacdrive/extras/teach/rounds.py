@@ -49,12 +49,8 @@ class Job:
 
 @dataclass
 class Teaching:
-    """What was learnt and what is still to be learnt from.
-
-    Args:
-        folder: Of the teaching; ``open`` makes it this process's.
-        recording: Folder of the corrections.
-        training: How a round is learnt; its ``out`` lies in ``folder``.
+    """What was learnt from the corrections in the folder ``recording``, and what is still to be learnt; ``open`` makes
+    its own ``folder`` this process's. ``training`` is how a round is learnt; its ``out`` lies in ``folder``.
     """
 
     folder: Path
@@ -68,7 +64,6 @@ class Teaching:
 
     @property
     def model(self) -> Path:
-        """The taught policy."""
         return self.folder / self.training.file_name
 
     @property
@@ -88,7 +83,6 @@ class Teaching:
 
     @property
     def count(self) -> int:
-        """Corrections that were learnt from."""
         return sum(len(one.corrections) for one in self.rounds)
 
     def open(self, *, overwrite: bool, resume: bool) -> None:

@@ -56,11 +56,7 @@ class Drive:
 
 
 def judge_logs(policy: Policy, folders: Sequence[Path]) -> dict[str, Any]:
-    """Errors over everything, with 95 % intervals over blocks of 8 s, and a verdict for each track, by name.
-
-    Raises:
-        UserError: if a folder holds no data of this task.
-    """
+    """Errors over everything, with 95 % intervals over blocks of 8 s, and a verdict for each track, by name."""
     drives = drives_by_track(policy, folders)
     every = [drive for group in drives.values() for drive in group]
     rows = [error_row(drive, block, None) for drive in every for block in drive.blocks]

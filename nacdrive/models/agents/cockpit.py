@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
 from nacdrive.models.agents.view import INSTRUMENT_PIXELS, View
+from nacdrive.models.driving import convolutions
 
 KIND = "cockpit"
 INSTRUMENT_ROWS = 12
@@ -42,15 +43,8 @@ class CockpitNet(Actor):
         self.view = view
         self.about = {"kind": KIND, "channels": list(channels), "hidden": list(hidden), "panel": panel}
         first, second, third = channels
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(view.frames, first, 5, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(first, second, 3, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(second, third, 3, stride=2),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        layers = convolutions(view.frames, (first, 5, 2), (second, 3, 2), (third, 3, 2))
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():
             seen = self.convolutions(torch.zeros(1, view.frames, view.height, view.width)).shape[1]
         if view.instruments:

@@ -29,11 +29,9 @@ class MemorySpec:
     width: int = 64
     """Numbers per decision that go into the layer and come out of it."""
     heads: int = 4
-    """Heads of an attention."""
     gap_s: float = 1.0
     """Usual seconds between two decisions."""
     options: dict[str, Any] = field(default_factory=dict)
-    """The layer's own."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

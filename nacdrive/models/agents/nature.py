@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nacdrive.common.errors import first_line
 from nacdrive.models.agents.view import View
+from nacdrive.models.driving import convolutions
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "GELU": nn.GELU}
 KIND = "nature-cnn"
@@ -30,18 +31,10 @@ class NatureNet(nn.Module):
             raise ValueError(f"frames of {view.height} x {view.width} are too small for {KIND}: 36 x 36 at least")
         self.view, self.memory = view, None
         self.about = {"kind": KIND, "features": features, "hidden": list(hidden), "activation": activation}
-        convolutions = nn.Sequential(
-            nn.Conv2d(view.shape[0], 32, 8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        self.vision = nn.Sequential(*convolutions(view.shape[0], (32, 8, 4), (64, 4, 2), (64, 3, 1)), nn.Flatten())
         with torch.no_grad():
-            seen = convolutions(torch.zeros(1, *view.shape)).shape[1]
-        self.vision = nn.Sequential(*convolutions, nn.Linear(seen, features), nn.ReLU())
+            seen = self.vision(torch.zeros(1, *view.shape)).shape[1]
+        self.vision.extend([nn.Linear(seen, features), nn.ReLU()])
         layers: list[nn.Module] = []
         for before, after in zip((features, *hidden), hidden, strict=False):
             layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]

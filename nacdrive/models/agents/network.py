@@ -19,6 +19,7 @@ from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import Actor, Memory, MemorySpec
 from nacdrive.models.agents.nature import NatureNet, rename
 from nacdrive.models.agents.view import ROWS, SIDE, STACK, FrameStack, View
+from nacdrive.models.driving import convolutions
 
 __all__ = [
     "CARRACING", "FEATURES", "ROWS", "SIDE", "STACK", "FrameStack", "PolicyNet", "View", "Vision", "actor_tensors",
@@ -35,15 +36,8 @@ class Vision(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(STACK, 16, 8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(32, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        layers = convolutions(STACK, (16, 8, 4), (32, 4, 2), (32, 3, 1, 1))
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
         side = ((SIDE - 8) // 4 + 1 - 4) // 2 + 1
         self.dense = nn.Sequential(nn.Linear(32 * side * side, FEATURES), nn.ReLU())
 

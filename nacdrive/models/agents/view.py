@@ -25,9 +25,7 @@ class View:
     frames: int = STACK
     """How many of them, oldest first."""
     height: int = SIDE
-    """Of the small frame."""
     width: int = SIDE
-    """Of the small frame."""
     colour: bool = False
     """Three channels of each instead of one of grey."""
     rows: int | None = ROWS

@@ -45,7 +45,7 @@ DIGESTS = {
 """Of the code without comments, docstrings and layout, first that of 1.4.0. The others are of 1.3.0 and 1.2.3, which
 differ in nothing that we do: how messages and particles are made, and how many digits the score below the picture has.
 """
-MIRRORS = "nacdrive/envs/carracing (rules, lazy, fast_car, fast_renderer) and nacdrive/drivers/racing_line.py"
+MIRRORS = "nacdrive/envs/carracing (rules, lazy, fast_renderer) and nacdrive/drivers/racing_line.py"
 
 
 def digest(text: str) -> str:

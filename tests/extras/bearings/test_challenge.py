@@ -26,7 +26,7 @@ from nacdrive.extras.bearings.challenge import (
 )
 from nacdrive.extras.bearings.layouts import open_bearings
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score
-from nacdrive.models.series_files import load_series
+from nacdrive.models.series import load_series
 from nacdrive.tasks import load_task
 from nacdrive.tasks.splits import field_of, joined
 from nacdrive.training.predict import outputs
