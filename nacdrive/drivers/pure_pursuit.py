@@ -195,10 +195,9 @@ class _Continuous:
 
     def _beside(self, s: float) -> float:
         """Metres to the left of the middle at which slow cars of the right lane are passed at ``s``, 0 without any."""
-        traffic = self.env.traffic
-        if traffic is None:
+        length, cars = self.env.track.length, self.env.traffic.cars
+        if not len(cars.s):
             return 0.0
-        length, cars = self.env.track.length, traffic.cars
         apart = np.abs((cars.s - s + length / 2) % length - length / 2)
         near = float(np.clip((PASS_M + PASS_RAMP_M - apart.min()) / PASS_RAMP_M, 0.0, 1.0))
         room = max(0.0, self.env.track.half_width - PASS_EDGE_M)

@@ -72,15 +72,17 @@ class Policy(FramePolicy):
         features = self.network.features(torch.from_numpy(np.ascontiguousarray(frame)).to(self.device).unsqueeze(0))
         t = torch.tensor([t_s], device=self.device)
         y, self.state = self.network.sequence.step(features, t, self.state)
-        logits = self.network.head(y)[0].float().cpu().numpy()
+        self._scores = self.network.head(y)[0].float().cpu().numpy()
         self._recent.append((frame, t_s, features))
-        self._scores = logits
+        return self.action(self._scores)
+
+    def action(self, outputs: NDArray[np.float32]) -> Action:
+        """What the head's ``outputs`` for a frame mean."""
         if self.config.continuous:
-            steering, pedal = (*np.clip(logits, -1.0, 1.0).tolist(), 0.0)[:2]
+            steering, pedal = (*np.clip(outputs, -1.0, 1.0).tolist(), 0.0)[:2]
             return Action(steering, max(0.0, pedal), max(0.0, -pedal))
-        choice = int(logits.argmax())
-        steering, throttle, brake = self.config.actions[choice]
-        return Action(steering, throttle, brake, choice, logits)
+        choice = int(outputs.argmax())
+        return Action(*self.config.actions[choice], choice, outputs)
 
     def replace_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Go on with other ``weights`` of the same network, which remembers the same frames."""

@@ -29,16 +29,7 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import LAP_RULES
 from nacdrive.rollout.drive import Drive, LoadedDrive
 from nacdrive.rollout.recorder import EpisodeBuffer, expert_action
-from nacdrive.rollout.results import (
-    OLD_NAMES,
-    EpisodeMetrics,
-    ResultsFile,
-    Row,
-    drive_name,
-    in_file_name,
-    own_metrics,
-    row_of,
-)
+from nacdrive.rollout.results import OLD_NAMES, EpisodeMetrics, ResultsFile, Row, drive_name, own_metrics, row_of, slug
 from nacdrive.rollout.rollout import Probes
 from nacdrive.viz.report import write_report
 from nacdrive.viz.video import video
@@ -167,9 +158,9 @@ def evaluate(
     expert_name = f"expert_{identity['expert_key']}"
     files = {
         (who, track): ResultsFile(
-            out / f"{in_file_name(track) or 'episodes'}.jsonl"
+            out / f"{slug(track) or 'episodes'}.jsonl"
             if who == "policy"
-            else (expert_folder or out) / f"{expert_name}{f'_{in_file_name(track)}' if track else ''}.jsonl"
+            else (expert_folder or out) / f"{expert_name}{f'_{slug(track)}' if track else ''}.jsonl"
         )
         for who in drivers
         for track in tracks
@@ -287,7 +278,7 @@ def film(
             seed = row["seed"]
             if seed not in files:
                 # Of one or two drives, several names mean the same one.
-                files[seed] = f"{f'{in_file_name(track)}_' if track else ''}{name}_{seed}.mp4"
+                files[seed] = f"{f'{slug(track)}_' if track else ''}{name}_{seed}.mp4"
                 jobs.append(EvalJob("policy", row["episode"], seed, track, out / files[seed]))
             entry = {"file": files[seed], "seed": seed, "episode_return": row["episode_return"]}
             entry["drive"] = drive_name(seed, track)

@@ -126,10 +126,10 @@ MOST_POINTS = 400
 
 def drive_name(seed: int, track: str) -> str:
     """Name of the file of a filmed drive, in the evaluation's folder ``drives``."""
-    return f"episode-{seed:07d}{f'-{in_file_name(track)}' if track else ''}.parquet"
+    return f"episode-{seed:07d}{f'-{slug(track)}' if track else ''}.parquet"
 
 
-def in_file_name(track: str) -> str:
+def slug(track: str) -> str:
     """``track`` as part of a file's name: not every system takes the colon of ``random:7``."""
     return track.replace(":", "-")
 

@@ -158,7 +158,7 @@ class UdacityTrackEnv(DrivingEnv):
         self.frames: dict[str, Frame] = {}
         self.steps = 0
         self._furnished: Track | None = None
-        self.traffic: Traffic | None = None
+        self.traffic: Traffic
 
     def _draw(self, seed: int) -> Track:
         difficulty = self.road.road_difficulty
@@ -232,7 +232,7 @@ class UdacityTrackEnv(DrivingEnv):
 
     def _what_is_hit(self) -> str:
         touched = self.car.touched()
-        is_slow = self.traffic is not None and any(node in self.traffic.bodies for node in touched)
+        is_slow = any(node in self.traffic.bodies for node in touched)
         return "hit a slow car" if is_slow else "hit a parked car" if touched else ""
 
     def metrics(self) -> dict[str, float]:
@@ -256,7 +256,7 @@ class UdacityTrackEnv(DrivingEnv):
             "steepest slope, %": round(float(100 * np.abs(rise).max()), 1),
             "surface": style.surface,
             "edge lines": style.edge_line,
-            "centre line": style.centre_line or "as the track's",
+            "centre line": style.centre_line,
             "kerbs": style.kerbs,
             "shoulder": style.shoulder,
         }
@@ -270,15 +270,13 @@ class UdacityTrackEnv(DrivingEnv):
         self.car.step(steering, throttle)
         self.steps += 1
         self.track_position.follow(self.car.position)
-        if self.traffic is not None:
-            self.traffic.advance(STEP_S, self.track_position.s, self.track_position.offset)
+        self.traffic.advance(STEP_S, self.track_position.s, self.track_position.offset)
         self._stuck_s = self._stuck_s + STEP_S if abs(throttle) > 0.1 and self.car.speed < 0.3 else 0.0
 
     def look(self) -> Frame:
         """The front camera's picture now, uint8 [160, 320, 3]; all cameras are in ``frames`` then."""
         self.cameras.follow(self.car.path)
-        if self.traffic is not None:
-            self.traffic.show()
+        self.traffic.show()
         self.frames = self.cameras.look()
         if self.render_mode == "human":
             from nacdrive.envs.udacity_track.window import Window
@@ -295,8 +293,7 @@ class UdacityTrackEnv(DrivingEnv):
 
     def put_back(self, speed: float = 0.0) -> None:
         """An intervention: set the car on the middle of the road where it is, along the road, at ``speed`` m/s."""
-        if self.traffic is not None:
-            self.traffic.make_room(self.track_position.s)
+        self.traffic.make_room(self.track_position.s)
         self._place(s=self.track_position.s, speed=speed)
         self._put_back = True
         self.interventions += 1
@@ -369,12 +366,10 @@ class UdacityTrackEnv(DrivingEnv):
         self.car.park(extras.cars.places, extras.cars.turns)
         scene, sky = build_scene(self.track, appearance, extras)
         self.cameras.enter(scene, sky, build_hood(appearance))
-        self.traffic = None
-        if len(extras.slow.s):
-            self.traffic = Traffic(self.track, extras.slow, appearance)
-            self.car.parked += self.traffic.bodies
-            for path in self.traffic.paths:
-                path.reparent_to(scene)
+        self.traffic = Traffic(self.track, extras.slow, appearance)
+        self.car.parked += self.traffic.bodies
+        for path in self.traffic.paths:
+            path.reparent_to(scene)
         self._furnished = self.track
 
     def _info(self) -> dict[str, Any]:

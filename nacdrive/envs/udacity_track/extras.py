@@ -96,9 +96,7 @@ def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -
         skew = float(rng.normal(0, 0.03))
         index = int(s / track.spacing) % len(track.line)
         near = np.arange(index - 4, index + 5) % len(track.line)
-        blocked = track.bridge[near].any()
-        blocked |= track.tunnel is not None and bool(track.tunnel[near].any())
-        blocked |= track.rails is not None and bool(track.rails[near, int(sign > 0)].any())
+        blocked = (track.bridge | track.tunnel | track.rails[:, int(sign > 0)])[near].any()
         gaps = [abs((s - other + track.length / 2) % track.length - track.length / 2) for other, *_ in cars]
         ahead = (s - start_s) % track.length
         behind = track.length - ahead + FREE_START - CAR[1] * 2
@@ -107,7 +105,7 @@ def parked(track: Track, count: int, rng: np.random.Generator, start_s: float) -
         (east, north, up), heading = track.at(s)
         offset = sign * (track.half_width - INWARDS)
         east, north = east + offset * np.sin(heading), north - offset * np.cos(heading)
-        up += 0.0 if track.bank is None else track.bank[index] * offset
+        up += track.bank[index] * offset
         cars.append((s, offset, east, north, up, heading + (skew + np.pi * (sign < 0))))
     columns = np.array(cars, dtype=float).reshape(-1, 6)
     return ParkedCars(columns[:, 0], columns[:, 1], columns[:, 2:5], columns[:, 5])

@@ -76,7 +76,6 @@ def attempt_road(seed: int, attempt: int, difficulty: float, variety: float) -> 
         half_width=half_width,
         bridge=structures.bridge,
         earth_edge=structures.earth,
-        centre_line=False,
         water_level=water_level,
         relief=float(rng.uniform(4, 14 + 26 * difficulty)),
         lake=draw_lake(rng, line),

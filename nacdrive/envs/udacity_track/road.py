@@ -73,13 +73,12 @@ def ribbon(
     return Quads(corners, colours, uv)
 
 
-def edge(track: Track, index: Rows, offset: float, height: float) -> NDArray[np.float64]:
-    """Points [n, 3] beside the centre line, ``offset`` metres to its right and ``height`` above it."""
+def edge(track: Track, index: Rows, offset: float | NDArray[np.float64], height: float) -> NDArray[np.float64]:
+    """Points [n, 3] beside the centre line, ``offset`` metres (one, or [n]) to its right and ``height`` above it."""
     points = track.line[index].copy()
-    points[:, :2] -= track.left[index] * offset
+    points[:, :2] -= track.left[index] * np.reshape(offset, (-1, 1))
     points[:, 2] += height
-    if track.bank is not None:
-        points[:, 2] += track.bank[index] * offset
+    points[:, 2] += track.bank[index] * offset
     return points
 
 
@@ -90,15 +89,14 @@ def surface(track: Track) -> Quads:
     """
     step = 1 if track.road_seed is None else ROUGH_STEP
     every = np.arange(0, len(track.line), step)
-    walls = every[track.bridge[every] if track.tunnel is None else (track.bridge | track.tunnel)[every]]
+    walls = every[(track.bridge | track.tunnel)[every]]
     half, out = track.half_width, track.half_width + SHOULDER
     parts = [ribbon(track, every, -out, out, (1, 1, 1), step=step)]
     for side, sign in enumerate((-1, 1)):
         parts.append(on_side(track, sign, every, out, out + 4, (1, 1, 1), heights=(0.0, -1.2), step=step))
         parts.append(on_side(track, sign, walls, half, half + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=step))
-        if track.rails is not None:
-            rows, at = every[track.rails[every, side]], half + RAIL
-            parts.append(on_side(track, sign, rows, at, at + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=step))
+        rows, at = every[track.rails[every, side]], half + RAIL
+        parts.append(on_side(track, sign, rows, at, at + 0.05, (1, 1, 1), heights=(-0.2, WALL), step=step))
     return Quads.joined(parts)
 
 
@@ -127,11 +125,8 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
     """
     blocks = np.arange(0, len(track.line), BLOCK)
     bend = np.maximum.reduceat(np.abs(track.curvature), blocks) > KERBED
-    bridge, earth = track.bridge[blocks], track.earth_edge[blocks]
-    tunnel = np.zeros_like(bridge) if track.tunnel is None else track.tunnel[blocks]
+    bridge, earth, tunnel = track.bridge[blocks], track.earth_edge[blocks], track.tunnel[blocks]
     style = track.style
-    if style.centre_line is None:
-        style = replace(style, centre_line="dashed" if track.centre_line else "none")
     unmarked = replace(style, edge_line="none", centre_line="none", kerbs="none")
     gone = np.zeros_like(bridge) if bare is None else bare[blocks]
     stretches = [(blocks[~bend], BLOCK), (np.concatenate([blocks[bend], blocks[bend] + BLOCK // 2]), BLOCK // 2)]
@@ -203,7 +198,7 @@ class Brush:
             for (left, paint), (right, _) in pairwise(strips):
                 self.across("plain" if paint else "asphalt", rows, left, right, colour)
             return
-        painted_rows = {"none": rows[:0], "solid": rows, "dashed": self.dashes(rows)}[str(self.style.centre_line)]
+        painted_rows = {"none": rows[:0], "solid": rows, "dashed": self.dashes(rows)}[self.style.centre_line]
         self.across("asphalt", rows, -inner, -line / 2, asphalt)
         self.across("asphalt", rows, line / 2, inner, asphalt)
         self.across("asphalt", np.setdiff1d(rows, painted_rows), -line / 2, line / 2, asphalt)
@@ -271,10 +266,7 @@ def patch(track: Track, at: int, offset: float, length: float, width: float) -> 
     index = (at + np.round(ends * length / 2 / track.spacing).astype(np.int64)) % len(track.line)
     reach = track.half_width
     left, right = (np.clip(offset + side * half, -reach, reach) for side in (-1, 1))
-    edges = [track.line[index] - np.c_[track.left[index] * x[:, None], np.full(7, -0.03)] for x in (right, left)]
-    if track.bank is not None:
-        for points, x in zip(edges, (right, left), strict=True):
-            points[:, 2] += track.bank[index] * x
+    edges = [edge(track, index, x, 0.03) for x in (right, left)]
     corners = np.stack([edges[0][:-1], edges[0][1:], edges[1][1:], edges[1][:-1]], axis=1)
     return Quads(corners, np.ones_like(corners), np.zeros((6, 4, 2)))
 

@@ -204,10 +204,8 @@ def free_places(
     flat = track.line[along, :2] + track.left[along] * side[:, None]
     distance = ground.at(ground.road_distance, *flat.T)
     height = ground.at(ground.height, *flat.T)
-    clear = np.full(len(along), CLEAR_OF_ROAD)
-    if track.tunnel is not None:
-        # On the mound over a tunnel trees would stand in the air or in the vault.
-        clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)
+    # On the mound over a tunnel trees would stand in the air or in the vault.
+    clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)
     good = (distance > track.half_width + clear) & (height > track.water_level + 0.3)
     free: NDArray[np.float64] = np.c_[flat, height - 0.1][good][:count]
     return free

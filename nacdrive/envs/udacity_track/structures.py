@@ -31,11 +31,10 @@ def structures(track: Track, appearance: Appearance, light: float) -> Quads | No
     """Everything, in its colours; None where nothing stands. ``light`` is that on level ground."""
     parts: list[Quads] = []
     blocks = np.arange(0, len(track.line), BLOCK)
-    if track.rails is not None:
-        for side, sign in enumerate((-1, 1)):
-            rows = blocks[track.rails[blocks, side]]
-            parts += rail(track, sign, rows, 0.72 * light) if len(rows) else []
-    if track.tunnel is not None and track.tunnel.any():
+    for side, sign in enumerate((-1, 1)):
+        rows = blocks[track.rails[blocks, side]]
+        parts += rail(track, sign, rows, 0.72 * light) if len(rows) else []
+    if track.tunnel.any():
         parts += tunnel(track, blocks[track.tunnel[blocks]], appearance, light)
     return Quads.joined(parts) if parts else None
 

@@ -76,7 +76,7 @@ def terrain_of(road: Track) -> Terrain:
     share = np.clip((distance - near) / (far - near), 0, 1)
     share = share * share * (3 - 2 * share)
     # On the way down from a banked road's lower edge the land must not show either.
-    sunk = SUNK if road.bank is None else DEEPER + np.abs(road.bank[nearest]) * (road.half_width + SHOULDER)
+    sunk = DEEPER + np.abs(road.bank[nearest]) * (road.half_width + SHOULDER) if drawn else SUNK
     meets = np.where(bridge, road.water_level - 1.5, road_height - sunk)
     height = meets * (1 - share) + wild(road, places, road_height) * share
     shape = len(north), len(east)

@@ -31,8 +31,7 @@ class RoadStyle:
     surface: Literal["asphalt", "concrete", "cobbles", "gravel"] = "asphalt"
     edge_line: Literal["double", "solid", "dashed", "none"] = "double"
     """At both edges; double: two lines with a dark strip between, as in the simulator."""
-    centre_line: Literal["none", "dashed", "solid", "double"] | None = None
-    """Along the middle; None: as ``Track.centre_line`` says."""
+    centre_line: Literal["none", "dashed", "solid", "double"] = "none"
     white_edges: bool = False
     """Whether the lines along the edges are white, and not of the day's colour."""
     white_centre: bool = False
@@ -61,20 +60,18 @@ class Track:
     """Where the road is a bridge of stone, between two walls, [N]."""
     earth_edge: NDArray[np.bool_]
     """Where bare earth takes the place of the kerbs, [N]."""
-    centre_line: bool
-    """Whether a dashed line is painted along the middle."""
     water_level: float
     """Height of the lake's surface in metres."""
     relief: float
     """Height of the hills around, in metres."""
     lake: tuple[float, float, float]
     """Centre (east, north) and radius of the hollow that the water fills."""
-    bank: NDArray[np.float64] | None = None
-    """Metres by which the surface rises per metre to the right, [N]; None where it is level from side to side."""
-    tunnel: NDArray[np.bool_] | None = None
-    """Where the road runs through a tunnel, [N]; None where there is none."""
-    rails: NDArray[np.bool_] | None = None
-    """Where guard rails stand at the left and at the right side, [N, 2]; None where there are none."""
+    bank: NDArray[np.float64]
+    """Metres by which the surface rises per metre to the right, [N]."""
+    tunnel: NDArray[np.bool_]
+    """Where the road runs through a tunnel, [N]."""
+    rails: NDArray[np.bool_]
+    """Where guard rails stand at the left and at the right side, [N, 2]."""
     style: RoadStyle = RoadStyle()
     relief_seed: int = 20160518
     road_seed: int | None = None
@@ -126,8 +123,10 @@ def fixed_track(
     """
     line = evenly_spaced(rounded(evenly_spaced(np.array(corners, dtype=float), 0.5), rounding / 0.5))
     heading, curvature = directions(line)
-    on_bridge, beside_earth = stretches(len(line), bridge), stretches(len(line), earth)
-    return Track(name, line, heading, curvature, bridge=on_bridge, earth_edge=beside_earth, **more)
+    count = len(line)
+    more |= {"bridge": stretches(count, bridge), "earth_edge": stretches(count, earth), "bank": np.zeros(count)}
+    more |= {"tunnel": np.zeros(count, dtype=bool), "rails": np.zeros((count, 2), dtype=bool)}
+    return Track(name, line, heading, curvature, **more)
 
 
 TRACK_SPECS = {
@@ -145,7 +144,6 @@ TRACK_SPECS = {
         half_width=4.5,
         bridge=((0.555, 0.615),),
         earth=((0.632, 0.668), (0.20, 0.225)),
-        centre_line=False,
         water_level=-0.9,
         relief=16.0,
         lake=(30.0, 130.0, 62.0),
@@ -164,7 +162,7 @@ TRACK_SPECS = {
         half_width=3.6,
         bridge=(),
         earth=((0.30, 0.36), (0.62, 0.66)),
-        centre_line=True,
+        style=RoadStyle(centre_line="dashed"),
         water_level=-6.0,
         relief=34.0,
         lake=(30.0, -120.0, 50.0),

@@ -92,6 +92,8 @@ class Traffic:
     def advance(self, seconds: float, s: float, offset: float) -> None:
         """Drive on for ``seconds``; the camera's car is at ``s`` and ``offset`` metres (right is positive)."""
         cars, length = self.cars, self.track.length
+        if not self.bodies:
+            return
         gap = (cars.s[None, :] - cars.s[:, None]) % length
         gap[gap == 0] = length
         free = gap.min(axis=1)
@@ -126,7 +128,7 @@ class Traffic:
         track, offset = self.track, self.cars.offset
         point, heading = track.at(s)
         rise = track.at(s + 2)[0][2] - track.at(s - 2)[0][2]
-        bank = 0.0 if track.bank is None else float(track.bank[int(s / track.spacing) % len(track.line)])
+        bank = float(track.bank[int(s / track.spacing) % len(track.line)])
         east, north = point[0] + offset * math.sin(heading), point[1] - offset * math.cos(heading)
         path.set_pos_hpr(
             float(east),

@@ -47,7 +47,7 @@ def best_place(track: Track, seed: int) -> float:
     bridge where there is one.
     """
     for built in ((track.tunnel, track.bridge), (track.bridge, track.tunnel), ())[seed % 3]:
-        if built is not None and built.any():
+        if built.any():
             return float(np.flatnonzero(built)[0] - 18) * track.spacing
     return float(np.abs(track.curvature).argmax() - 22) * track.spacing
 
@@ -93,14 +93,12 @@ def from_above(track: Track) -> Picture:
     cv2.polylines(picture, [line], True, ROAD, wide, cv2.LINE_AA, FINE)
     pairs = np.stack([line, np.roll(line, -1, axis=0)], axis=1)
     for built, colour in ((track.bridge, BRIDGE), (track.tunnel, TUNNEL)):
-        if built is not None and built.any():
+        if built.any():
             cv2.polylines(picture, list(pairs[built]), False, colour, wide + 1, cv2.LINE_AA, FINE)
-    if track.rails is not None:
-        for side, sign in enumerate((-1, 1)):
-            beside = track.line[:, :2] - track.left * (sign * (track.half_width + 1.5 / scale))
-            at = pixels(beside)
-            both = np.stack([at, np.roll(at, -1, axis=0)], axis=1)[track.rails[:, side]]
-            cv2.polylines(picture, list(both), False, RAIL, 1, cv2.LINE_AA, FINE)
+    for side, sign in enumerate((-1, 1)):
+        at = pixels(track.line[:, :2] - track.left * (sign * (track.half_width + 1.5 / scale)))
+        both = np.stack([at, np.roll(at, -1, axis=0)], axis=1)[track.rails[:, side]]
+        cv2.polylines(picture, list(both), False, RAIL, 1, cv2.LINE_AA, FINE)
     return picture
 
 

@@ -227,7 +227,7 @@ class IntervenedPolicy(Policy):
         if not self.hidden and not self.shift_s:
             return own
         _, times, features = zip(*self._recent, strict=True)
-        return action_of(self, scores(self, torch.cat(features).unsqueeze(0), times)[0])
+        return self.action(scores(self, torch.cat(features).unsqueeze(0), times)[0])
 
 
 @torch.inference_mode()
@@ -246,15 +246,6 @@ def scores(policy: IntervenedPolicy, features: Tensor, times: Sequence[float]) -
     y = policy.network.sequence.last(features, t, padding if policy.hidden else None)
     rows: NDArray[np.float32] = policy.network.head(y).float().cpu().numpy()
     return rows
-
-
-def action_of(policy: Policy, logits: NDArray[np.float32]) -> Action:
-    """The action of the head's outputs, as ``Policy.step`` makes it."""
-    if policy.config.continuous:
-        steering, pedal = (*np.clip(logits, -1.0, 1.0).tolist(), 0.0)[:2]
-        return Action(steering, max(0.0, pedal), max(0.0, -pedal))
-    choice = int(logits.argmax())
-    return Action(*policy.config.actions[choice], choice, logits)
 
 
 @torch.inference_mode()

@@ -297,7 +297,7 @@ def test_a_bend_has_room_for_the_whole_width_of_the_road() -> None:
 
 def test_roads_are_banked_into_their_bends_as_their_curvature_says() -> None:
     roads = [draw_road(seed, 0.5, 0.5) for seed in range(3)]
-    banked = [road for road in roads if road.bank is not None and road.bank.any()]
+    banked = [road for road in roads if road.bank.any()]
     assert banked
     for road in banked:
-        assert road.bank is not None and np.corrcoef(road.bank, road.curvature)[0, 1] > 0.3
+        assert np.corrcoef(road.bank, road.curvature)[0, 1] > 0.3
