@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,6 +63,20 @@ def stopped_at(page: Any, key: str) -> None:
     page.keyboard.press(key)
 
 
+# Words of 40 x 10 beside one point on a canvas of 200 x 100, over a line that runs to the right of it.
+PLACED = """async () => {
+  const { roomFor } = await import("/js/track_map.js");
+  const line = Array.from({ length: 50 }, (_, i) => [100 + 2 * i, 50]);
+  const boxes = [];
+  do boxes.push(roomFor([100, 50], [40, 10], 6, [200, 100], line, boxes)); while (boxes.at(-1));
+  return boxes;
+}"""
+
+
+def overlap(one: list[float], other: list[float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
 def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_speed(
     open_page: Callable[..., Any],
 ) -> None:
@@ -71,8 +86,12 @@ def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_spee
         until(page, PAINTED, "map")
         assert page.is_visible("#map")
         assert page.get_attribute("#map-tools button", "aria-pressed") == "true"
-        until(page, "document.getElementById('map-note').textContent.includes('lap 2')")
-        assert text(page, "#map-note") == "200 % in 9.5 s; lap 2, thirds 1.6 · 1.6 · 1.6 s; laps 4.7 · 4.8 s"
+        until(page, "document.getElementById('map-note').textContent.includes('lap\u00a02')")
+        note = "200 % in 9.5 s · lap 2, thirds 1.6 · 1.6 · 1.6 s · laps 4.7 · 4.8 s"
+        assert " ".join(text(page, "#map-note").strip("\u200b").split()) == note
+        boxes = page.evaluate(PLACED)
+        assert boxes.pop() is None and len(boxes) > 3, "as many words as have room"
+        assert not any(overlap(one, other) for one, other in itertools.combinations(boxes, 2))
         assert len(page.evaluate(LINE_COLOURS)) > 12, "many speeds are many colours"
         assert [fault for fault in page.faults if "getImageData" not in fault] == []
 

@@ -3,7 +3,7 @@
 import { $, fixed, input, known, percent, put } from "./dom.js";
 import { softmax } from "./protocol.js";
 import { Wheel } from "./wheel.js";
-import { sideOf, verb } from "./words.js";
+import { sideOf, turn, verb } from "./words.js";
 
 const SPEAK_MS = 2000;
 
@@ -22,8 +22,7 @@ function meter(id, centred) {
       needle.style.visibility = known(last[i]) ? "visible" : "hidden";
       needle.style.left = `${centred ? 50 + 50 * last[i] : 100 * last[i]}%`;
     });
-    const digits = Math.abs(value).toFixed(2);
-    put(output, !known(value) ? "–" : !centred ? digits : value === 0 ? "0" : `${value < 0 ? "left" : "right"} ${digits}`);
+    put(output, centred ? turn(value) : fixed(value, 2));
   };
 }
 
@@ -87,7 +86,8 @@ export class DecisionPanel {
     put($("progress"), percent(row.progress));
     $("progress").parentElement.hidden = !known(row.progress);
     put($("missed"), fixed(row.missed, 0));
-    $("missed").classList.toggle("bad", row.missed > 0);
+    // One in a hundred is no news.
+    $("missed").classList.toggle("bad", row.missed > row.seq / 100);
     this.showLatency(row);
   }
 

@@ -90,12 +90,12 @@ export function drawLine(c, ring, series, { t0, t1 }, x, y, unit, top = 0) {
   c.restore();
 }
 
-// A triangle wherever the decision came after its budget.
+// A triangle wherever a decision was missed.
 function late(c, ring, first, end, x, y, unit, top) {
   c.fillStyle = colours.alert;
   for (let i = first; i < end; i++) {
     const v = ring.at(i, "decision_ms");
-    if (!(v > ring.at(i, "budget_ms"))) continue;
+    if (!(ring.at(i, "missed") > ring.at(i - 1, "missed"))) continue;
     const s = unit * 0.3;
     const px = x(ring.at(i, "clock_s"));
     const py = Math.max(top + s, y(v));

@@ -45,7 +45,7 @@ export class NetworkPanel {
     }
     $("heads").replaceChildren();
     this.wired = Boolean(wiring);
-    this.reasons.note(this.without);
+    this.reasons.note(wiring ? "Measured as soon as it decides." : this.without);
     put($("why-note"), "each part muted alone, measured");
     this.fold();
   }

@@ -4,7 +4,7 @@ import { Surface, font, rem } from "./canvas.js";
 import { offsetTellsMore, rewarded } from "./decision_panel.js";
 import { known } from "./dom.js";
 import { colours } from "./theme.js";
-import { sideOf } from "./words.js";
+import { sideOf, turn } from "./words.js";
 import { drawLine, extent } from "./line.js";
 
 const digits = (n) => (v) => (known(v) ? v.toFixed(n) : "–");
@@ -17,7 +17,7 @@ const OFFSET = { name: "lane offset", unit: "m", zero: true, text: (r) => sideOf
   series: [{ column: "lane_offset_m", colour: "driven", main: true }] };
 
 const STRIPS = [
-  { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => sideOf(r.steering),
+  { name: "steering", range: () => [-1.1, 1.1], zero: true, ends: ["right", "left"], text: (r) => turn(r.steering),
     series: [{ column: "expert_steering", colour: "expert", dash: true, step: true }, { column: "policy_steering", colour: "policy", step: true }, { column: "steering", colour: "person", step: true, when: 1 }, { column: "steering", colour: "policy", step: true, main: true, when: 0 }] },
   { name: "pedals", range: () => [-1.1, 1.1], zero: true, ends: ["throttle", "brake"],
     text: (r) => (r.brake > 0 ? `brake ${digits(2)(r.brake)}` : known(r.throttle) ? `gas ${digits(2)(r.throttle)}` : "–"),

@@ -87,7 +87,8 @@ export class TrackMap extends MapView {
     const parts = [`${percent(row.progress)} in ${fixed(row.t_s, 1)} s`];
     if (thirds.length) parts.push(`${lap ? `lap ${lap + 1}, ` : ""}thirds ${thirds.join(" · ")} s`);
     if (lap) parts.push(`laps ${laps.join(" · ")} s`);
-    return parts.join("; ");
+    // What has no room goes as a whole (see widgets.css): lines break between the parts alone.
+    return parts.map((part, i) => `${i ? "· " : "\u200b"}${part}`.replaceAll(" ", "\u00a0")).join(" ");
   }
 
   // First and one past the last row of the episode that is shown.
@@ -128,8 +129,11 @@ export class TrackMap extends MapView {
     this.legend(c, width, height, u);
   }
 
-  // Where a third of the road was done, and how many seconds it took.
+  // Where a third of the road was done, and how many seconds it took: beside the mark, where it covers least of the line
+  // and no other word; left out where all places are taken.
   sectorMarks(c, rows, at, u) {
+    const line = Array.from({ length: rows.end - rows.first }, (_, k) => at(this.ring.at(rows.first + k, "x_m"), this.ring.at(rows.first + k, "y_m")));
+    const taken = [];
     for (const { i, lap, sector, seconds } of passedSectors(this.ring, rows, this.row.t_s).slice(-SECTORS)) {
       const [x, y] = [this.ring.at(i, "x_m"), this.ring.at(i, "y_m")];
       if (!known(x) || !known(y)) continue;
@@ -143,17 +147,18 @@ export class TrackMap extends MapView {
       c.stroke();
       c.font = font(0.78, 600);
       c.textBaseline = "middle";
-      const right = px < this.surface.width / 2;
-      c.textAlign = right ? "left" : "right";
+      c.textAlign = "left";
       const label = `${lap ? `${lap + 1}.` : ""}${sector + 1}: ${seconds.toFixed(1)} s`;
-      const tx = px + (right ? 0.55 : -0.55) * u;
+      const box = roomFor([px, py], [c.measureText(label).width, u], 0.6 * u, [this.surface.width, this.surface.height - 1.4 * u], line, taken);
+      if (!box) continue;
+      taken.push(box);
       // Over lines that may lie below.
       c.lineWidth = 0.3 * u;
       c.strokeStyle = colours.card;
       c.lineJoin = "round";
-      c.strokeText(label, tx, py);
+      c.strokeText(label, box[0], box[1] + u / 2);
       c.fillStyle = colours.ink;
-      c.fillText(label, tx, py);
+      c.fillText(label, box[0], box[1] + u / 2);
     }
   }
 
@@ -232,6 +237,27 @@ export class TrackMap extends MapView {
       x -= c.measureText(name).width + 0.7 * u;
     }
   }
+}
+
+/**
+ * Where a word of this size beside a point covers the fewest points of a line and none of the boxes that are taken, within
+ * [0, 0, ...limits]; null where it has no room.
+ * @returns {number[] | null} its box [left, top, right, bottom]
+ */
+export function roomFor([px, py], [wide, high], gap, limits, line, taken) {
+  const lefts = [px + gap, px - gap - wide, px - wide / 2];
+  const tops = [py - high / 2, py - gap - high, py + gap];
+  let best = null;
+  let least = Infinity;
+  for (const [i, left] of lefts.entries()) for (const [k, top] of tops.entries()) {
+    if (i === 2 && k === 0) continue;
+    const box = [left, top, left + wide, top + high];
+    if (left < 0 || top < 0 || box[2] > limits[0] || box[3] > limits[1]) continue;
+    if (taken.some((one) => box[0] < one[2] && one[0] < box[2] && box[1] < one[3] && one[1] < box[3])) continue;
+    const covered = line.filter(([x, y]) => x > box[0] && x < box[2] && y > box[1] && y < box[3]).length;
+    if (covered < least) [best, least] = [box, covered];
+  }
+  return best;
 }
 
 // Slow is dark blue, fast is yellow (viridis, thinned out), readable in both themes.

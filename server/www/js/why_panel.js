@@ -48,6 +48,7 @@ export class WhyPanel {
     while (this.rows.length < why.bars.length) this.rows.push(this.row());
     this.rows.splice(why.bars.length).forEach(({ root }) => root.remove());
     const degrees = !why.bars[0]?.text.endsWith("%");
+    this.list.classList.toggle("degrees", degrees);
     const reach = degrees ? Math.max(LEAST_REACH, ...why.bars.map(({ change }) => change)) : 1;
     why.bars.forEach((bar, i) => {
       const row = this.rows[i];

@@ -24,5 +24,8 @@ export function side(steering) {
   return Math.abs(steering) < 0.005 ? "straight on" : `${steering < 0 ? "left" : "right"} ${Math.abs(steering).toFixed(2)}`;
 }
 
-// A number with its side as a letter.
+// The wheel as a number: "left 0.13".
+export const turn = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${v < 0 ? "left" : "right"} ${Math.abs(v).toFixed(2)}`);
+
+// A place beside the middle, with its side as a letter.
 export const sideOf = (v) => (!known(v) ? "–" : v === 0 ? "0" : `${Math.abs(v).toFixed(2)} ${v < 0 ? "L" : "R"}`);

@@ -109,7 +109,7 @@ export class WhatIf {
       if (input("only-input").checked) input("only-input").click();
       this.describePanel();
       if (!this.moment) this.page.hold();
-      this.panel.say("The policy is being asked …");
+      this.panel.say(this.moment ? "The policy is being asked …" : "It has not decided yet: there is nothing to ask about.");
       this.ask();
     } else {
       this.stopGhost();

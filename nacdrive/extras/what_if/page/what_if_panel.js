@@ -81,6 +81,7 @@ export class WhatIfPanel {
     this.undo = button("Undo", acts.undo, { title: "Take the last edit back" });
     this.clear = button("Clear", acts.clear, { title: "Take all edits back" });
     this.copy = button("Copy link", acts.copy, { title: "A link to this moment with these edits" });
+    this.copy.hidden = true;
     const close = button("Close", acts.close, { key: "I" });
     close.className = "quiet close";
     $("what-if-h").append(close);
