@@ -22,9 +22,8 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.synthetic import is_synthetic
-from nacdrive.extras.bearings.bearing import Bearing
 from nacdrive.extras.bearings.features import features
-from nacdrive.extras.bearings.layouts import PRONOSTIA, file_number, open_bearings
+from nacdrive.extras.bearings.layouts import PRONOSTIA, Bearing, file_number, open_bearings
 from nacdrive.extras.bearings.runs import DEVIATION, RunToFailure
 from nacdrive.extras.bearings.wear import SurvivalPrior, phm2012_score, wear_curves
 from nacdrive.tasks.base import Metric

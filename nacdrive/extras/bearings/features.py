@@ -22,7 +22,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
 from nacdrive.common.paths import cache_folder
 from nacdrive.common.progress import progress_bar
-from nacdrive.extras.bearings.bearing import Bearing
+from nacdrive.extras.bearings.layouts import Bearing
 
 CENTRAL_FREQUENCY = 0.8125
 """Cycles a sample of the wavelet at scale 1, as PyWavelets counts them (``pywt.central_frequency('morl')``)."""

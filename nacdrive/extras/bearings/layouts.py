@@ -1,4 +1,7 @@
-"""Bearings in a folder of PRONOSTIA, XJTU-SY or HUST, as they are published."""
+"""Bearings in a folder of PRONOSTIA, XJTU-SY or HUST, as they are published; vibration is read when it is asked for.
+
+HUST has MATLAB files of one accelerometer, one per bearing type, load and seeded fault; nothing in it runs to failure.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import os
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +24,46 @@ from pyarrow import csv
 from nacdrive.common.errors import UserError, shortlist, unknown_name
 from nacdrive.datasets.downloads import is_archive, unpacked
 from nacdrive.datasets.inspect import Finding, OddDataWarning
-from nacdrive.extras.bearings.bearing import Bearing
-from nacdrive.extras.bearings.hust import open_hust, recordings_of
 
 DAY_S = 86_400.0
 TENTH_S = 0.1
+
+
+@dataclass(frozen=True)
+class Bearing:
+    """Snapshots of one bearing in the order in which they were taken."""
+
+    name: str
+    """As its data set calls it, such as ``Bearing1_4``."""
+    condition: str
+    dataset: str
+    """``pronostia``, ``xjtu-sy`` or ``hust``."""
+    files: tuple[Path, ...]
+    snapshot_s: NDArray[np.float64]
+    """[N] time of each snapshot in seconds since the first."""
+    rate_hz: float
+    samples: int
+    read_file: Callable[[Path], NDArray[np.float32]]
+    """Reads a file as [rows, axes]."""
+    starts: NDArray[np.int64] | None = None
+    """[N] row at which each snapshot begins in its file; None where a file is a snapshot."""
+    temperature_c: NDArray[np.float32] | None = None
+    """[N] temperature in degrees Celsius, the last value measured before each snapshot; None where not recorded."""
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def read(self, index: int) -> NDArray[np.float32]:
+        """Vibration of one snapshot in g, [samples, axes]."""
+        path = self.files[index]
+        values = self.read_file(path)
+        start = 0 if self.starts is None else int(self.starts[index])
+        if len(values) < start + self.samples or (self.starts is None and len(values) != self.samples):
+            raise UserError(
+                f"{path} has {len(values)} rows where {start + self.samples} belong (as in {self.files[0].name}): "
+                "fetch it again, or move it away."
+            )
+        return values[start : start + self.samples]
 
 
 class ClockWarning(OddDataWarning):
@@ -197,6 +237,13 @@ LAYOUTS = {layout.dataset: layout for layout in (PRONOSTIA, XJTU_SY)}
 DATASETS = (*LAYOUTS, "hust")
 TEMPERATURE_FILE = re.compile(r"temp_(\d+)\.csv", re.IGNORECASE)
 HUST_EXPECTED = "files such as B500.mat"
+HUST_RATE_HZ = 51_200.0
+SNAPSHOT = 51_200
+"""Samples of a snapshot: each recording of about ten seconds is cut into seconds."""
+LOADS = {"00": "0 W", "02": "200 W", "04": "400 W"}
+FAULTS = ("N", "I", "O", "B", "IO", "IB", "OB")
+"""Healthy, inner race, outer race, ball, and their pairs: the order in which a bearing's files are put."""
+HUST_FILE = re.compile(r"(N|IO|OI|IB|BI|OB|BO|I|O|B)([4-8])(00|02|04)\.mat", re.IGNORECASE)
 
 
 def open_bearings(dataset: str, folder: Path) -> list[Bearing]:
@@ -331,3 +378,58 @@ def damaged(bearing: Bearing) -> list[str]:
         except UserError as error:
             problems.setdefault(path, str(error))
     return list(problems.values())
+
+
+def recordings_of(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
+    """Files named such as ``B500.mat`` by (bearing type, load), healthy first."""
+    groups: dict[tuple[str, str], dict[int, Path]] = defaultdict(dict)
+    for path in paths:
+        match = HUST_FILE.fullmatch(path.name)
+        if match:
+            order = next(i for i, fault in enumerate(FAULTS) if sorted(match[1].upper()) == sorted(fault))
+            groups[f"620{match[2]}", LOADS[match[3]]][order] = path
+    return {key: [files[order] for order in sorted(files)] for key, files in groups.items()}
+
+
+def open_hust(name: str, condition: str, paths: list[Path]) -> Bearing:
+    """All recordings of one bearing type at one load, cut into snapshots; times count recorded seconds, not wear."""
+    whole = {path: range(0, len(read_mat(path)) - SNAPSHOT + 1, SNAPSHOT) for path in paths}
+    files = [path for path, starts in whole.items() for _ in starts]
+    return Bearing(
+        name=name,
+        condition=condition,
+        dataset="hust",
+        files=tuple(files),
+        snapshot_s=np.arange(len(files), dtype=np.float64) * SNAPSHOT / HUST_RATE_HZ,
+        rate_hz=HUST_RATE_HZ,
+        samples=SNAPSHOT,
+        read_file=read_mat,
+        starts=np.array([start for starts in whole.values() for start in starts], np.int64),
+    )
+
+
+@lru_cache(maxsize=1)
+def read_mat(path: Path) -> NDArray[np.float32]:
+    """Signal of a MATLAB file, [samples, 1]: its variable ``data``, or else its longest one. Remembers the last file.
+
+    The variable ``fs`` of the published files is the speed of the shaft, not the sampling rate.
+    """
+    from scipy.io import loadmat
+
+    try:
+        content: dict[str, Any] = loadmat(path)
+    except NotImplementedError as error:
+        raise UserError(
+            f"{path} is a MATLAB 7.3 file: save it as version 7 (in MATLAB: save('FILE.mat', '-v7'))."
+        ) from error
+    except Exception as error:  # a damaged file makes loadmat raise nearly anything
+        raise UserError(f"{path} cannot be read as a MATLAB file ({error}): fetch it again.") from error
+    arrays = {k: a for k, a in content.items() if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"}
+    longest = max(arrays.values(), key=np.size, default=np.zeros(0))
+    signal = arrays.get("data", longest).astype(np.float32).ravel()
+    if len(signal) < SNAPSHOT:
+        raise UserError(f"{path} holds no signal of a second or more: it is no HUST recording.")
+    bad = np.flatnonzero(~np.isfinite(signal))
+    if len(bad):
+        raise UserError(f"{path} sample {bad[0] + 1} is no finite number: fetch the file again.")
+    return signal[:, None]

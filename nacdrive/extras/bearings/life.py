@@ -14,10 +14,9 @@ from rich.table import Table
 from nacdrive.common.files import write_text
 from nacdrive.common.table import csv_text
 from nacdrive.extras.bearings.challenge import learning_lives_s
-from nacdrive.extras.bearings.figure import plot_wear
 from nacdrive.extras.bearings.runs import read_own
 from nacdrive.extras.bearings.task import Bearings
-from nacdrive.extras.bearings.wear import WEAR_ERROR, RemainingLife, SurvivalPrior, WearCurve, wear_curves
+from nacdrive.extras.bearings.wear import WEAR_ERROR, RemainingLife, SurvivalPrior, WearCurve, plot_wear, wear_curves
 from nacdrive.models.files import wrong_content
 from nacdrive.training.predict import TrainedSeries
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings import challenge
-from nacdrive.extras.bearings.figure import HOURS, plot_wear
 from nacdrive.extras.bearings.runs import MINUTE_S, RunToFailure, read_runs
-from nacdrive.extras.bearings.wear import WearCurve, wear_curves
+from nacdrive.extras.bearings.wear import HOURS, WearCurve, plot_wear, wear_curves
 from nacdrive.tasks.base import EVERYTHING, Fold, Metric, ProtocolName, Size
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.series import Regression

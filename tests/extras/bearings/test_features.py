@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.bearing import Bearing
 from nacdrive.extras.bearings.features import (
     CENTRAL_FREQUENCY,
     FeatureOptions,
@@ -21,7 +20,7 @@ from nacdrive.extras.bearings.features import (
     WindowFeatures,
     features,
 )
-from nacdrive.extras.bearings.layouts import open_bearings
+from nacdrive.extras.bearings.layouts import Bearing, open_bearings
 from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
 from tests.helpers import bearings as made_bearings
 

@@ -12,7 +12,6 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.inspect import contents
 from nacdrive.datasets.mnist import Events, decode_idx, events, idx_rank, part_file
-from nacdrive.extras.bearings.bearing import Bearing
 from nacdrive.extras.bearings.features import (
     FEATURES,
     FeatureOptions,
@@ -21,10 +20,11 @@ from nacdrive.extras.bearings.features import (
     features,
     histogram_entropy,
 )
-from nacdrive.extras.bearings.hust import RATE_HZ, read_mat, recordings_of
 from nacdrive.extras.bearings.layouts import (
+    HUST_RATE_HZ,
     PRONOSTIA,
     XJTU_SY,
+    Bearing,
     ClockWarning,
     delimiter,
     fields,
@@ -32,7 +32,9 @@ from nacdrive.extras.bearings.layouts import (
     is_number,
     longest_increasing,
     open_bearings,
+    read_mat,
     read_table,
+    recordings_of,
     snapshot_times,
     temperatures,
 )
@@ -162,7 +164,7 @@ def test_the_first_line_that_does_not_fit_is_named(tmp_path, text, said):
 def test_the_layouts_are_those_of_the_publications():
     assert (PRONOSTIA.columns, PRONOSTIA.period_s, XJTU_SY.columns, XJTU_SY.period_s) == (6, 10.0, 2, 60.0)
     assert PRONOSTIA.file_format.format(7) == "acc_00007.csv" and XJTU_SY.file_format.format(7) == "7.csv"
-    assert len(PRONOSTIA.conditions) == len(XJTU_SY.conditions) == 3 and RATE_HZ == 51_200
+    assert len(PRONOSTIA.conditions) == len(XJTU_SY.conditions) == 3 and HUST_RATE_HZ == 51_200
 
 
 @pytest.mark.parametrize(("name", "condition"), [("Bearing1_3", 0), ("bearing2_7", 1), ("BEARING3_1", 2)])
