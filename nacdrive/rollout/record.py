@@ -77,7 +77,7 @@ def record_episodes(
         config.folder,
         source=config.spec.source,
         fps=here.loaded.fps,
-        expert=here.labels_by,
+        expert=(here.loaded.expert or here.loaded.driver).name,
         recipe=here.recipe,
         license=config.license,
         drive=here.loaded.drive.to_json(),
@@ -195,10 +195,6 @@ class EpisodeDriver:
             random_start=spec.steering_noise is not None and not config.by_hand,
             every_frame=config.every_frame,
         )
-
-    @property
-    def labels_by(self) -> str:
-        return (self.loaded.expert or self.loaded.driver).name
 
     @property
     def steering_noise(self) -> float | None:

@@ -19,7 +19,7 @@ from nacdrive.envs.start import MIDDLE, Start
 from nacdrive.envs.udacity_track.appearance import Appearance, at_elevation, random_appearance, varied_day
 from nacdrive.envs.udacity_track.cameras import CAMERAS, Cameras
 from nacdrive.envs.udacity_track.car import STEP_S, Car
-from nacdrive.envs.udacity_track.extras import NO_EXTRAS, draw_extras
+from nacdrive.envs.udacity_track.extras import draw_extras
 from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, RoadOptions, check_track, is_random, road_seed
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
@@ -359,10 +359,8 @@ class UdacityTrackEnv(DrivingEnv):
             appearance = varied_day(self.np_random, self.variety)
         if road.sun_elevation is not None:
             appearance = at_elevation(appearance, road.sun_elevation)
-        extras = NO_EXTRAS
-        if wrong:
-            own = np.random.default_rng(int(self.np_random.integers(2**32)))
-            extras = draw_extras(self.track, self.road, own, start_s)
+        own = np.random.default_rng(int(self.np_random.integers(2**32)) if wrong else 0)
+        extras = draw_extras(self.track, self.road, own, start_s)
         self.car.park(extras.cars.places, extras.cars.turns)
         scene, sky = build_scene(self.track, appearance, extras)
         self.cameras.enter(scene, sky, build_hood(appearance))

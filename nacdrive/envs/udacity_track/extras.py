@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,13 @@ takes them), and whether it is dark."""
 class ParkedCars:
     """Where cars stand."""
 
-    s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    s: NDArray[np.float64]
     """Metres along the lap, [n]."""
-    offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    offset: NDArray[np.float64]
     """Metres to the right of the middle of the road, [n]."""
-    places: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
+    places: NDArray[np.float64]
     """On the ground, [n, 3]."""
-    turns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    turns: NDArray[np.float64]
     """Radians counter-clockwise from east, [n]."""
 
 
@@ -45,23 +45,20 @@ class ParkedCars:
 class Extras:
     """One day's faults of a road."""
 
-    bare: NDArray[np.bool_] | None = None
+    bare: NDArray[np.bool_]
     """Where marks are missing, [N]."""
-    stains: tuple[Stain, ...] = ()
-    cars: ParkedCars = field(default_factory=ParkedCars)
-    slow: SlowCars = field(default_factory=SlowCars)
-
-
-NO_EXTRAS = Extras()
+    stains: tuple[Stain, ...]
+    cars: ParkedCars
+    slow: SlowCars
 
 
 def draw_extras(track: Track, options: RoadOptions, rng: np.random.Generator, start_s: float) -> Extras:
     """What ``options`` ask for, by ``rng``; the road ahead of ``start_s`` is free of cars."""
     return Extras(
-        bare=missing(track, options.missing_marks, rng) if options.missing_marks else None,
-        stains=stains(track, options.patches, rng) if options.patches else (),
-        cars=parked(track, options.parked_cars, rng, start_s) if options.parked_cars else ParkedCars(),
-        slow=draw_slow_cars(track, options.slow_cars, rng, start_s) if options.slow_cars else SlowCars(),
+        missing(track, options.missing_marks or 0.0, rng),
+        stains(track, options.patches or 0, rng),
+        parked(track, options.parked_cars or 0, rng, start_s),
+        draw_slow_cars(track, options.slow_cars or 0, rng, start_s),
     )
 
 

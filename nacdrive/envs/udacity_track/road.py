@@ -117,7 +117,7 @@ def on_side(
     return ribbon(track, rows, -outer, -inner, colour, heights=heights[::-1], **options)
 
 
-def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None = None) -> dict[str, Quads]:
+def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_]) -> dict[str, Quads]:
     """All that is drawn of the road, by texture: ``asphalt``, ``dim``, ``cobbles``, ``soil`` and ``plain``.
 
     ``asphalt`` is whatever the road is laid with, ``dim`` the same in a tunnel. Colours count in ``plain`` alone; the
@@ -125,10 +125,9 @@ def painted(track: Track, appearance: Appearance, bare: NDArray[np.bool_] | None
     """
     blocks = np.arange(0, len(track.line), BLOCK)
     bend = np.maximum.reduceat(np.abs(track.curvature), blocks) > KERBED
-    bridge, earth, tunnel = track.bridge[blocks], track.earth_edge[blocks], track.tunnel[blocks]
+    bridge, earth, tunnel, gone = (x[blocks] for x in (track.bridge, track.earth_edge, track.tunnel, bare))
     style = track.style
     unmarked = replace(style, edge_line="none", centre_line="none", kerbs="none")
-    gone = np.zeros_like(bridge) if bare is None else bare[blocks]
     stretches = [(blocks[~bend], BLOCK), (np.concatenate([blocks[bend], blocks[bend] + BLOCK // 2]), BLOCK // 2)]
     kinds: dict[str, list[Quads]] = {"asphalt": [], "dim": [], "cobbles": [], "soil": [], "plain": []}
     inside: dict[str, list[Quads]] = {name: [] for name in kinds}

@@ -14,7 +14,7 @@ from panda3d.core import DepthOffsetAttrib, NodePath, TransparencyAttrib
 from nacdrive.envs.udacity_track import meshes
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour, unit
 from nacdrive.envs.udacity_track.blocks import boulders, cars, houses
-from nacdrive.envs.udacity_track.extras import NO_EXTRAS, Extras
+from nacdrive.envs.udacity_track.extras import Extras
 from nacdrive.envs.udacity_track.meshes import Quads, as_node, lay_texture, tiled
 from nacdrive.envs.udacity_track.road import DIM, STONE, painted, patch
 from nacdrive.envs.udacity_track.structures import FOOT, structures
@@ -34,7 +34,7 @@ HOOD_BANDS = ((1.80, 0.70, 1.15), (1.69, 0.693, 1.05), (1.68, 0.69, 0.15), (1.66
 HOOD_HALF_WIDTH = 0.86
 
 
-def build_scene(track: Track, appearance: Appearance, extras: Extras = NO_EXTRAS) -> tuple[NodePath, NodePath]:
+def build_scene(track: Track, appearance: Appearance, extras: Extras) -> tuple[NodePath, NodePath]:
     """The scene and its sky, which has to follow the camera; about 0.1 s, for drawn roads a third of that."""
     rng = np.random.default_rng(appearance.paint_seed)
     ground = terrain_of(track)

@@ -6,7 +6,7 @@ They are a function of the drive's seed and of what the camera's car has done, a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,13 @@ ORDER = 900
 class SlowCars:
     """Where they are."""
 
-    s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    s: NDArray[np.float64]
     """Metres along the lap, [n], each in 0 .. length."""
-    speed: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    speed: NDArray[np.float64]
     """What each drives where nothing is in its way, m/s, [n]."""
-    offset: float = 0.0
+    offset: float
     """Metres to the right of the middle of the road."""
-    paint_seed: int = 0
+    paint_seed: int
 
 
 def draw_slow_cars(track: Track, count: int, rng: np.random.Generator, start_s: float) -> SlowCars:

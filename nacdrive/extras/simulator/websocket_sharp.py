@@ -10,6 +10,8 @@ import socket
 import struct
 from threading import Lock
 
+from nacdrive.envs.udacity.engines import apply_mask
+
 FRAGMENT = 1016
 """Payload bytes of one fragment; 1024 with its header."""
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -61,7 +63,7 @@ class WebSocketSharp:
         first, size = opcode | (0x80 if last else 0), len(payload)
         head = struct.pack("!BB", first, 0x80 | size) if size < 126 else struct.pack("!BBH", first, 0x80 | 126, size)
         mask = os.urandom(4)
-        self._socket.sendall(head + mask + masked(payload, mask))
+        self._socket.sendall(head + mask + apply_mask(payload, mask))
 
     def receive(self) -> tuple[int, bytes] | None:
         """The next message: (TEXT or BINARY, payload); None once the server has closed; ``OSError`` if it breaks."""
@@ -102,10 +104,3 @@ class WebSocketSharp:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-
-
-def masked(payload: bytes, mask: bytes) -> bytes:
-    """``payload`` XOR the repeated four bytes of ``mask``."""
-    size = len(payload)
-    key = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacdrive.envs.udacity.engines import unmask
+from nacdrive.envs.udacity.engines import apply_mask
 
 SCRIPT = """
 import sys, time
@@ -158,4 +158,4 @@ def test_fast_unmasking_is_eventlets_own(size: int, offset: int) -> None:
         from eventlet.websocket import RFC6455WebSocket
     data, mask = bytes((7 * i + 3) % 256 for i in range(size + 2)), (1, 200, 33, 255)
     naive = bytes(data[i] ^ mask[(offset + i) % 4] for i in range(size))
-    assert unmask(data, mask, size, offset) == naive == RFC6455WebSocket._apply_mask(data, mask, size, offset)
+    assert apply_mask(data, mask, size, offset) == naive == RFC6455WebSocket._apply_mask(data, mask, size, offset)

@@ -9,8 +9,9 @@ import struct
 
 import pytest
 
+from nacdrive.envs.udacity.engines import apply_mask
 from nacdrive.envs.udacity.guardian import newest_speed
-from nacdrive.extras.simulator.websocket_sharp import FRAGMENT, masked
+from nacdrive.extras.simulator.websocket_sharp import FRAGMENT
 
 
 def frames(text: str, fragment: int = FRAGMENT) -> bytes:
@@ -21,7 +22,7 @@ def frames(text: str, fragment: int = FRAGMENT) -> bytes:
         first = (1 if start == 0 else 0) | (0x80 if start + fragment >= len(data) else 0)
         size = len(payload)
         head = struct.pack("!BB", first, 0x80 | size) if size < 126 else struct.pack("!BBH", first, 0xFE, size)
-        written += head + mask + masked(payload, mask)
+        written += head + mask + apply_mask(payload, mask)
     return written
 
 

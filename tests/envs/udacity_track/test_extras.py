@@ -169,7 +169,7 @@ def test_what_makes_the_scene_quick_to_draw_leaves_every_pixel_as_it_is(
         elif slow and way == "no shared corners":
             # All corners of a part get the same number.
             monkeypatch.setattr(meshes, "MIXERS", np.zeros_like(meshes.MIXERS))
-        world, sky = scene.build_scene(road, day)
+        world, sky = scene.build_scene(road, day, draw_extras(road, RoadOptions(), np.random.default_rng(0), 0.0))
         if slow and way == "sky first":
             sky.clear_attrib(DepthOffsetAttrib)
             sky.set_bin("background", 0)
