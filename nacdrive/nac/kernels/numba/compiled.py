@@ -454,21 +454,22 @@ def _type(of: Any) -> Any:
 KINDS = [_type(k) for k in (Sizes, Synapses, Synapses, Synapses, Pairs, Tables, Buffers)]
 
 
-def _reader(of: Any) -> Any:
-    """Intrinsic that reads such a tuple from the int64 numbers ``offset`` behind an address."""
+def _reader(*kinds: Any) -> Any:
+    """Intrinsic that reads such tuples, one behind the other, from the int64 numbers at an address."""
+    whole = types.Tuple([_type(of) for of in kinds])
 
-    @emitted(_type(of))
-    def read(c: _Code, base: Any, offset: Any) -> Any:
-        fields = [c.load(base, c.b.add(offset, _int(i)), INT64) for i in range(len(of._fields))]
-        return c.context.make_tuple(c.b, _type(of), fields)
+    @emitted(whole)
+    def read(c: _Code, base: Any) -> Any:
+        offsets = iter(range(sum(len(of._fields) for of in kinds)))
+        fields = [[c.load(base, next(offsets), INT64) for _ in of._fields] for of in kinds]
+        parts = [c.context.make_tuple(c.b, _type(of), each) for of, each in zip(kinds, fields, strict=True)]
+        return c.context.make_tuple(c.b, whole, parts)
 
     return read
 
 
-read_sizes, read_synapses, read_pairs, read_tables, read_buffers = map(
-    _reader, (Sizes, Synapses, Pairs, Tables, Buffers)
-)
-SIZES, SYNAPSES, BUFFERS, PAIRS = (len(of._fields) for of in (Sizes, Synapses, Buffers, Pairs))
+CIRCUIT = (Sizes, Synapses, Synapses, Synapses, Buffers)
+read_circuit, read_given = _reader(*CIRCUIT), _reader(*CIRCUIT, Pairs, Tables)
 FLOATS = WIDTH * 4  # bytes of a row
 VECTOR_BYTES = LANES * 4
 
@@ -590,13 +591,7 @@ def run(first_head: int, last_head: int, given: int, back: int) -> None:
     ``given`` is the address of the fields of ``Sizes``, three ``Synapses``, ``Buffers``, ``Pairs`` and ``Tables``:
     tuples as arguments would take numba longer than a live step.
     """
-    n = read_sizes(given, 0)
-    two = read_synapses(given, SIZES)
-    again = read_synapses(given, SIZES + SYNAPSES)
-    three = read_synapses(given, SIZES + 2 * SYNAPSES)
-    b = read_buffers(given, SIZES + 3 * SYNAPSES)
-    p = read_pairs(given, SIZES + 3 * SYNAPSES + BUFFERS)
-    t = read_tables(given, SIZES + 3 * SYNAPSES + BUFFERS + PAIRS)
+    n, two, again, three, b, p, t = read_given(given)
     for head in range(first_head, last_head):
         of_query = (head * p.queries_apart + p.first_query) * n.inter
         of_key = (head * p.keys_apart + p.first_key) * n.inter
@@ -661,8 +656,6 @@ class Attended(NamedTuple):
 
 
 ATTENDED = _type(Attended)
-
-
 read_step, read_attended = _reader(Step), _reader(Attended)
 
 
@@ -672,7 +665,7 @@ def advance(heads: int, given: int) -> None:
 
     ``given`` is the address of the fields of ``Step``.
     """
-    s = read_step(given, 0)
+    s = read_step(given)[0]
     wide = s.width - 2 * s.depth
     across = heads * s.depth
     for head in range(heads):
@@ -766,12 +759,8 @@ def attend(heads: int, circuit: int, step: int, attended: int) -> None:
 
     ``circuit`` is the address of the fields of ``Sizes``, three ``Synapses`` and ``Buffers``; the others of theirs.
     """
-    n = read_sizes(circuit, 0)
-    two = read_synapses(circuit, SIZES)
-    again = read_synapses(circuit, SIZES + SYNAPSES)
-    three = read_synapses(circuit, SIZES + 2 * SYNAPSES)
-    b = read_buffers(circuit, SIZES + 3 * SYNAPSES)
-    s, a = read_step(step, 0), read_attended(attended, 0)
+    n, two, again, three, b = read_circuit(circuit)
+    s, a = read_step(step)[0], read_attended(attended)[0]
     wide = n.inter + 2
     across = heads * s.depth
     for cell in range(heads * s.batch):
