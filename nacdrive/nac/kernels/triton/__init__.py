@@ -53,10 +53,7 @@ def available() -> bool:
 def supported(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
     """Whether the kernel computes these pairs (it is fast only from ``LEAST_PAIRS`` on; see ``applies``).
 
-    Not supported, and left to the chunked path: float64, dropout in training, ``Euler(adaptive=True)``, lags in the
-    time gate, a trained score, layers wider than 64 neurons (128 under autocast), heads deeper than 64, more than 4
-    unfolds, deterministic algorithms (keys' gradients are summed atomically), compiling, export and function
-    transforms, and GPUs older than compute capability 8.0 or with too little shared memory.
+    All others are left to the chunked path; deterministic algorithms, because keys' gradients are summed atomically.
     """
     mode = problem.options.dynamics
     width = max(tokens.zq.shape[-1], 1 if w.w3 is None else w.w3.shape[-2])

@@ -4,9 +4,8 @@ A program owns tiles of queries of one head, as in the forward pass. What belong
 and stored; what belongs to a key is added atomically, since several queries share a key; gradients of the weights
 stay in registers over all tiles of the program and leave it once, as one partial sum per program.
 
-Checked in Triton's interpreter and compiled to machine code for sm_80 and sm_90; it was not timed on a GPU. The
-compiler spills registers here (0.7 KiB per thread at 32 neurons per layer, 1.6 at 64, 3.6 at 128): the first thing
-to measure.
+The compiler spills registers here (0.7 KiB per thread at 32 neurons per layer, 1.6 at 64, 3.6 at 128): the first
+thing to measure on a GPU.
 """
 
 # Triton types and compiles these functions itself, from annotations mypy cannot read.

@@ -8,8 +8,6 @@ neurons (columns), small enough for registers. Two ways to name the keys share t
 Widths are padded to powers of two of at least 16, as ``tl.dot`` demands; absent weights are loaded as zeros, so the
 padded neurons neither act nor learn. Logits and softmax are float32; the matrix products take ``LOW`` (bfloat16
 operands, float32 sums) or float32 operands at ``PRECISION``.
-
-Checked in Triton's interpreter and compiled to machine code for sm_80 and sm_90; it was not timed on a GPU.
 """
 
 # Triton types and compiles these functions itself, from annotations mypy cannot read.
