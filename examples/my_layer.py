@@ -18,10 +18,10 @@ class MyLayer(WindowedLayer):
 
     time_sense = "gaps"
 
-    def __init__(self, in_features, d_model, num_heads, window, **options):
-        super().__init__(in_features, d_model, num_heads, window, **options)
-        self.input = nn.Linear(in_features, d_model)
-        self.log_tau = nn.Parameter(torch.linspace(-1.0, 3.0, d_model))
+    def build(self):
+        """Its parts, of the sizes that every layer has; options of its own would be arguments."""
+        self.input = nn.Linear(self.in_features, self.d_model)
+        self.log_tau = nn.Parameter(torch.linspace(-1.0, 3.0, self.d_model))
 
     def project(self, x):
         """What each step needs of itself alone."""

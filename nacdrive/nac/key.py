@@ -14,7 +14,7 @@ from nacdrive.nac.backbone import Backbone
 from nacdrive.nac.dynamics import Dynamics, Exact, Steady, as_dynamics
 from nacdrive.nac.kernels import key as key_kernel
 from nacdrive.nac.mask import AttentionMask
-from nacdrive.nac.validation import check_inputs, check_padding, check_sizes, check_step, check_times, require, tracing
+from nacdrive.nac.validation import check_inputs, check_sizes, check_step, check_times, require, tracing
 from nacdrive.nac.wiring import DEFAULT_SEED, Wiring, auto_ncp, full_wiring
 
 
@@ -208,9 +208,8 @@ class NACKey(nn.Module):
     def _attend(
         self, x: Tensor, t: Tensor | None, padding: Tensor | None, window: int | None, last_only: bool, detailed: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        check_inputs(x, x, x, self.in_features, self.out_proj.weight)
+        check_inputs(x, x, x, padding, self.in_features, self.out_proj.weight)
         batch, steps = x.shape[:2]
-        check_padding(padding, batch, steps)
         require(window is None or window >= 1, "window", window, "1 or more")
         real = x.new_ones(batch, steps, dtype=torch.bool) if padding is None else ~padding
         clock = (real.cumsum(1) - 1) * self.time_scale if t is None else check_times("t", t, batch, steps)

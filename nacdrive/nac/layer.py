@@ -34,7 +34,6 @@ from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, select, top_k
 from nacdrive.nac.validation import (
     check_inputs,
     check_order,
-    check_padding,
     check_sizes,
     check_step,
     check_times,
@@ -468,9 +467,8 @@ class NAC(nn.Module):
         itself = key is None or key is query  # self-attention: padding and times of the keys are the queries' too
         key = query if key is None else key
         value = key if value is None else value
-        check_inputs(query, key, value, self.in_features, self.out_proj.weight)
+        check_inputs(query, key, value, padding, self.in_features, self.out_proj.weight)
         batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
-        check_padding(padding, batch, keys)
         require(not causal or queries == keys, "is_causal", causal, f"False where Tq={queries} differs from Tk={keys}")
         require(window is None or (causal and window >= 1), "window", window, "1 or more, together with is_causal=True")
         of_query = padding if itself else None

@@ -62,8 +62,10 @@ def check_tokens(name: str, x: Tensor, features: int, weight: Tensor) -> None:
         raise ValueError(f"{name} has dtype {x.dtype}; allowed is that of the layer, {weight.dtype} (or use autocast)")
 
 
-def check_inputs(query: Tensor, key: Tensor, value: Tensor, features: int, weight: Tensor) -> None:
-    """Check the three inputs of attention against the layer and against each other."""
+def check_inputs(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, features: int, weight: Tensor
+) -> None:
+    """Check the inputs of attention, and ``padding``, bool ``[B, Tk]``, against the layer and against each other."""
     check_tokens("query", query, features, weight)
     for name, x in (("key", key), ("value", value)):
         if x is not query:
@@ -74,6 +76,10 @@ def check_inputs(query: Tensor, key: Tensor, value: Tensor, features: int, weigh
             raise ValueError(f"{name} has batch size {x.shape[0]}; allowed is that of query, {query.shape[0]}")
     if key.shape[1] != value.shape[1]:
         raise ValueError(f"value has {value.shape[1]} steps; allowed is as many as key, {key.shape[1]}")
+    if padding is not None and padding.dtype != torch.bool:
+        raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
+    if padding is not None and padding.shape != key.shape[:2]:
+        raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is {list(key.shape[:2])}")
 
 
 def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: Tensor) -> None:
@@ -83,16 +89,6 @@ def check_step(x: Tensor, t: Tensor | None, batch: int, features: int, weight: T
     check_tokens("x", x.unsqueeze(1), features, weight)
     if t is not None and t.shape != (batch,):
         raise ValueError(f"t has shape {tuple(t.shape)}; allowed is [{batch}] (seconds)")
-
-
-def check_padding(padding: Tensor | None, batch: int, keys: int) -> None:
-    """Check ``key_padding_mask``: bool ``[B, Tk]``."""
-    if padding is None:
-        return
-    if padding.dtype != torch.bool:
-        raise ValueError(f"key_padding_mask has dtype {padding.dtype}; allowed is torch.bool, True = padding")
-    if padding.shape != (batch, keys):
-        raise ValueError(f"key_padding_mask has shape {tuple(padding.shape)}; allowed is [{batch}, {keys}]")
 
 
 def check_times(name: str, t: Tensor, batch: int, steps: int) -> Tensor:
