@@ -15,6 +15,7 @@ from nacdrive.extras.arena.standings import ARENA
 if TYPE_CHECKING:
     from nacdrive.extras.export.card import Lap
     from nacdrive.extras.what_if import WhatIfSource
+    from nacdrive.web.card import Card
     from nacdrive.web.episode_cache import ReplaySource
 
 
@@ -43,8 +44,6 @@ def run(config: ReplayConfig) -> int:
     """Serve the page until Ctrl-C, or write the video."""
     from nacdrive.cli.share import playground_of
     from nacdrive.common.files import refuse_existing
-    from nacdrive.extras.export.card import LapCard
-    from nacdrive.extras.what_if import WhatIfCard
     from nacdrive.web.episode_cache import EpisodeCache
     from nacdrive.web.replay import ReplayServer, film
 
@@ -66,7 +65,12 @@ def run(config: ReplayConfig) -> int:
         print(f"video: {config.video}")
         return 0
     cache = EpisodeCache(runs)
-    cards = [WhatIfCard.of_recordings(cache, sources), LapCard(laps, playground_of)] if sources else []
+    cards: list[Card] = []
+    if sources:  # of a model, which needs torch
+        from nacdrive.extras.export.card import LapCard
+        from nacdrive.extras.what_if import WhatIfCard
+
+        cards = [WhatIfCard.of_recordings(cache, sources), LapCard(laps, playground_of)]
     server = ReplayServer(cache, config.host, config.page_port, cards=cards)
     print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
     try:

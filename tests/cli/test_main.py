@@ -133,6 +133,8 @@ def test_every_way_to_end_is_ctrl_c(sent: signal.Signals) -> None:
     try:
         assert process.stdout is not None and process.stdout.readline().startswith("watch at")
         time.sleep(0.5)
+        if (maps := Path(f"/proc/{process.pid}/maps")).exists():
+            assert "libtorch" not in maps.read_text(), "frames are shown without a model"
         process.send_signal(sent)
         _, err = process.communicate(timeout=120)
     finally:

@@ -41,7 +41,6 @@ def crossings(line: np.ndarray) -> int:
         c, d = line[others], ends[others]
 
         def side(p: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-            p, q, r = np.broadcast_arrays(p, q, r)
             return np.sign((q - p)[..., 0] * (r - p)[..., 1] - (q - p)[..., 1] * (r - p)[..., 0])
 
         result += int(((side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0)).sum())
