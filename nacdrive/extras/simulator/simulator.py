@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import cv2
 import numpy as np
@@ -25,22 +24,19 @@ KEY_RATE = 3.0
 """Steering per second while a key is held and after it is let go, as Unity's keyboard axes do it."""
 
 
-@dataclass(frozen=True)
-class Keys:
-    """What a person's keys ask for."""
+class Keys(NamedTuple):
+    """What a person's keys ask for; throttle is -1 to brake or reverse, turn -1 to the left."""
 
-    manual: bool
+    manual: bool = False
     """W or S is held: the person drives, and the simulator reports no telemetry."""
-    throttle: float
-    """1 forward, -1 brake or reverse, 0 neither."""
-    turn: float
-    """-1 left, 1 right, 0 neither."""
+    throttle: float = 0.0
+    turn: float = 0.0
 
     @staticmethod
     def of(pressed: set[str]) -> Keys:
         """From the names of the keys that are held; arrows count as W, A, S and D."""
-        up, down = bool(pressed & {"w", "up"}), bool(pressed & {"s", "down"})
-        right, left = bool(pressed & {"d", "right"}), bool(pressed & {"a", "left"})
+        pairs = {"w", "up"}, {"s", "down"}, {"d", "right"}, {"a", "left"}
+        up, down, right, left = (bool(pressed & names) for names in pairs)
         return Keys(up or down, float(up) - float(down), float(right) - float(left))
 
 
@@ -65,7 +61,7 @@ class UdacitySimulator:
         self.offsets: list[float] = []
         """Metres from the middle of the road, one per frame in motion."""
         self._steering = self._throttle = self._hand = 0.0
-        self._keys = Keys(False, 0.0, 0.0)
+        self._keys = Keys()
         self._picture: tuple[int, bytes] = (-1, b"")
         self._was_off, self._laps, self._connections = False, 0, 0
 

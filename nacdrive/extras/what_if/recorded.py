@@ -60,7 +60,7 @@ def drive_of(meta: Mapping[str, Any], spec: EnvSpec) -> Drive:
     known = expert if expert in spec.experts else None
     if "drive" in meta:
         # A file names no code that is run.
-        plain = replace(Drive.from_json(meta["drive"]), env=spec.name, driver=None, around=())
-        return replace(plain, expert=known, steering_noise=0.0, beta=None)
+        plain = replace(Drive.from_json(meta["drive"]), env=spec.name, driver=None, expert=known)
+        return replace(plain, steering_noise=0.0, beta=None)
     options = {name: recipe.get(name) for name in ("renderer", "rule")}
     return Drive(spec.name, expert=known, options=options, speed_mph=spec.speed_mph, recover=False, safety_stop=False)
