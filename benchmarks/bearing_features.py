@@ -28,7 +28,7 @@ from scipy import stats
 from nacdrive.common.paths import data_folder
 from nacdrive.extras.bearings.features import CENTRAL_FREQUENCY, FEATURES, FeatureOptions, WindowFeatures, features
 from nacdrive.extras.bearings.layouts import RATE_HZ, open_bearings
-from nacdrive.extras.bearings.published import read_published_features
+from nacdrive.extras.bearings.runs import read_published_features
 
 OPTIONS = FeatureOptions()
 TURNS = 7

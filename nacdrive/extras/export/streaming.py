@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.export.nac_step import LayerStep, NACKeyStep, NACStep
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.block import SequenceBlock, StackLayer
@@ -16,6 +17,24 @@ from nacdrive.layers.dense import DenseLayer
 from nacdrive.layers.nac import NACLayer
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.windowed import WindowedLayer
+from nacdrive.nac.pairwise import attend, pair_logits
+from nacdrive.nac.topk import AUTO_EXACT_UP_TO
+
+
+class LayerStep(nn.Module):
+    """One step of a sequence layer for a single stream: no growing memory, no decision by values.
+
+    ``SequenceLayer.step`` lets a state grow until the window is full, which a graph that is recorded once cannot do:
+    here the memory has its full size from the beginning, and a count says how much of it holds a step.
+    """
+
+    @abstractmethod
+    def initial(self) -> dict[str, Tensor]:
+        """State before the first step, by name; empty for a layer without memory."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """Features x [1, in_features] at t [1] seconds -> output [1, d_model], then the next state in its order."""
 
 
 def step_of(layer: SequenceLayer) -> LayerStep:
@@ -101,6 +120,132 @@ class AttentionStep(LayerStep):
         seen = (torch.arange(self.past + 1) >= self.past - count).view(1, 1, 1, -1)
         y = layer.merge(layer.attend(q, k, v, seen, causal=False))[:, 0]
         return y, k[:, :, 1:], v[:, :, 1:], (count + 1).clamp(max=self.past)
+
+
+class NACStep(LayerStep):
+    """NAC's step with weights that are masked, fused and pruned once."""
+
+    def __init__(self, layer: NACLayer) -> None:
+        super().__init__()
+        self.nac = nac = layer.nac.eval()
+        self.past = layer.window - 1
+        self.chooses = nac.topk is not None and nac.topk < layer.window
+        exact = nac.selection == "exact" or (nac.selection == "auto" and layer.window <= AUTO_EXACT_UP_TO)
+        if self.chooses and not exact:
+            raise UserError(
+                f"a NAC that chooses its keys by the square-root partition (selection '{nac.selection}', window "
+                f"{layer.window}) cannot be exported: train it with selection=exact."
+            )
+        with torch.no_grad():
+            self.weights = nac._step_weights(torch.float32, None)
+
+    def initial(self) -> dict[str, Tensor]:
+        nac = self.nac
+        state = {}
+        if self.past:
+            state["memory"] = nac.init_state(1, self.past).memory
+            if nac.time_input == "elapsed":
+                state["times"] = torch.zeros(1, self.past)
+        if nac.time_input == "gap":
+            state["t"] = torch.zeros(1)
+        if state:
+            state["count"] = torch.zeros(1, dtype=torch.int64)
+        return state
+
+    def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        nac, weights = self.nac, self.weights
+        before = dict(zip(self.initial_names, state, strict=True))
+        heads, depth = nac.num_heads, nac.head_dim
+        if nac.input_norm is not None:
+            x = nac.input_norm(x)
+        if nac.time_frequencies is not None:
+            x = torch.cat([x, nac._time_features(t.unsqueeze(1), x.dtype)[:, 0]], 1)
+        qkv = F.linear(x, weights.qkv, weights.qkv_bias).view(3, heads, 1, depth)
+        q, k, v = qkv.unbind(0)
+        halves = torch.baddbmm(weights.halves_bias, qkv[:2].flatten(0, 1), weights.halves)
+        of_q, of_k = halves.view(2, heads, 1, -1).unbind(0)
+        memory = torch.cat([k, v, of_k], 2).unsqueeze(2)
+        after = {}
+        if self.past:
+            memory = torch.cat([before["memory"], memory], 2)
+            after["memory"] = memory[:, :, 1:]
+        tau = self._tau(t, before, after)
+        if "count" in before:
+            after["count"] = (before["count"] + 1).clamp(max=max(self.past, 1))
+        y = self._attend(q, of_q, memory, tau, before.get("count"))
+        out = nac.out_proj(y.reshape(1, nac.d_model))
+        return out, *(after[name] for name in self.initial_names)
+
+    @property
+    def initial_names(self) -> tuple[str, ...]:
+        return tuple(self.initial())
+
+    def _tau(self, t: Tensor, before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
+        """Time input: of the query [1, 1], or the lags of its keys [heads, 1, window]."""
+        nac = self.nac
+        if nac.time_input == "elapsed":
+            times = torch.cat([before["times"], t.unsqueeze(1)], 1) if self.past else t.unsqueeze(1)
+            if self.past:
+                after["times"] = times[:, 1:]
+            return ((t.unsqueeze(1) - times) / nac.time_scale).expand(nac.num_heads, 1, -1)
+        if nac.time_input == "absolute":
+            return (t / nac.time_scale).unsqueeze(1)
+        after["t"] = t + 0.0  # an output of its own: a graph may not hand an input on as it is
+        first = before["count"] == 0
+        return torch.where(first, torch.ones_like(t), (t - before["t"]) / nac.time_scale).unsqueeze(1)
+
+    def _attend(self, q: Tensor, halves: Tensor, memory: Tensor, tau: Tensor, count: Tensor | None) -> Tensor:
+        """Attention [heads, 1, d_head] of the newest step; memory is [heads, 1, window, ...], the newest last."""
+        nac, fused = self.nac, self.weights.fused
+        heads, depth, window = nac.num_heads, nac.head_dim, memory.shape[2]
+        allowed = None
+        if self.past:
+            assert count is not None
+            allowed = (torch.arange(window) >= self.past - count).expand(heads, 1, window)
+        if self.chooses:
+            assert nac.topk is not None and allowed is not None
+            scores = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1)
+            best = scores.masked_fill(~allowed, -torch.inf).topk(nac.topk, dim=-1).indices
+            allowed = allowed.gather(2, best)
+            tau = tau.gather(2, best) if tau.ndim == 3 else tau
+            memory = memory.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, memory.shape[-1]))
+        v, zk, tk = memory[..., depth : 2 * depth], memory[..., 2 * depth : -2], memory[..., -2:]
+        motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), fused)
+        slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
+        gate = tau * slope + offset
+        # Of the trained scores only the gated one changes what comes out.
+        score = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1) / depth**0.5
+        counts = score if nac.options.score_gradient == "gated" else None
+        a = attend(motor.reshape(heads, 2, 1, -1), gate, allowed, nac._scale(gate.dtype), None, nac.options, counts)
+        return torch.bmm(a.mix.view(heads, 1, -1), v.flatten(0, 1))
+
+
+class NACKeyStep(LayerStep):
+    """The step of NAC with its circuit on the key: one circuit, one row of attention."""
+
+    def __init__(self, layer: NACKeyLayer) -> None:
+        super().__init__()
+        self.nac, self.past = layer.nac.eval(), layer.window - 1
+
+    def initial(self) -> dict[str, Tensor]:
+        if not self.past:
+            return {}
+        memory = self.nac.init_state(1, self.past).memory
+        return {"memory": memory, "times": torch.zeros(1, self.past), "count": torch.zeros(1, dtype=torch.int64)}
+
+    def forward(self, x: Tensor, t: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        now = t.unsqueeze(1)
+        q, memory, _ = self.nac.read(x.unsqueeze(1), now)
+        times, allowed = now, torch.ones(1, 1, 1, dtype=torch.bool)
+        if self.past:
+            before, past_times, count = state
+            memory, times = torch.cat([before, memory], 1), torch.cat([past_times, now], 1)
+            allowed = (torch.arange(self.past + 1) >= self.past - count).view(1, 1, -1)
+        lags = ((now - times) / self.nac.time_scale).clamp(min=0).unsqueeze(1)
+        y, _ = self.nac.attend(q, memory, lags, allowed)
+        if not self.past:
+            return (y[:, 0],)
+        return y[:, 0], memory[:, 1:], times[:, 1:], (count + 1).clamp(max=self.past)
 
 
 class StackStep(LayerStep):

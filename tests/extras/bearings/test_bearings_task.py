@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.bearings.published import PublishedBearing
-from nacdrive.extras.bearings.runs import read_own, read_runs, relative, run_of
+from nacdrive.extras.bearings.runs import PublishedBearing, read_own, read_runs, relative, run_of
 from nacdrive.extras.bearings.task import Bearings
 from nacdrive.extras.bearings.wear import WORN, WearCurve
 from nacdrive.tasks import load_task

@@ -12,7 +12,7 @@ import pytest
 
 from nacdrive.common.errors import UserError
 from nacdrive.extras.bearings.layouts import longest_increasing, open_bearings, snapshot_times
-from nacdrive.extras.bearings.published import read_published_features
+from nacdrive.extras.bearings.runs import read_published_features
 from tests.helpers import bearings as made_bearings
 
 REAL = Path(__file__).resolve().parents[4] / "shared/data"

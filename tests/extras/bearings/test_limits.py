@@ -38,7 +38,7 @@ from nacdrive.extras.bearings.layouts import (
     snapshot_times,
     temperatures,
 )
-from nacdrive.extras.bearings.published import read_published_features
+from nacdrive.extras.bearings.runs import read_published_features
 from nacdrive.extras.bearings.wear import first_prediction_time, fpt_label, remaining_s
 from tests.helpers import bearings as made
 

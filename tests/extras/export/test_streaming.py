@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from nacdrive.common.errors import UserError
-from nacdrive.extras.export.nac_step import LayerStep
 from nacdrive.extras.export.onnx import record
-from nacdrive.extras.export.streaming import step_of
+from nacdrive.extras.export.streaming import LayerStep, step_of
 from nacdrive.layers import build
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.registry import names
