@@ -33,6 +33,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     from nacdrive.common.paths import find_model
     from nacdrive.common.progress import progress_bar
     from nacdrive.common.runs import run_record, usable_cores
+    from nacdrive.drivers.exported import ExportedPolicy
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.rollout import evaluate as evaluation
     from nacdrive.rollout.drive import LoadedDrive, usual_expert, warn_of_pixels
@@ -86,7 +87,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     if offline is not None:
         metrics["offline"] = offline
         write_json(out / "metrics.json", metrics)
-    if drive.model is not None and policy is not None:
+    # An exported policy can be no page, and is driven without torch.
+    if drive.model is not None and policy is not None and not isinstance(policy, ExportedPolicy):
         write_laps(drive.model, out, metrics)
     print(in_words(metrics, drive.options.get("laps", math.nan)))
     if offline is not None:
