@@ -81,6 +81,8 @@ def longer_than(seconds: float) -> str:
 
 
 REASON = "document.querySelector('#why .reason')?.textContent.startsWith('It ')"
+# A recording that knows no places is driven once more for them.
+MAP = "document.querySelector('.map').hidden === false"
 PICTURES = {
     "live": Picture(
         "drive --model nac_steady.pt --seed 4000000 --no-wait --page-port 0", longer_than(8), "", "", ("h",), REASON,
@@ -90,10 +92,13 @@ PICTURES = {
         "drive --env udacity-track --track mountain --model nac_steady.pt --no-wait --page-port 0", longer_than(8),
         "", "", ("h",), REASON, "udacity.jpg",
     ),
-    "replay": Picture(f"replay {SAMPLE} --model nac_steady.pt --page-port 0", REASON, address="#ep=1&t=5.2"),
+    "replay": Picture(
+        f"replay {SAMPLE} --model nac_steady.pt --page-port 0", REASON, address="#ep=1&t=5.2", then=MAP
+    ),
     "what-if": Picture(
         f"replay {SAMPLE} --model nac_steady.pt --page-port 0",
         "document.querySelector('.sentence')?.textContent.startsWith('With ')", address="#ep=1&t=5.2&if=mute:h3",
+        then=MAP,
     ),
     "arena": Picture(
         "arena --models nac_steady.pt nac_exact.pt --drivers ppo --no-wait --page-port 0 --out {out}/arena",

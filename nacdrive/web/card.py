@@ -40,15 +40,17 @@ class Card:
 
     name: str
     """Under which ``hello`` describes it, and its files are served."""
-    files: Path
-    """Folder of its JavaScript and CSS."""
     commands: Mapping[str, Command] = {}
     """Of those who have control, by the one name that such a message holds."""
 
     def __init__(self, name: str = "") -> None:
-        """A card of JavaScript alone, where ``name`` is given: the files of ``nacdrive/extras/NAME/page``."""
-        if name:
-            self.name, self.files = name, PACKAGE / "extras" / name / "page"
+        """A card of JavaScript alone, where ``name`` is given."""
+        self.name = name or self.name
+
+    @property
+    def files(self) -> Path:
+        """Folder of its JavaScript and CSS."""
+        return PACKAGE / "extras" / self.name / "page"
 
     def describe(self, run: int = 0) -> Any:
         """What its JavaScript is to know of a run (a replay may show several), as plain JSON."""

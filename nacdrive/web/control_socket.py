@@ -18,8 +18,8 @@ from simple_websocket import ConnectionClosed
 from nacdrive.drivers.human import KEYS, HumanControl
 from nacdrive.web.allowance import Allowance
 from nacdrive.web.card import Command
+from nacdrive.web.stream import StreamState
 from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
-from nacdrive.web.viewers import Viewers
 
 numbers = itertools.count(1)
 NO_COMMANDS: Mapping[str, Command] = {}
@@ -27,7 +27,7 @@ NO_COMMANDS: Mapping[str, Command] = {}
 
 def serve_controller(
     environ: dict[str, Any],
-    state: Viewers,
+    state: StreamState,
     control: HumanControl,
     commands: Mapping[str, Command] = NO_COMMANDS,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -104,20 +104,11 @@ class EpisodeCache:
             {
                 "name": run.name,
                 "choices": list(run.choices),
-                "circuit": dict(run.circuit) if run.circuit is not None else None,
+                "circuit": run.circuit,
                 "policy": run.policy,
                 "expert": run.expert,
-                "network_input": dict(run.network_input) if run.network_input is not None else None,
-                "episodes": [
-                    {
-                        "seed": label.seed,
-                        "steps": label.steps,
-                        "return": label.episode_return,
-                        "driver": label.driver,
-                        "expert_return": label.expert_return,
-                    }
-                    for label in run.labels
-                ],
+                "network_input": run.network_input,
+                "episodes": [asdict(label) for label in run.labels],
             }
             for run in self.runs
         ]

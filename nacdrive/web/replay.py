@@ -29,12 +29,11 @@ class ReplayServer(HttpServer):
         cache: EpisodeCache,
         host: str = "127.0.0.1",
         port: int = 8090,
-        title: str = "replay",
         announce: Callable[[str], None] = print,
         cards: Sequence[Card] = (),
     ) -> None:
         access, self._cards = AccessControl(host, announce), list(cards)
-        super().__init__(host, port, replay_app(cache, access, title, cards), access)
+        super().__init__(host, port, replay_app(cache, access, cards), access)
 
     def stop(self) -> None:
         for card in self._cards:
@@ -42,7 +41,7 @@ class ReplayServer(HttpServer):
         super().stop()
 
 
-def replay_app(cache: EpisodeCache, access: AccessControl, title: str, cards: Sequence[Card]) -> Flask:
+def replay_app(cache: EpisodeCache, access: AccessControl, cards: Sequence[Card]) -> Flask:
     """The Flask application of a replay."""
     app = base_app(access, "replay", cards)
 
@@ -55,7 +54,7 @@ def replay_app(cache: EpisodeCache, access: AccessControl, title: str, cards: Se
     def runs() -> dict[str, Any]:
         about = [{card.name: card.describe(run) for card in cards} for run in range(len(cache.runs))]
         listing = [{**run, "cards": described} for run, described in zip(cache.listing(), about, strict=True)]
-        return {"title": title, "columns": COLUMNS, "runs": listing}
+        return {"columns": COLUMNS, "runs": listing}
 
     @app.get("/replay/<int:run>/<int:episode>/rows")
     def rows(run: int, episode: int) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class LiveServer(HttpServer):
             "circuit": circuit and {name: part for name, part in circuit.items() if name != "edges"},
             "choices": list(choices),
             "control": control is not None,
-            "network_input": dict(network_input) if network_input is not None else None,
+            "network_input": network_input,
             "names": list(names),
             "people": [list(names).index(name) for name in people],
             "cards": {card.name: card.describe() for card in cards},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Condition
 from typing import Any
 
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
-from nacdrive.web.viewers import Viewers
 
 COLUMNS = (
     "seq",
@@ -190,7 +192,7 @@ class Lane:
         return self._clock_offset + tick.t_s
 
 
-class StreamState(Viewers):
+class StreamState:
     """Shared by the loop (which writes) and the viewers' threads (which read); a lock is held for microseconds only.
 
     Args:
@@ -198,10 +200,36 @@ class StreamState(Viewers):
     """
 
     def __init__(self, lanes: int = 1) -> None:
-        super().__init__()
+        self._changed = Condition()
+        self.closed = False
+        """True once the run is over: viewers say goodbye."""
+        self.viewers = 0
         self._lanes = [Lane(HISTORY_ROWS if lanes == 1 else TRACK_ROWS) for _ in range(lanes)]
         self._attempt = self._version = 0
         self._about: dict[str, Any] = {"status": "", "control": {}, "result": None, "endings": [None] * lanes}
+
+    @contextmanager
+    def viewer(self) -> Iterator[None]:
+        """Counts one viewer for as long as it stays."""
+        with self._changed:
+            self.viewers += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.viewers -= 1
+                self._changed.notify_all()
+
+    def wait_for_viewers(self, wanted: bool, timeout_s: float | None) -> bool:
+        """Wait until somebody watches, or until nobody does if not ``wanted``; False if it took too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: (self.viewers > 0) == wanted, timeout_s)
+
+    def close(self) -> None:
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
 
     def begin(self, **about: Any) -> None:
         """All begin a track, or begin it anew: what was shown before is void."""
@@ -240,7 +268,7 @@ class StreamState(Viewers):
     def wait_for_new(self, seen: Seen, timeout_s: float) -> Snapshot | None:
         """Wait until there is something newer than ``seen``; None after ``timeout_s`` or at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or seen != self._now(), timeout_s)
+            self._changed.wait_for(lambda: self.closed or seen != self._now(), timeout_s)
             now = self._now()
             if seen == now:
                 return None

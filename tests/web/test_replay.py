@@ -102,7 +102,7 @@ def test_unknown_decision_times_are_nothing_on_the_page() -> None:
 def test_the_listing_names_runs_and_episodes(replay: ReplayServer) -> None:
     listing = json.loads(get(replay.url + "replay/runs"))
     assert [run["name"] for run in listing["runs"]] == ["steady", "exact"]
-    row = {"seed": 701, "steps": STEPS, "return": 60.0, "driver": "ppo", "expert_return": None}
+    row = {"seed": 701, "steps": STEPS, "episode_return": 60.0, "driver": "ppo", "expert_return": None}
     assert listing["runs"][0]["episodes"][1] == row
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -30,7 +29,6 @@ class ArenaCard(Card):
     """
 
     name = "arena"
-    files = Path(__file__).parent / "page"
 
     def __init__(self, set_camera: Callable[[CameraNoise], None] = lambda noise: None) -> None:
         self._camera, self._lock, self._set_camera = CameraNoise(), Lock(), set_camera

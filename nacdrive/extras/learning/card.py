@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -23,7 +22,6 @@ class LearningCard(Card):
     """Its methods may be called from the training's loop, and return at once; without a page they show nothing."""
 
     name = "learning"
-    files = Path(__file__).parent / "page"
 
     def __init__(self) -> None:
         self.page: LivePage | None = None

@@ -45,7 +45,6 @@ class TeachCard(Card):
     """
 
     name = "teach"
-    files = Path(__file__).parent / "page"
 
     def __init__(
         self,

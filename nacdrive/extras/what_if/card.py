@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Self
 
@@ -25,7 +24,6 @@ class WhatIfCard(Card):
     """Asks for every run of a page its source, about the moments that its function finds."""
 
     name = "what_if"
-    files = Path(__file__).parent / "page"
 
     def __init__(self, runs: Mapping[int, tuple[FindMoment, WhatIfSource]], memory: MomentMemory | None = None) -> None:
         self._runs = {run: (find, WhatIfProcess(source)) for run, (find, source) in runs.items()}

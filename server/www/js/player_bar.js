@@ -46,7 +46,7 @@ export class PlayerBar {
     const groups = (select) => runs.forEach((run, r) => {
       const group = document.createElement("optgroup");
       group.label = run.name;
-      run.episodes.forEach((e, i) => group.append(option(`${r}/${i}`, `track ${e.seed} · ${e.driver} · ${e.return.toFixed(0)}`)));
+      run.episodes.forEach((e, i) => group.append(option(`${r}/${i}`, `track ${e.seed} · ${e.driver} · ${e.episode_return.toFixed(0)}`)));
       select.append(group);
     });
     groups(this.episodes);
