@@ -81,16 +81,20 @@ def longer_than(seconds: float) -> str:
 
 
 REASON = "document.querySelector('#why .reason')?.textContent.startsWith('It ')"
+# Of the very moment that is held, and not of the one before.
+MEASURED = f"""{REASON} && Math.abs(
+  parseFloat(/at ([0-9.]+) s/.exec(document.getElementById('why-note').textContent)?.[1])
+  - parseFloat(document.getElementById('time').textContent)) < 0.051"""
 # A recording that knows no places is driven once more for them.
 MAP = "document.querySelector('.map').hidden === false"
 PICTURES = {
     "live": Picture(
-        "drive --model nac_steady.pt --seed 4000000 --no-wait --page-port 0", longer_than(8), "", "", ("h",), REASON,
+        "drive --model nac_steady.pt --seed 4000000 --no-wait --page-port 0", longer_than(8), "", "", ("h",), MEASURED,
         "live.png",
     ),
     "udacity": Picture(
         "drive --env udacity-track --track mountain --model nac_steady.pt --no-wait --page-port 0", longer_than(8),
-        "", "", ("h",), REASON, "udacity.jpg",
+        "", "", ("h",), MEASURED, "udacity.jpg",
     ),
     "replay": Picture(
         f"replay {SAMPLE} --model nac_steady.pt --page-port 0", REASON, address="#ep=1&t=5.2", then=MAP

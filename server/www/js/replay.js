@@ -169,7 +169,7 @@ async function startReplay({ dashboard, statistics }) {
     // A policy that only looks on has driven nothing: speed, return and time are those of whoever drove.
     const who = policy ? `${policy} looks on, ${driver} drove` : `${driver} drove`;
     dashboard.network.without = "Replay with --model to see why a policy decides so here.";
-    dashboard.describe({ title: `${name} · ${who}`, circuit, choices, columns, network_input }, 1);
+    dashboard.describe({ title: `${who} · ${name}`, circuit, choices, columns, network_input }, 1);
     dashboard.decision.describe({ driver: policy ? driver : null, expert: !policy && expert && driver === expert ? expert : null });
     put($("legend-a"), policy ? `${policy} (looks on)` : driver);
     $("legend-driver").hidden = !policy;
