@@ -13,9 +13,14 @@ from PIL import Image
 
 from nacdrive.datasets.recording import Recording
 from nacdrive.extras.exchange import lerobot_export
-from nacdrive.extras.exchange.lerobot_export import export_lerobot
+from nacdrive.extras.exchange.lerobot_export import (
+    aggregate_feature,
+    export_lerobot,
+    image_stats,
+    number_stats,
+    sampled_frames,
+)
 from nacdrive.extras.exchange.lerobot_import import import_lerobot
-from nacdrive.extras.exchange.lerobot_stats import aggregate_feature, image_stats, number_stats, sampled_frames
 from tests.helpers.episodes import make_episode
 from tests.helpers.exchange import SAMPLE, assert_same_recording, drive, recordings, write
 

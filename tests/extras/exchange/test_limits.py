@@ -20,8 +20,12 @@ from nacdrive.datasets.recording import Recording
 from nacdrive.extras.exchange import lerobot_export, limits
 from nacdrive.extras.exchange.lerobot_export import (
     Layout,
+    aggregate,
     export_lerobot,
     hub_feature,
+    image_stats,
+    number_stats,
+    sampled_frames,
 )
 from nacdrive.extras.exchange.lerobot_import import (
     LeRobotSet,
@@ -32,7 +36,6 @@ from nacdrive.extras.exchange.lerobot_import import (
     image_shape,
     import_lerobot,
 )
-from nacdrive.extras.exchange.lerobot_stats import aggregate, image_stats, number_stats, sampled_frames
 from nacdrive.extras.exchange.limits import ActionColumns, as_rgb, check_range, clock, damaged_parquet
 from tests.helpers.exchange import drive, write
 
