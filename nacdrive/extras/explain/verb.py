@@ -43,12 +43,7 @@ class HeadOption(Options):
 
 
 class NeuronsConfig(
-    ModelOption,
-    RecordingOption,
-    EpisodeOption,
-    HeadOption,
-    Target,
-    defaults=SAMPLE | {"out": Path("neurons.png")},
+    ModelOption, RecordingOption, EpisodeOption, HeadOption, Target, defaults=SAMPLE | {"out": Path("neurons.png")}
 ):
     """Neuron states of one head over an episode, and whether they tell left from right over all episodes."""
 
