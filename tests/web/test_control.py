@@ -215,6 +215,8 @@ def test_arrow_keys_drive_after_taking_the_wheel_and_the_policy_stands_beside(
         until(page, "document.getElementById('state').textContent === 'You drive'")
         until(other, "document.getElementById('state').textContent === 'A person drives'")
         assert other.is_disabled("#controls .take") and not other.is_visible(".pad")
+        assert other.is_disabled("#controls >> text=Pause") and other.is_disabled("#controls >> text=Start over")
+        assert not page.is_disabled("#controls >> text=Pause"), "who only watches cannot stop the person who drives"
         page.keyboard.down("ArrowLeft")
         holds(lambda: loop.keys[-1] == {"left"})
         until(page, "document.getElementById('verb').textContent === 'Steers left'")
@@ -319,19 +321,6 @@ def test_a_new_drive_knows_nothing_of_who_drove_in_the_one_before(open_page: Cal
         second.publish(make_tick(3, circuit=False))
         until(page, "document.getElementById('state').textContent === 'Live'")
         until(page, "document.getElementById('controls').hidden")
-
-
-def test_who_only_watches_cannot_stop_the_person_who_drives(
-    steered: LiveServer, control: HumanControl, open_page: Callable[..., Any]
-) -> None:
-    with Loop(steered, control):
-        page, other = open_page(steered.url), open_page(steered.url)
-        until(page, READY)
-        until(other, READY)
-        page.keyboard.press("w")
-        until(other, "document.getElementById('state').textContent === 'A person drives'")
-        assert other.is_disabled("#controls >> text=Pause") and other.is_disabled("#controls >> text=Start over")
-        assert not page.is_disabled("#controls >> text=Pause")
 
 
 @pytest.mark.nightly

@@ -279,17 +279,6 @@ def test_nothing_moves_on_the_page_while_values_change(open_page: Callable[..., 
         assert page.evaluate(BOXES) == before
 
 
-def test_nothing_sticks_out_sideways(open_page: Callable[..., Any]) -> None:
-    with serve() as server:
-        page = open_page(server.url)
-        for step, (width, height) in enumerate([(390, 844), (768, 1024), (1280, 800), (1920, 1080)]):
-            page.set_viewport_size({"width": width, "height": height})
-            server.publish(make_tick(step))
-            shows(page, make_tick(step))
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
-            assert page.evaluate(STICKING_OUT) == [], width
-
-
 @pytest.mark.nightly
 def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> None:
     with serve() as server:
@@ -304,11 +293,27 @@ def test_a_note_is_typed_and_operates_nothing(open_page: Callable[..., Any]) -> 
         assert not page.evaluate("document.getElementById('words').open")
 
 
-def test_everything_can_be_reached_with_the_keyboard(open_page: Callable[..., Any]) -> None:
+def test_nothing_sticks_out_every_symbol_is_explained_and_everything_can_be_reached_with_the_keyboard(
+    open_page: Callable[..., Any],
+) -> None:
     with serve() as server:
         page = open_page(server.url)
-        server.publish(make_tick(0))
-        shows(page, make_tick(0))
+        for step, (width, height) in enumerate([(390, 844), (768, 1024), (1920, 1080), (1280, 800)]):
+            page.set_viewport_size({"width": width, "height": height})
+            server.publish(make_tick(step))
+            shows(page, make_tick(step))
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+            assert page.evaluate(STICKING_OUT) == [], width
+        page.click("#help")
+        words = text(page, "#words")
+        for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
+            assert symbol in words
+        page.click("#words >> text=Close")
+        page.wait_for_selector("#words", state="hidden")
+        page.keyboard.press("?")
+        page.wait_for_selector("#words")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#words", state="hidden")
         page.click("#show-neurons")
         page.focus("#png")
         reached = {"png"}
@@ -318,6 +323,7 @@ def test_everything_can_be_reached_with_the_keyboard(open_page: Callable[..., An
         assert {"png", "theme", "saliency", "strips", "events", "head 1", "head 4"} <= reached
         page.keyboard.press("t")
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.faults == []
 
 
 @pytest.mark.nightly
@@ -623,22 +629,6 @@ def test_a_large_screen_shows_all_at_once(open_page: Callable[..., Any]) -> None
             server.publish(make_tick(step, x_m=1.0, y_m=2.0, heading_rad=0.0))
             shows(page, make_tick(step))
             assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), width
-
-
-def test_every_symbol_on_the_page_is_explained(open_page: Callable[..., Any]) -> None:
-    with serve() as server:
-        page = open_page(server.url)
-        page.click("#help")
-        words = text(page, "#words")
-        for symbol in ("φ", "ω", "time gate", "logit", "head", "q, k", "sensory, inter, command, motor", "return"):
-            assert symbol in words
-        page.click("#words >> text=Close")
-        page.wait_for_selector("#words", state="hidden")
-        page.keyboard.press("?")
-        page.wait_for_selector("#words")
-        page.keyboard.press("Escape")
-        page.wait_for_selector("#words", state="hidden")
-        assert page.faults == []
 
 
 @pytest.mark.nightly
