@@ -73,6 +73,22 @@ PLACED = """async () => {
 }"""
 
 
+LAP = [0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995]
+PASSED = """async ([progress, until]) => {
+  const { passedSectors } = await import('/js/lap_times.js');
+  const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
+  return passedSectors(ring, {first: 0, end: progress.length}, until).map((p) => [p.lap, p.sector, p.seconds]);
+}"""
+SECTORS = (
+    ("a lap", LAP, 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
+    ("up to a moment", LAP, 3, [[0, 0, 2]]),
+    ("gaps", [0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
+    ("unknown", [None, None], 99, []),
+    ("a second lap", [0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
+)
+"""What is looked at, places of a lap, up to when, and which sectors are then timed."""
+
+
 def overlap(one: list[float], other: list[float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
@@ -93,6 +109,8 @@ def test_a_recording_with_places_shows_its_line_without_a_model_coloured_by_spee
         assert boxes.pop() is None and len(boxes) > 3, "as many words as have room"
         assert not any(overlap(one, other) for one, other in itertools.combinations(boxes, 2))
         assert len(page.evaluate(LINE_COLOURS)) > 12, "many speeds are many colours"
+        for case, progress, until_s, passed in SECTORS:
+            assert page.evaluate(PASSED, [progress, until_s]) == passed, case
         assert [fault for fault in page.faults if "getImageData" not in fault] == []
 
 
@@ -166,24 +184,3 @@ def test_a_recording_without_places_has_no_map(open_page: Callable[..., Any]) ->
         page = open_page(server.url)
         until(page, "Number(document.getElementById('step').textContent) > 0")
         assert not page.is_visible("#map")
-
-
-LAP = [0, 0.2, 0.34, 0.5, 0.67, 0.9, 0.995]
-PASSED = """async ([progress, until]) => {
-  const { passedSectors } = await import('/js/lap_times.js');
-  const ring = {at: (i, name) => (name === 't_s' ? i : progress[i] ?? NaN)};
-  return passedSectors(ring, {first: 0, end: progress.length}, until).map((p) => [p.lap, p.sector, p.seconds]);
-}"""
-
-
-def test_thirds_and_laps_are_timed_by_the_share_of_the_road(open_page: Callable[..., Any]) -> None:
-    with replayed(make_episode(4)) as server:
-        page = open_page(server.url)
-        for case, progress, until_s, passed in (
-            ("a lap", LAP, 99, [[0, 0, 2], [0, 1, 2], [0, 2, 2]]),
-            ("up to a moment", LAP, 3, [[0, 0, 2]]),
-            ("gaps", [0, None, 0.7, None], 99, [[0, 0, 2], [0, 1, 0]]),
-            ("unknown", [None, None], 99, []),
-            ("a second lap", [0.0, 0.4, 0.7, 1.0, 1.4], 99, [[0, 0, 1], [0, 1, 1], [0, 2, 1], [1, 0, 1]]),
-        ):
-            assert page.evaluate(PASSED, [progress, until_s]) == passed, case
