@@ -15,6 +15,7 @@ import numpy as np
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import file_checksum
+from nacdrive.common.plugins import load_object
 from nacdrive.common.runs import plain
 from nacdrive.drivers import driver_checksum, load_expert
 from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
@@ -79,6 +80,8 @@ class Drive:
     """Whether every frame is looked at, though the expert decides only once in its own number of frames."""
     pace_s: float | None = None
     """In real time: least seconds between two decisions; as the policy was trained, or 0 without a memory, if None."""
+    around: tuple[str, ...] = ()
+    """Wrappers of one's own around the driver, ``module:MyWrapper``, the innermost first; each is called with it."""
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -117,6 +120,7 @@ class Drive:
         try:
             known = dict(about)
             known["camera"] = CameraNoise(**known.get("camera", {}))
+            known["around"] = tuple(known.get("around", ()))
             known["model"] = Path(known["model"]) if "model" in known else None
             return cls(**known)
         except (TypeError, ValueError) as error:
@@ -247,7 +251,7 @@ class LoadedDrive:
         control: HumanControl | None = None,
     ) -> Driver:
         """The driver (in the place of the drive's own the one given) with all that stands around it, the innermost
-        first: the expert's share, the speed that is kept, noise of the wheel, the safety stop,
+        first: the expert's share, the speed that is kept, noise of the wheel, wrappers of one's own, the safety stop,
         people. ``rng`` draws the expert's share and the noise.
         """
         drive = self.drive
@@ -262,6 +266,8 @@ class LoadedDrive:
             if env.actions:
                 raise UserError(f"--steering-noise turns a wheel, and {env.name} has none: leave it out.")
             whole = SteeringNoise(whole, drive.steering_noise, env.step_s, rng)
+        for reference in drive.around:
+            whole = load_object(reference)(whole)
         if drive.safety_stop and drive.driver != KEYBOARD:
             whole = SafetyStop(whole)
         return HumanOverride(whole, control) if control is not None else whole

@@ -15,7 +15,7 @@ from nacdrive.cli import drive as drive_verb
 from nacdrive.common.action import KEYBOARD
 from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPS_PER_MPH
-from nacdrive.drivers.base import Driver, DriverWrapper, FollowExpert
+from nacdrive.drivers.base import Driver, DriverWrapper
 from nacdrive.drivers.human import HumanControl, HumanOverride
 from nacdrive.drivers.mixture import Mixture
 from nacdrive.drivers.safety_stop import SafetyStop
@@ -34,10 +34,15 @@ SEED = 4_000_000
 SHORT: dict[str, Any] = {"renderer": "fast", "max_frames": 40}
 OWN = """
 from nacdrive.common.action import Action
+from nacdrive.drivers.base import DriverWrapper
 class Straight:
     name = "straight"
     def reset(self, env): pass
     def act(self, frame, info): return Action(0.0, 1.0, 0.0)
+class Gentle(DriverWrapper):
+    def act(self, frame, info):
+        action = super().act(frame, info)
+        return Action(action.steering / 2, action.throttle, action.brake)
 """
 
 
@@ -65,26 +70,29 @@ def kept_mph(driver: Driver) -> float | None:
 
 
 def test_a_drive_travels_into_any_process_and_any_file() -> None:
-    drive = Drive(model=Path("/somewhere/nac_steady.pt"), options=SHORT, camera=CameraNoise(noise=0.1), beta=0.5)
+    drive = Drive(
+        model=Path("/somewhere/nac_steady.pt"), options=SHORT, camera=CameraNoise(noise=0.1), around=("a:B",), beta=0.5
+    )
     assert pickle.loads(pickle.dumps(drive)) == drive
     about = json.loads(json.dumps(drive.to_json()))
-    assert about["model"] == "nac_steady.pt" and set(about) == {"env", "model", "options", "camera", "beta"}
+    assert about["model"] == "nac_steady.pt" and set(about) == {"env", "model", "options", "camera", "around", "beta"}
     assert Drive.from_json(about).to_json() == about and Drive.from_json(Drive().to_json()) == Drive()
     with pytest.raises(UserError, match="another nacdrive"):
         Drive.from_json({**about, "wings": 2})
 
 
-def test_what_stands_around_a_driver_has_one_order() -> None:
+def test_what_stands_around_a_driver_has_one_order(own: None) -> None:
     env = make_udacity_track("lake", randomize=False)
     drive = Drive(
-        "udacity-track",
-        expert="geometric",
-        speed_mph=15.0,
-        beta=0.5,
-        steering_noise=1.0,
-    )
+        "udacity-track", expert="geometric", speed_mph=15.0, beta=0.5, steering_noise=1.0,
+        around=("own_straight:Gentle",),
+    )  # fmt: skip
     whole = kinds(LoadedDrive(drive).wrap(env, control=HumanControl()))
-    assert whole == [HumanOverride, SafetyStop, SteeringNoise, SpeedControl, Mixture, FollowExpert]
+    names = [kind.__name__ for kind in whole]
+    assert names == [
+        "HumanOverride", "SafetyStop", "Gentle", "SteeringNoise", "SpeedControl", "Mixture", "FollowExpert",
+    ]  # fmt: skip
+    assert whole[:2] == [HumanOverride, SafetyStop] and whole[3:6] == [SteeringNoise, SpeedControl, Mixture]
     person = LoadedDrive(Drive("udacity-track", driver=KEYBOARD)).wrap(env, control=HumanControl())
     assert len(kinds(person)) == 2, "nobody stops a person in a simulator that waits"
 

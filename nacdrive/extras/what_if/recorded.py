@@ -61,6 +61,6 @@ def drive_of(meta: Mapping[str, Any], spec: EnvSpec) -> Drive:
     if "drive" in meta:
         # A file names no code that is run.
         plain = replace(Drive.from_json(meta["drive"]), env=spec.name, driver=None, expert=known)
-        return replace(plain, steering_noise=0.0, beta=None)
+        return replace(plain, steering_noise=0.0, beta=None, around=())
     options = {name: recipe.get(name) for name in ("renderer", "rule")}
     return Drive(spec.name, expert=known, options=options, speed_mph=spec.speed_mph, recover=False, safety_stop=False)
