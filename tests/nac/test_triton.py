@@ -17,6 +17,7 @@ from nacdrive.nac import NAC
 from nacdrive.nac.dynamics import Euler
 from nacdrive.nac.kernels import chunked
 from nacdrive.nac.kernels import triton as kernels
+from nacdrive.nac.kernels.blocks import attend_in_blocks
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from tests.helpers import triton_cases
 from tests.helpers.nightly import daily
@@ -194,7 +195,7 @@ class TestOnGpu:
         full = triton_cases.expanded(w, 2)
         torch.testing.assert_close(
             kernels.attend(tokens, full, scale, problem),
-            chunked.attend(tokens, full, scale, problem),
+            attend_in_blocks(chunked.ChunkedBackbone, tokens, full, scale, problem),
             rtol=1e-4,
             atol=1e-5,
         )

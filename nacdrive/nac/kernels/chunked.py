@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nacdrive.nac import pairwise
 from nacdrive.nac.backbone import FusedWeights
-from nacdrive.nac.kernels.blocks import attend_in_blocks, pieces
+from nacdrive.nac.kernels.blocks import pieces
 from nacdrive.nac.kernels.key_sets import AllKeys, KeySet, Part
 from nacdrive.nac.pairwise import PairProblem, Tokens, pair_logits
 
@@ -23,16 +23,6 @@ CAUSAL_STEPS = 4  # pieces of a causal block, each of which leaves out the keys 
 LEAST_QUERIES = 8  # fewer make so small products that calling them takes longer
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
-
-
-def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
-    """Always."""
-    return True
-
-
-def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
-    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
-    return attend_in_blocks(ChunkedBackbone, tokens, w, scale, problem)
 
 
 class ChunkedBackbone:

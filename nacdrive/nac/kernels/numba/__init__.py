@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from nacdrive.nac.backbone import FusedWeights, Pattern
-from nacdrive.nac.kernels.blocks import attend_in_blocks
 from nacdrive.nac.kernels.key_sets import AllKeys, KeySet
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from nacdrive.nac.validation import tracing
@@ -54,16 +53,6 @@ def supported(z: Tensor, w: FusedWeights) -> bool:
         and w.w3 is not None
         and available()
     )
-
-
-def applies(tokens: Tokens, w: FusedWeights, problem: PairProblem) -> bool:
-    """Whether the kernels compute these pairs."""
-    return supported(tokens.zq, w)
-
-
-def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairProblem) -> Tensor:
-    """Attention outputs ``[H, N, D]``, as ``all_pairs`` gives them."""
-    return attend_in_blocks(CompiledBackbone, tokens, w, scale, problem)
 
 
 class Lists(NamedTuple):
