@@ -92,9 +92,10 @@ export class NetworkPanel {
   // Of the very moment that stands still: why, and under edits the neurons and why of the edited network.
   answer(why, edited = this.edited) {
     this.why = why;
+    // What is said of edits goes with them.
+    if (edited || this.edited) this.still();
     this.edited = edited;
     this.fold();
-    if (edited) this.still();
     this.refresh();
   }
 
