@@ -16,10 +16,11 @@ from statistics import fmean, geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
+from nacdrive.extras.bearings.life import predict_lives
 from nacdrive.extras.bearings.runs import read_runs
 from nacdrive.extras.bearings.task import Bearings
 from nacdrive.extras.bearings.wear import SHORTEST_S, wear_curves
-from nacdrive.extras.predict.predictions import Model, predict_lives
+from nacdrive.training.predict import TrainedSeries
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("--model", default="nac_exact.pt")
     parser.add_argument("--learnt", nargs="*", default=["Bearing1_1"])
     given = parser.parse_args()
-    model = Model.load(given.model, "pronostia", "cpu")
+    model = TrainedSeries.load(given.model, "pronostia", "cpu")
     print("| bearing | onset error, min | RMSE after onset | in the interval, % | with wear, % | off by | ramp alone |")
     print("|" + "---|" * 7)
     rows = []
