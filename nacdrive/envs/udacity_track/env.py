@@ -178,6 +178,7 @@ class UdacityTrackEnv(DrivingEnv):
         self._stuck_s = 0.0
         self._put_back = False
         self.interventions = 0
+        self._action = (0.0, 0.0)
         self._score = Score()
         self._score.collisions = 0 if self.road.parked_cars or self.road.slow_cars else None
         self._hit = ""
@@ -193,6 +194,7 @@ class UdacityTrackEnv(DrivingEnv):
         steering, throttle = (float(x) for x in action)
         if not (math.isfinite(steering) and math.isfinite(throttle)):
             raise UserError(f"the action is ({steering}, {throttle}): both must be finite.")
+        self._action = steering, throttle
         before, lost, reward = self.track_position.driven, False, 0.0
         self._put_back, self._hit = False, ""
         for _ in range(self.repeat):
@@ -370,6 +372,7 @@ class UdacityTrackEnv(DrivingEnv):
 
     def _info(self) -> dict[str, Any]:
         wheels_off = self.wheels_off()
+        steering, throttle = self._action
         info: dict[str, Any] = {
             "t_s": self.t_s,
             "speed_mps": self.car.speed,
@@ -377,10 +380,14 @@ class UdacityTrackEnv(DrivingEnv):
             "station_m": self.track_position.driven,
             "lane_offset_m": self.track_position.offset,
             "road_half_width_m": self.track.half_width,
+            "heading_error": self.track_position.heading_error(self.car.heading),
+            "curvature": self.track_position.curvature(),
             "off_road": wheels_off > 0,
             "wheels_off": wheels_off,
             "progress": self.track_position.driven / self.track_position.length,
             "laps": max(0, int(self.track_position.driven / self.track_position.length)),
+            "steering": steering,
+            "throttle": throttle,
             "x_m": float(self.car.position[0]),
             "y_m": float(self.car.position[1]),
             "heading_rad": self.car.heading,

@@ -5,6 +5,7 @@ No seed changes the two tracks that are named here; ``random_road`` draws others
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -243,6 +244,15 @@ class TrackPosition:
         self.offset = -float(away @ left)
         ahead = float(away @ (left[1], -left[0]))
         self.s = (self.index * self.spacing + ahead) % self.length
+
+    def heading_error(self, heading: float) -> float:
+        """Radians by which ``heading`` (counter-clockwise from east) points to the right of the road."""
+        _, along = self.track.at(self.s)
+        return (along - heading + math.pi) % (2 * math.pi) - math.pi
+
+    def curvature(self) -> float:
+        """Of the road here, 1/m; positive in a right bend."""
+        return -float(self.track.curvature[self.index])
 
     def beyond_edge(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of ``places`` [n, 2], all within a car's length, lie beyond the edge of the asphalt."""
