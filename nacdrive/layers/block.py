@@ -60,16 +60,6 @@ class StackLayer(SequenceLayer):
     The layers (and a pooling over steps) share the window among them, so that the stack's output depends on no more
     steps than a single layer's. Sizes and ``gap_s`` are those of ``SequenceLayer``; ``window`` is that of the whole
     stack.
-
-    Args:
-        layer: registered name of the layers, or ``module:Name``.
-        layer_options: their own options.
-        depth: number of blocks.
-        expansion: hidden width of the feed-forward parts over ``d_model``; 0 leaves them out.
-        dropout: of what each part adds, in training.
-        pooling: ``last``, ``mean`` or ``attention``: see ``Pooling``.
-        time_features: frequencies f, learned, of the sin(f t) and cos(f t) that are appended to the inputs, t in units
-            of ``gap_s``: the same sense of time for every kind of layer. 0 for none.
     """
 
     def build(
@@ -83,6 +73,18 @@ class StackLayer(SequenceLayer):
         pooling: str = "last",
         time_features: int = 0,
     ) -> None:
+        """Make the blocks and the pooling.
+
+        Args:
+            layer: registered name of the layers, or ``module:Name``.
+            layer_options: their own options.
+            depth: number of blocks.
+            expansion: hidden width of the feed-forward parts over ``d_model``; 0 leaves them out.
+            dropout: of what each part adds, in training.
+            pooling: ``last``, ``mean`` or ``attention``: see ``Pooling``.
+            time_features: frequencies f, learned, of the sin(f t) and cos(f t) that are appended to the inputs, t in
+                units of ``gap_s``: the same sense of time for every kind of layer. 0 for none.
+        """
         d_model, num_heads = self.d_model, self.num_heads
         require(depth >= 1, "depth", depth, "1 block or more")
         require(expansion >= 0, "expansion", expansion, "0 or more")
