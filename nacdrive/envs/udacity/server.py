@@ -120,14 +120,18 @@ class SimulatorServer:
     def _brake(self) -> None:
         self._leaving = True
         until = time.monotonic() + PARTING_S
-        connection = self.connections.driven()
-        if connection is not None and not connection.manual:
+        cars = [each for each in self.connections.sound() if not each.manual]
+        for car in cars:
             # Whoever was to answer its last report may have been interrupted.
-            self.steer(connection, STOP)
-            # A command holds until the next one, and one that brakes would reverse the car once it is slow.
-            while connection.speed_mps > RELEASE_MPS and time.monotonic() < until:
-                time.sleep(0.05)
-            self._engine.call(lambda: self._send(connection, "steer", connection.command(COAST)))
+            self.steer(car, STOP)
+        # A command holds until the next one, and one that brakes would reverse a car once it is slow.
+        while any(car.speed_mps > RELEASE_MPS for car in cars) and time.monotonic() < until:
+            time.sleep(0.05)
+        self._engine.call(self._let_go)
+
+    def _let_go(self) -> None:
+        for car in self.connections.sound():
+            self._send(car, "steer", car.command(COAST))
 
     def steer(self, connection: SimulatorConnection, action: Action) -> None:
         """Send a command, from whichever thread; the brake while the program is about to end or to be stopped."""
@@ -286,9 +290,7 @@ class SimulatorServer:
         self._guardian.sign_of_life(cars)
 
     def _disconnect_all(self) -> None:
-        connection = self.connections.driven()
-        if connection is not None:
-            self._send(connection, "steer", connection.command(COAST))
+        self._let_go()
         sessions = self._sio.eio.sockets
         for session in list(sessions.values()):
             session.close(wait=False)

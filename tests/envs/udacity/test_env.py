@@ -350,6 +350,21 @@ def test_a_car_that_nobody_asks_for_is_braked_and_its_newest_picture_is_the_firs
     assert until(lambda: car.commands[-1] == (0.0, 0.3)) and not lines.told("Sound decisions")
 
 
+def test_no_car_that_is_braked_is_left_before_it_is_slow(driven, simulator) -> None:
+    server = driven(lambda *_: Action(0.0, 0.7, 0.0))
+    older = simulator(server)
+    older.speed_mph = 20.0
+    newer = simulator(server)
+    assert newer.drives() and until(lambda: older.commands[-1] == (0.0, -1.0))
+    leaving = Thread(target=server.env.close)
+    leaving.start()
+    time.sleep(0.3)
+    older.speed_mph = 4.0
+    leaving.join(120)
+    assert until(lambda: older.commands[-1] == (0.0, 0.0)), "a brake that holds would reverse it"
+    assert newer.commands[-1] == (0.0, 0.0)
+
+
 def test_a_loop_that_ends_without_a_word_leaves_the_car_braked(stack, lines) -> None:
     env = stack.enter_context(UdacityEnv(port=0, on_event=lines.append))
     car = stack.enter_context(Simulator(env.port))
