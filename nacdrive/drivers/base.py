@@ -13,7 +13,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 
-Saliency = Callable[[Frame], NDArray[np.float32]]
+Saliency = Callable[[Frame], NDArray[np.float32] | None]
 """[height, width, 3] -> where a policy looks, [height, width] in 0 .. 1."""
 
 

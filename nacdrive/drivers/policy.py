@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +36,10 @@ class PolicyDriver(Driver):
         self.policy, self.pace_s = policy, pace_s
         self.name = policy.name
         self._memory = Lock()
+        self._meter: EffectMeter | StepMeter | None = None
         self._state = DriverState()
         self._held, self._held_s = IDLE, -math.inf
         self._actions: tuple[str, ...] = ()
-
-    @cached_property
-    def _meter(self) -> EffectMeter | StepMeter:
-        return self.policy.meter()
 
     @property
     def needs(self) -> Needs:
@@ -83,18 +79,25 @@ class PolicyDriver(Driver):
         """Drive on with other weights of the same network, between two decisions."""
         with self._memory:
             self.policy.replace_weights(weights)  # type: ignore[union-attr]
+            self._meter = None
 
     def neurons(self) -> Mapping[str, NDArray[np.float32]]:
         with self._memory:
             return dict(self.policy.neurons())
 
-    def why(self) -> Mapping[str, Any]:
-        """What muting each part alone does to the last decision: ``Effects.explain``. No decision waits for it."""
-        with self._memory:
-            decision = self.policy.last_decision()
-        return self._meter.measure(decision).explain(self._actions)  # type: ignore[arg-type]
+    def why(self) -> Mapping[str, Any] | None:
+        """What muting each part alone does to the last decision: ``Effects.explain``. No decision waits for it.
 
-    def look(self, saliency: Saliency, frame: Frame) -> NDArray[np.float32]:
-        """What ``saliency`` says of the policy and ``frame``, while no decision changes its memory."""
+        None before the first: in another thread, a simulator may have come back since.
+        """
         with self._memory:
-            return saliency(frame)
+            if math.isinf(self._held_s):
+                return None
+            decision = self.policy.last_decision()
+            meter = self._meter = self._meter or self.policy.meter()
+        return meter.measure(decision).explain(self._actions)  # type: ignore[arg-type]
+
+    def look(self, saliency: Saliency, frame: Frame) -> NDArray[np.float32] | None:
+        """What ``saliency`` says of the policy and ``frame``, while no decision changes its memory; else as ``why``."""
+        with self._memory:
+            return None if math.isinf(self._held_s) else saliency(frame)

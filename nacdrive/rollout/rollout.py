@@ -46,7 +46,7 @@ class Probes:
     """Decisions between two such looks."""
     watched: Callable[[], bool] = lambda: True
     """Whether anybody is there to see it: if not, nothing is read."""
-    why: Callable[[], Mapping[str, Any]] | None = None
+    why: Callable[[], Mapping[str, Any] | None] | None = None
     """What muting each part alone does to the last decision."""
 
     neurons_at: int = field(default=0, init=False)
