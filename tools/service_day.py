@@ -147,8 +147,8 @@ class Audience:
                 person.send('{"do": "back"}')
 
 
-def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Serve, drive, and note a row a minute."""
+def measure(given: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
+    """Serve, drive, and note a row a minute; and whether anything of the service has failed meanwhile."""
     command = [sys.executable, "-m", "nacdrive", "drive", "--sim", "udacity", "--model", given.model, "--port", "0"]
     command += ["--page-port", "0", "--pace", "0", "--kept-mb", str(given.kept_mb), "--allow-control"]
     output = given.out.with_suffix(".log")
@@ -182,9 +182,11 @@ def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
         audience.ending.set()
         drives.end()
         server.send_signal(signal.SIGTERM)
-        print(f"the service ended with {server.wait(120)}: {output.read_text().splitlines()[-1]}")
+        status, lines = server.wait(120), output.read_text().splitlines()
+        failed = [line for line in lines if "has failed" in line]
+        print(f"the service ended with {status}: {lines[-1]}", *failed, sep="\n")
         corrections.cleanup()
-    return rows
+    return rows, bool(failed)
 
 
 def main() -> int:
@@ -195,12 +197,13 @@ def main() -> int:
     options.add_argument("--drive", type=int, default=5_000, help="commands of a drive")
     options.add_argument("--kept-mb", type=int, default=32, help="pictures kept for questions of what if")
     options.add_argument("--out", type=Path, default=Path("service_day.jsonl"))
-    rows = measure(options.parse_args())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    rows, failed = measure(options.parse_args())
     rows = [row for row in rows if row["minutes"] > WARM_UP_MINUTES]
     quarter = len(rows) // 4
     if not quarter:
         print(f"too short to say anything: at least {WARM_UP_MINUTES + 5} minutes.")
-        return 0
+        return int(failed)
     growing = []
     for name, slack in SLACK.items():
         second = max(row[name] for row in rows[quarter : 2 * quarter])
@@ -210,7 +213,7 @@ def main() -> int:
     hours = rows[-1]["commands"] / A_SECOND / 3600
     print(f"{rows[-1]['commands']} commands: {hours:.1f} hours of driving at {A_SECOND} a second")
     print(f"grows: {', '.join(growing)}" if growing else "flat")
-    return 1 if growing else 0
+    return int(failed or bool(growing))
 
 
 if __name__ == "__main__":
