@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nacdrive.web import Card, LiveServer
     from nacdrive.web.stream import DriveResult
 
-CARDS: tuple[str, ...] = ("tracks", "speeds")
+CARDS: tuple[str, ...] = ("tracks",)
 """Cards of JavaScript alone on the page of every drive: folders of ``nacdrive/extras`` with a ``page/card.js``."""
 
 

@@ -25,7 +25,6 @@ DRIVERS: Registry[Any] = Registry(
         "constant": "nacdrive.drivers.constant:Constant",
         "geometric": "nacdrive.drivers.pure_pursuit:PurePursuit",
         "racing-line": "nacdrive.drivers.racing_line:RacingLine",
-        "random": "nacdrive.drivers.random:Random",
     },
 )
 """Drivers by name: classes or functions that are called without arguments and give a ``Driver``."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
-from panda3d.core import Vec3
 
 from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
@@ -41,8 +40,6 @@ USUAL_DIFFICULTY = USUAL_VARIETY = 0.5
 """Of random roads, if nobody says otherwise."""
 RESTART_MPS = 3.0
 """Speed at which a car that has left the road with all wheels is put back."""
-WIND_NEWTON = 1.8
-"""Push of the wind on a car of 3 m2 at 1 m/s, which grows with the square of its speed."""
 
 
 class Score:
@@ -270,8 +267,6 @@ class UdacityTrackEnv(DrivingEnv):
 
     def advance(self, steering: float, throttle: float) -> None:
         """One step of 0.02 s without a picture, for those who keep the time themselves."""
-        if self.road.wind:
-            self.car.body.apply_central_force(Vec3(WIND_NEWTON * self.road.wind**2, 0, 0))
         self.car.step(steering, throttle)
         self.steps += 1
         self.track_position.follow(self.car.position)

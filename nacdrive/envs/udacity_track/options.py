@@ -38,8 +38,6 @@ class RoadOptions(Options):
     sun_elevation: Annotated[float | None, Interval(ge=5, le=90)] = None
     """udacity-track: degrees of the sun above the horizon, from which it shines in the day's direction; the day's own
     if not given."""
-    wind: Annotated[float | None, Interval(ge=0, le=30)] = None
-    """udacity-track: metres per second of a steady wind from the west, which pushes the car; none if not given."""
 
     @property
     def given(self) -> dict[str, Any]:
