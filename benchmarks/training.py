@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from nacdrive.models import Policy
-from nacdrive.tasks import load_task
+from nacdrive.tasks import load_driving_task
 from nacdrive.training.config import FitConfig
 from nacdrive.training.fit import Fitting
 
@@ -36,7 +36,7 @@ def main() -> int:
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
-    task = load_task("carracing")
+    task = load_driving_task("carracing")
     began = time.perf_counter()
     samples = task.load(options.data)
     loading = time.perf_counter() - began

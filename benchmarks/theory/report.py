@@ -32,7 +32,7 @@ STYLE = {
     "legend.fontsize": 8,
     "legend.frameon": False,
     "lines.linewidth": 1.6,
-    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.prop_cycle": matplotlib.rcsetup.cycler(color=CYCLE),
 }
 plt.rcParams.update(STYLE)
 

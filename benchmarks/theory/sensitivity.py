@@ -61,7 +61,7 @@ def measure(draws: int = 20_000, seed: int = 0) -> Section:
     for w, color in zip((0.5, 1.0, 2.0, 4.0), CYCLE, strict=False):
         full = [torch.full_like(times, x) for x in (0.7, w)]
         for start_value, style in ((0.0, "-"), (2.0, "--")):
-            d_phi, d_omega = trajectory_sensitivities(*full, times, torch.full_like(times, start_value))
+            d_phi, d_omega = trajectory_sensitivities(full[0], full[1], times, torch.full_like(times, start_value))
             if style == "-":
                 by_phi_axis.plot(times, d_phi, color=color, label=f"ω = {w} 1/s")
             by_omega_axis.plot(times, d_omega, color=color, linestyle=style)
