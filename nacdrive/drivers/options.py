@@ -113,4 +113,5 @@ def check_expert(spec: EnvSpec, expert: str | None, also: tuple[str, ...] = (), 
         others = " or ".join((*spec.experts, *also, "my_module:MyExpert"))
         raise UserError(f"{name} {expert} does not know {spec.name}: give {others}.")
     if expert not in DRIVERS and not Path(expert).suffix and len(Path(expert).parts) == 1:
-        raise unknown_name("expert", expert, (*spec.experts, *also))
+        nobodys = sorted(set(DRIVERS.names()) - known)
+        raise unknown_name(name.strip("-").rstrip("s"), expert, (*spec.experts, *nobodys, *also))
