@@ -51,7 +51,7 @@ def test_a_driver_that_no_environment_calls_its_own_drives_any(monkeypatch: pyte
     for env in ("carracing", "udacity-track"):
         check_expert(env_spec(env), "gas", name="--driver")
     assert load_expert("gas").name == "gas"
-    with pytest.raises(UserError, match="unknown expert 'gaz'.*constant"):
+    with pytest.raises(UserError, match=r"unknown expert 'gaz'.*constant"):
         check_expert(env_spec("carracing"), "gaz")
     with pytest.raises(UserError, match="--driver racing-line does not know udacity-track: give geometric"):
         check_expert(env_spec("udacity-track"), "racing-line", name="--driver")
