@@ -215,12 +215,12 @@ def test_a_lost_camera_stops_the_car_until_it_is_back(driven, simulator, lines, 
         (lambda: time.sleep(0.4) or Action(0.9, 0.9, 0.0), "still at work"),
     ],
 )
-def test_a_failing_policy_is_replaced_until_it_is_sound(driven, simulator, lines, fault, words: str) -> None:
+def test_a_failing_policy_is_replaced_until_it_is_sound(driven, simulator, fault, words: str) -> None:
     failing = Event()
     loop = driven(lambda *_: fault() if failing.is_set() else Action(0.4, 0.6, 0.0))
     car = simulator(loop)
     car.speed_mph = 20.0
-    assert car.drives() and not lines.told("Safety")
+    assert car.drives()
     failing.set()
     assert until(lambda: car.commands[-1] == (0.0, -1.0))
     assert until(lambda: any(words in event for event in loop.events)) and all(
@@ -318,7 +318,7 @@ def test_a_slow_policy_drives_slowly_where_it_is_allowed_to_take_its_time(stack,
         return Action(0.4, 0.0, 0.0)
 
     driver = SpeedControl(FunctionDriver(think), SpeedController(30 * MPS_PER_MPH))
-    env = UdacityEnv(port=0, limit_s=1.5, on_event=lines.append)
+    env = UdacityEnv(port=0, limit_s=10, on_event=lines.append)
     car = simulator(stack.enter_context(Loop(env, driver)))
     car.speed_mph = 5.0
     assert car.drives(6) and car.commands[-1] == (0.4, 1.0) and env.safety_stops == 0
@@ -354,6 +354,7 @@ def test_no_car_that_is_braked_is_left_before_it_is_slow(driven, simulator) -> N
     server = driven(lambda *_: Action(0.0, 0.7, 0.0))
     older = simulator(server)
     older.speed_mph = 20.0
+    assert older.drives()
     newer = simulator(server)
     assert newer.drives() and until(lambda: older.commands[-1] == (0.0, -1.0))
     leaving = Thread(target=server.env.close)
