@@ -65,6 +65,11 @@ def draw_cases(config: HuntConfig, search: Search, path: Path) -> dict[str, list
         ]
         write_json(path, plain(cases))
     stored = read_object(path)
+    if (judged := len(stored["plain"])) != config.judged:
+        raise UserError(
+            f"{path.parent} was begun with --judged {judged} instead of {config.judged}: resume with the same, or give "
+            "another --out."
+        )
     return {name: [Case(**case) for case in stored[name]] for name in ("learn", "kind", "plain")}
 
 
@@ -104,7 +109,8 @@ def correct(config: HuntConfig, work: Work, here: HuntWorker, search: Search, fo
     with resumable(lambda: f"the last checkpoint is kept in {folder / TRAINED}"), show_training(config) as callbacks:
         path = train_policy(training, callbacks, cases=[(case.seed, case.of(drive)) for case in cases["learn"]])
     taught = replace(work, drive=replace(drive, model=path))
-    after = judge(taught, fresh, folder / "after.jsonl", "after")
+    # Who learns more rounds later is another policy.
+    after = judge(taught, fresh, folder / f"after-{config.dagger}.jsonl", "after")
     pairs = [(before[case.seed], after[case.seed]) for case in cases["kind"]]
     fair = [(old, new) for old, new in pairs if not (old["unfair"] or new["unfair"])]
     returns = [(before[case.seed]["episode_return"], after[case.seed]["episode_return"]) for case in cases["plain"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from nacdrive.common.paths import shipped
 from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.seeds import POLICY_TEST
-from nacdrive.extras.hunt import verb
+from nacdrive.extras.hunt import correct, verb
 from nacdrive.extras.hunt.config import HuntConfig
-from nacdrive.extras.hunt.drives import hunt_results
+from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
+from nacdrive.extras.hunt.search import Search
 from nacdrive.extras.hunt.verb import run
 from nacdrive.models import load_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
@@ -137,6 +139,27 @@ def test_a_training_without_its_old_data_or_of_what_cannot_learn_is_refused(mode
     assert not out.exists()
 
 
+def test_the_policy_of_more_rounds_is_driven_itself_and_what_is_judged_stays(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (shipped("recordings") / "carracing-sample",)
+    config = HuntConfig(model=str(model_file), train=True, data=data, judged=1, **{**SHORT, "max_frames": 8})
+    drive = config.driven(model_file)
+    here, search = HuntWorker(drive, config.least_share), Search((), ("seeds",), 0, {}, lambda count: False)
+    driven: list[str] = []
+    judge = HuntWorker.judge
+    monkeypatch.setattr(HuntWorker, "judge", lambda self, case: driven.append(self.drive.name) or judge(self, case))
+    # Whose drives are counted, not how it learnt.
+    monkeypatch.setattr(correct, "train_policy", lambda training, *_, **__: tmp_path / f"{training.dagger}.pt")
+    for rounds in (1, 2, 2):
+        (tmp_path / f"{rounds}.pt").write_bytes(model_file.read_bytes())
+        work = Work(drive, config.least_share, 0, None)
+        correct.correct(replace(config, dagger=rounds), work, here, search, tmp_path)
+    assert driven == [name for name in (model_file.name, "1.pt", "2.pt") for _ in range(2)]
+    with pytest.raises(UserError, match="was begun with --judged 1 instead of 2: resume with the same"):
+        correct.draw_cases(replace(config, judged=2), search, tmp_path / "cases.json")
+
+
 @pytest.mark.nightly
 def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
     hunted: tuple[dict[str, Any], Path], model_file: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +179,7 @@ def test_it_learns_from_what_failed_and_is_judged_on_tracks_that_it_never_saw(
     worst = [row["seed"] for row in hunted[0]["worst"]]
     assert {info.seed for info in driven.episodes} >= {worst[0]}
     assert (driven.load(0).expert_choice >= 0).all()
-    before, after = (hunt_results(out / f"{name}.jsonl").rows for name in ("before", "after"))
+    before, after = (hunt_results(out / f"{name}.jsonl").rows for name in ("before", "after-1"))
     assert set(before) == set(after) and len(before) == 2 and all(seed in POLICY_TEST for seed in before)
     assert trained["failed_before"] <= trained["episodes"] <= 1 and trained["undisturbed_gain"]["value"] is not None
     # All that is done is only read.
