@@ -185,10 +185,12 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "best_epoch": fitted.progress.best_epoch,
         "fit": plain(config),
     }
-    model = cell.folder / "model.pt"
-    task.save(network, model, model_meta(cell, fold, fitted, result))
+    model, drives = cell.folder / "model.pt", cell.folder / "drives"
+    if not drives.exists():
+        # Drives that were stopped are of the file that is there: its record names the command, so another would differ.
+        task.save(network, model, model_meta(cell, fold, fitted, result))
     if cell.size.drive and task.closed_loop and model.exists():
-        scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, cell.folder / "drives", cell.device)
+        scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, drives, cell.device)
     checkpoint_path(cell.folder, 0).unlink(missing_ok=True)
     return result
 

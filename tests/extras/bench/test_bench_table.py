@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -20,6 +21,7 @@ from nacdrive.extras.bench.config import TableConfig
 from nacdrive.extras.bench.grid import compute, finished, left_out, plan, rest_of_smoke
 from nacdrive.extras.bench.report import sections
 from nacdrive.extras.bench.tables import entries, latex, markdown, statistics_of, write_tables
+from nacdrive.rollout.evaluate import claim, identify
 from nacdrive.tasks import load_task
 from nacdrive.tasks.registry import PAPER_TASKS
 
@@ -338,6 +340,30 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     assert results["emnist/gru/0"]["status"] == "done"
     assert "lacks train-images" in results["emnist/gru/1"]["reason"]
     assert [e.done for e in entries(list(results.values()), config)] == [1]
+
+
+def test_a_cell_that_was_stopped_in_its_drives_goes_on_with_them(tmp_path, monkeypatch):
+    config = TableConfig(
+        tasks=("carracing",), models=("dense",), most=20, drive=1, references=False, data=tmp_path, out=tmp_path / "out"
+    )
+    (cell,) = plan(config).cells[:1]
+    begun = []
+
+    def evaluate(drive, seeds, out, **options):
+        out.mkdir(exist_ok=True)
+        claim(out, identify(drive))
+        begun.append(drive.checksum)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return {"return": {"mean": 5.0}, "expert_fraction": None}
+
+    monkeypatch.setattr("nacdrive.extras.bench.cell.evaluate", evaluate)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(cell)
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--resume"])
+    result = run_cell(cell)
+    assert result["status"] == "done", result["reason"]
+    assert result["scores"]["carracing"]["return"] == 5 and begun[0] == begun[1]
 
 
 @pytest.mark.nightly
