@@ -50,12 +50,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        limits = [f"{name} {value}" for name, value in self.size if value]
-        chosen = settings_of(self.rows[0])
-        if rates := chosen.get("learning_rates"):
-            limits.append(f"learning rate chosen among {', '.join(f'{rate:g}' for rate in rates)}")
-        if parameters := chosen.get("parameters"):
-            limits.append(f"about {parameters:,} parameters")
+        limits = limits_of(settings_of(self.rows[0]))
         return f"{self.task}, protocol {self.protocol}" + (f" ({', '.join(limits)})" if limits else "")
 
 
@@ -119,6 +114,16 @@ def settings_of(row: Result) -> dict[str, Any]:
     config = row["record"]["config"]
     chosen = {name: config[name] for name in ("learning_rates", "parameters") if config.get(name)}
     return {name: config[name] for name in ("protocol", "size", "folds", "seed")} | chosen
+
+
+def limits_of(settings: Mapping[str, Any]) -> list[str]:
+    """What a training was given, in words: its budget, and how its rate and width came."""
+    limits = [f"{name} {value}" for name, value in sorted(settings["size"].items()) if value]
+    if rates := settings.get("learning_rates"):
+        limits.append(f"learning rate chosen among {', '.join(f'{rate:g}' for rate in rates)}")
+    if parameters := settings.get("parameters"):
+        limits.append(f"about {parameters:,} parameters")
+    return limits
 
 
 def sections(results: Iterable[Result]) -> list[Section]:

@@ -17,7 +17,7 @@ from nacdrive.common.statistics import paired_difference
 from nacdrive.common.table import csv_text, markdown
 from nacdrive.extras.bench.cell import Result
 from nacdrive.extras.bench.conditions import CONDITIONS, HIDDEN, INTACT, MEANING, Condition
-from nacdrive.extras.bench.report import NOT_SHOWN, Block, settings_of
+from nacdrive.extras.bench.report import NOT_SHOWN, Block, limits_of, settings_of
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Metric
 from nacdrive.viz.figures import save
@@ -43,12 +43,12 @@ class Robustness:
 
 
 def tables(results: Sequence[Result]) -> list[Robustness]:
-    """One per task, budget of the training and compared metric."""
+    """One per task, settings of the training and compared metric."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for row in results:
         settings = settings_of({"record": row["trained"]})
-        size = ", ".join(f"{name} {value}" for name, value in sorted(settings["size"].items()) if value)
-        groups.setdefault((row["task"], f"{size}, split of seed {settings['seed']}"), []).append(row)
+        given = [*limits_of(settings), f"folds {settings['folds']}", f"split of seed {settings['seed']}"]
+        groups.setdefault((row["task"], ", ".join(given)), []).append(row)
     parts = []
     for (task, size), rows in groups.items():
         check_trusted("the result", task)

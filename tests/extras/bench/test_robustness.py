@@ -160,6 +160,17 @@ def test_what_is_not_shown_is_not_said() -> None:
     assert change_text(found.change("e", HIDDEN), 2) == "-0.80, not shown"
 
 
+def test_trainings_by_other_settings_stand_in_tables_of_their_own() -> None:
+    rows = [result("lstm", repeat, 0.9, 0.8) for repeat in range(2)]
+    wide = [result("lstm", repeat, 0.5, 0.4) for repeat in range(2)]
+    for row in wide:
+        row["trained"]["config"] |= {"learning_rates": [0.01, 0.001], "parameters": 20000, "folds": 2}
+    parts = [part for part in tables(rows + wide) if part.metric.key == "r2"]
+    assert [part.scores["lstm"]["intact"] for part in parts] == [{(0, 0): 0.9, (0, 1): 0.9}, {(0, 0): 0.5, (0, 1): 0.5}]
+    chosen = "epochs 4, learning rate chosen among 0.01, 0.001, about 20,000 parameters, folds 2, split of seed 0"
+    assert [part.size for part in parts] == ["epochs 4, folds 1, split of seed 0", chosen]
+
+
 def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="name the runs"):
         RobustnessConfig(data=())
