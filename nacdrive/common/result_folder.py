@@ -378,7 +378,9 @@ def _release(held: _Held) -> None:
     if _held.get(path.resolve()) is held:
         del _held[path.resolve()]
     if path.is_dir():
-        _recover(path, held.marked)
+        # A recording's folder is only locked, and ``settle`` knows what else goes when it is replaced.
+        if held.results:
+            _recover(path, held.marked)
         (path / LOCK).unlink(missing_ok=True)
     if held.lock is not None:
         held.lock.close()

@@ -72,7 +72,7 @@ def test_an_evaluation_says_its_rule_and_does_not_mix_two(tmp_path: Path, capsys
     # One of before there was a choice is of Gymnasium's rule.
     path = tmp_path / "e" / "evaluation.json"
     path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "rule"}))
-    with pytest.raises(UserError, match="evaluation of another rule"):
+    with pytest.raises(UserError, match="drives of another rule"):
         evaluate(EvalConfig(**given, rule="all-tiles-95", resume=True))
     evaluate(EvalConfig(**given, resume=True))
 

@@ -179,13 +179,15 @@ def test_processes_give_the_rows_of_one_process(spec: Drive, tmp_path: Path) -> 
 
 
 def test_two_evaluations_are_not_mixed(model_file: Path, tmp_path: Path) -> None:
-    spec = carracing(model_file, expert=None, options={**FAST, "max_frames": 20})
+    spec = carracing(model_file, options={**FAST, "max_frames": 20})
     evaluate(spec, seeds(1), tmp_path, workers=0, films=False)
     for other, what in (
         (dataclasses.replace(spec, camera=CameraNoise(noise=0.1)), "another disturbance"),
         (dataclasses.replace(spec, options={"renderer": "official"}), "another renderer"),
+        # Agreement is with who rode along.
+        (dataclasses.replace(spec, expert="racing-line"), "another expert"),
     ):
-        with pytest.raises(UserError, match=what):
+        with pytest.raises(UserError, match=f"drives of {what}"):
             evaluate(other, seeds(1), tmp_path, workers=0, films=False)
     changed = tmp_path / "other.pt"
     changed.write_bytes(model_file.read_bytes() + b"x")
@@ -284,9 +286,9 @@ def test_a_line_torn_by_a_crash_is_dropped(tmp_path: Path) -> None:
 def test_a_damaged_description_of_an_evaluation_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text(text)
     with pytest.raises(UserError, match="is damaged or another kind of file"):
-        claim(tmp_path, {})
+        claim(tmp_path / "evaluation.json", {})
     (tmp_path / "evaluation.json").write_text('{"disturbance": 3}')
-    claim(tmp_path, {})
+    claim(tmp_path / "evaluation.json", {})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from nacdrive.extras.hunt.config import HuntConfig
 from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
 from nacdrive.extras.hunt.search import Search
 from nacdrive.extras.hunt.verb import run
-from nacdrive.models import load_policy
+from nacdrive.models import load_policy, save_policy
 from nacdrive.rollout.evaluate import EvalJob, RolloutWorker
 
 
@@ -106,6 +106,13 @@ def test_a_resumed_hunt_searches_on_and_drives_nothing_twice(
     assert again["worst"] == summary["worst"] and len((out / "results.jsonl").read_text().splitlines()) == 4
     with pytest.raises(UserError, match="was begun with --areas"):
         run(HuntConfig(model=str(model_file), episodes=4, **{**more, "areas": ("seeds",)}))
+    weights = model_file.read_bytes()
+    try:
+        save_policy(load_policy(model_file), model_file, {"round": 7})
+        with pytest.raises(UserError, match="holds drives of another model file: give another --out"):
+            run(HuntConfig(model=str(model_file), episodes=5, **more))
+    finally:
+        model_file.write_bytes(weights)
 
 
 def test_ctrl_c_ends_with_what_there_is(
