@@ -11,7 +11,6 @@ from nacdrive.common.files import atomic_path, result_folder, write_json
 from nacdrive.common.foreign_json import read_object
 from nacdrive.common.result_folder import RESULT_MARKER, note_own
 from nacdrive.common.runs import plain
-from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.recording import Recording
 from nacdrive.rollout.train_config import TrainConfig
 from nacdrive.rollout.train_policy import round_path
@@ -75,10 +74,12 @@ class Teaching:
     @property
     def pending(self) -> tuple[Path, ...]:
         """Corrections that are in no round yet."""
-        if not (self.recording / MANIFEST).exists():
-            return ()
         known = {*self.undone, *(name for one in self.rounds for name in one.corrections)}
-        paths = (info.path for info in Recording.open(self.recording).episodes)
+        try:
+            paths = [info.path for info in Recording.open(self.recording).episodes]
+        except UserError:
+            # The recording begins before its first correction is written, which a full disk may hold up.
+            return ()
         return tuple(path for path in paths if path.name not in known)
 
     @property

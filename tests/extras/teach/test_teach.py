@@ -20,6 +20,7 @@ from nacdrive.cli.drive import DriveConfig, load, what_if_of
 from nacdrive.cli.main import parse
 from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import LOCK
+from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.writer import RecordingWriter
 from nacdrive.drivers.human import HumanControl, Keyboard
@@ -217,11 +218,13 @@ def test_a_full_disk_is_one_sentence_and_the_correction_waits_for_room(
     with monkeypatch.context() as disk:
         disk.setattr(RecordingWriter, "add", full)
         correct(card, 7)
+        assert (card.teaching.recording / MANIFEST).exists() and card.teaching.pending == ()
     said = capsys.readouterr().out
     assert said.count("the last correction waits in memory") == 1 and "no space is left on the disk" in said
     card.listen(tick_of(30, 7))
     assert card.recorder is not None and card.recorder.kept == 1
     assert len(Recording.open(card.recorder.folder).load(0)) == 20
+    assert len(card._wait_for_more()) == 1, "and is learnt from"
 
 
 @pytest.mark.parametrize("wish", ["", "now"])
