@@ -11,7 +11,7 @@ from typing import Any
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame
-from nacdrive.extras.what_if.what_if import Moment
+from nacdrive.extras.what_if.what_if import Moment, frame_t_s
 
 LONGEST_PAST = 20_000
 """Decisions of one episode after which no ghost can follow any more: it would take minutes to come there again."""
@@ -67,7 +67,7 @@ class MomentMemory:
                 attempt.actions.append(without_scores(tick.action))
             if tick.held:
                 return
-            self._kept.append(Decided(seq, tick.t_s, tick.frame, attempt, index))
+            self._kept.append(Decided(seq, frame_t_s(tick), tick.frame, attempt, index))
             self._bytes += tick.frame.nbytes
             while self._bytes > self.most_bytes:
                 self._bytes -= self._kept[self._gone].frame.nbytes

@@ -30,6 +30,7 @@ from nacdrive.models.effects import EffectMeter
 from nacdrive.models.policy import Policy
 from nacdrive.rollout.rollout import rollout
 from nacdrive.web.protocol import road_json
+from nacdrive.web.stream import finite
 
 CELLS = 12
 GHOST_S = 10.0
@@ -119,7 +120,6 @@ class WhatIf:
         self._meters: dict[str, EffectMeter] = {}
         self._base: dict[Any, dict[str, Any]] = {}
         self._unedited: dict[Any, list[dict[str, Any]]] = {}
-        self._road: list[Any] | None = None
 
     def edited(self, edits: Any) -> IntervenedPolicy:
         """The policy under edits given as JSON; the last few are kept."""
@@ -166,7 +166,7 @@ class WhatIf:
             {...}, "road": ...}``, the road as of ``road_json``.
         """
         lines: dict[str, list[dict[str, Any]]] = {"edited": [], "unedited": []}
-        policies = {"edited": IntervenedPolicy(self.policy, edits_from_json(edits)), "unedited": self.edited([])}
+        last: dict[str, Any] = {}
         for who, line in lines.items():
             kept = self._unedited.get((moment.key, seconds)) if who == "unedited" else None
             if kept is not None:
@@ -174,7 +174,9 @@ class WhatIf:
                 yield {"who": who, "points": kept}
                 continue
             sent = 0
-            for tick in self._drive_on(policies[who], moment, seconds):
+            # One of its own, for others are asked between two pieces of this answer.
+            policy = IntervenedPolicy(self.policy, edits_from_json(edits if who == "edited" else []))
+            for tick in self._drive_on(policy, moment, seconds, last):
                 if tick is not None:
                     line.append({**point(tick), "picture": picture(tick)} if who == "edited" else point(tick))
                 if tick is None or len(line) - sent >= POINTS_AT_ONCE:
@@ -182,7 +184,7 @@ class WhatIf:
                     sent = len(line)
             yield {"who": who, "points": line[sent:]}
         self._unedited = {(moment.key, seconds): lines["unedited"]}
-        yield {"effect": effect(lines["edited"], lines["unedited"]), "road": self._road}
+        yield {"effect": effect(lines["edited"], lines["unedited"]), **last}
 
     def lap(self, moment: Moment, who: str) -> Iterator[dict[str, Any]]:
         """The line of an episode: of ``who`` "expert", or as it was "driven" up to ``moment``; points as they come."""
@@ -207,8 +209,8 @@ class WhatIf:
         finally:
             env.close()
 
-    def _drive_on(self, policy: Policy, moment: Moment, seconds: float) -> Iterator[Tick | None]:
-        """Ticks of ``seconds`` from ``moment`` on; None for each one before."""
+    def _drive_on(self, policy: Policy, moment: Moment, seconds: float, about: dict[str, Any]) -> Iterator[Tick | None]:
+        """Ticks of ``seconds`` from ``moment`` on, None for each one before; ``about`` takes up the ``road``."""
         if self.simulation is None:
             raise UserError("a ghost needs a world that can be made again: a simulator that connects cannot.")
         env = self.simulation.make_env(moment.seed)
@@ -217,7 +219,8 @@ class WhatIf:
             inner = ReplayedPast(PolicyDriver(policy), moment.past, first)
             driver = ReplayedPast(self.simulation.wrap(inner, env), moment.past)
             for tick in rollout(env, driver, moment.seed):
-                self._road = self._road if tick.step else road_json(env)
+                if tick.step == 0:
+                    about["road"] = road_json(env)
                 if tick.step < len(moment.past):
                     yield None
                     continue
@@ -235,7 +238,9 @@ class WhatIf:
         assert self.simulation is not None
         shown = moment.frames[place]
         apart = float(np.abs(tick.frame.astype(np.int16) - shown).mean()) if tick.frame.shape == shown.shape else 255.0
-        if apart > self.simulation.pictures_apart or abs(tick.t_s - moment.times[place]) > 1e-3:
+        # A drive knows when the picture was taken, a recording when it was decided on.
+        times = (tick.t_s, frame_t_s(tick))
+        if apart > self.simulation.pictures_apart or min(abs(t_s - moment.times[place]) for t_s in times) > 1e-3:
             raise UserError(NOT_THE_SAME)
 
 
@@ -259,17 +264,18 @@ def as_json(values: NDArray[np.float32]) -> dict[str, Any]:
     return {"shape": list(values.shape), "f32": base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")}
 
 
+def frame_t_s(tick: Tick) -> float:
+    """When the picture that was decided on was taken, in seconds."""
+    return float(tick.info.get("frame_t_s", tick.t_s))
+
+
 def point(tick: Tick) -> dict[str, Any]:
     """One place of a line on the map, as plain JSON."""
+    numbers = ("t_s", "x_m", "y_m", "heading_rad", "speed_mps", "progress")
     return {
-        "t_s": tick.t_s,
-        "x_m": tick.x_m,
-        "y_m": tick.y_m,
-        "heading_rad": tick.heading_rad,
-        "speed_mps": tick.speed_mps,
+        **{name: finite(getattr(tick, name)) for name in numbers},
         "steering": tick.action.steering,
         "choice": tick.action.choice,
-        "progress": tick.progress,
         "off_road": bool(tick.info.get("off_road", False)),
         "events": list(tick.events),
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.policy import PolicyDriver
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import Frame, Info
-from nacdrive.extras.what_if.what_if import Moment, ReplayedPast, WhatIf, effect
+from nacdrive.extras.what_if.moments import MomentMemory
+from nacdrive.extras.what_if.what_if import Moment, ReplayedPast, WhatIf, effect, point
 from tests.helpers.what_if import SEED, drive, load, load_without_world, make_env, small_policy
 
 DARK = [{"kind": "dim", "factor": 0.0}]
@@ -93,6 +96,30 @@ def test_the_unedited_line_of_one_moment_is_not_shown_at_another(ticks: Sequence
     for step in (11, 20, 11):
         unedited = lines(asked.ghost(moment_at(step, ticks), DARK, seconds=0.5))[0]["unedited"]
         assert (unedited[0]["t_s"], unedited[0]["x_m"]) == (ticks[step].t_s, ticks[step].x_m)
+
+
+def test_two_who_ask_at_once_get_what_each_would_get_alone(ticks: Sequence[Tick], asked: WhatIf) -> None:
+    moment, alone = moment_at(20, ticks), lines(load().ghost(moment_at(20, ticks), DARK, 1.0))
+    answers = []
+    for answer in asked.ghost(moment, DARK, 1.0):
+        answers.append(answer)
+        # A question about another moment, as any viewer asks who holds the page.
+        asked.decide(moment_at(11, ticks), [])
+    assert lines(answers) == alone
+
+
+def test_numbers_of_an_environment_of_ones_own_can_be_sent(ticks: Sequence[Tick]) -> None:
+    odd = replace(ticks[3], x_m=np.float32(1.5), speed_mps=np.float32("nan"))
+    sent = json.loads(json.dumps(point(odd), allow_nan=False))
+    assert (sent["x_m"], sent["speed_mps"], sent["t_s"]) == (1.5, None, ticks[3].t_s)
+
+
+def test_a_frame_that_came_late_is_of_the_time_when_it_was_taken(ticks: Sequence[Tick]) -> None:
+    memory = MomentMemory(4, 1 << 30)
+    for number, tick in enumerate(ticks[:6], 1):
+        memory.add(replace(tick, info={**tick.info, "frame_t_s": tick.t_s - 0.04}), number)
+    found = memory.find({"seq": 6})
+    assert found is not None and found.times[-1] == ticks[5].t_s - 0.04
 
 
 def test_a_policy_that_takes_over_has_seen_its_window_and_one_frame_more(ticks: Sequence[Tick]) -> None:
