@@ -15,12 +15,29 @@ def test_interval_covers_the_true_mean_about_as_often_as_it_says() -> None:
     assert 0.86 < np.mean(hits) <= 1
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_few_episodes_are_no_surer_than_they_can_be(count: int) -> None:
+    random = np.random.default_rng(count)
+    means, ratios = [], []
+    for _ in range(200):
+        expert = random.normal(900, 100, count)
+        low, high = summary(list(expert))["interval95"]
+        means.append(low < 900 < high)
+        ratio = fraction(list(0.9 * expert + random.normal(0, 50, count)), list(expert))
+        assert ratio is not None
+        low, high = ratio["interval95"]
+        ratios.append(low < 0.9 < high)
+    # Of the bootstrap: 51 to 90 %.
+    assert np.mean(means) > 0.91 and np.mean(ratios) > 0.91
+
+
 def test_summary_of_known_numbers() -> None:
     found = summary([1.0, 2.0, 6.0])
     assert found["mean"] == 3 and found["std"] == pytest.approx(np.sqrt(7)) and found["median"] == 2
     assert found["min"] == 1 and found["max"] == 6
     low, high = found["interval95"]
-    assert 1 <= low < 3 < high <= 6
+    # Student's t with two degrees of freedom.
+    assert (low, high) == pytest.approx((3 - 4.302652729 * np.sqrt(7 / 3), 3 + 4.302652729 * np.sqrt(7 / 3)))
     assert summary([1.0, 2.0, 6.0]) == found, "the same returns give the same interval"
 
 
@@ -42,15 +59,15 @@ def test_fraction_is_a_ratio_of_means_and_pairs_tracks() -> None:
 
 def test_numbers_stay_as_published() -> None:
     """The resampling is part of every published interval: scipy's own bootstrap draws otherwise."""
-    found = summary([910.0, 870.5, 933.25, 12.0, 899.0])
-    assert found["interval95"] == [366.7125000000008, 917.1]
-    ratio = fraction([910.0, 870.5, 933.25, 12.0, 899.0], [920.0, 860.0, 930.0, 905.0, 890.0])
-    assert ratio is not None and ratio["interval95"] == [0.4073868993255268, 1.0095372460496614]
+    returns = [910.0, 870.5, 933.25, 12.0, 899.0, 921.5, 640.0, 905.75, 917.0, 888.0]
+    assert summary(returns)["interval95"] == [606.525, 910.2006250000001]
+    ratio = fraction(returns, [920.0, 860.0, 930.0, 905.0, 890.0, 915.0, 700.0, 912.5, 909.0, 893.0])
+    assert ratio is not None and ratio["interval95"] == [0.6894902711414649, 1.0039709364694527]
 
 
 def test_resamples_whose_expert_mean_is_not_positive_say_nothing_of_a_ratio() -> None:
-    # Resamples of the first track alone would give a ratio of -10 with a negative mean below the line.
-    found = fraction([100.0, 100.0, 100.0], [-10.0, 400.0, 500.0])
+    # A good quarter of the resamples have a mean below zero, of which the ratio would be negative.
+    found = fraction([100.0] * 10, [-100.0] * 5 + [150.0] * 5)
     assert found is not None and found["interval95"][0] > 0
 
 
@@ -96,9 +113,12 @@ def test_values_that_are_not_of_the_same_tracks_are_not_compared(ours: list[floa
 
 def test_two_episodes_have_an_interval() -> None:
     found = summary([1.0, 3.0])
-    assert found["interval95"] == [1.0, 3.0] and found["std"] == pytest.approx(np.sqrt(2))
+    # Student's t with one degree of freedom: 12.706.
+    assert found["interval95"] == pytest.approx([2 - 12.7062, 2 + 12.7062], 1e-5)
+    assert found["std"] == pytest.approx(np.sqrt(2))
     ratio = fraction([1.0, 3.0], [2.0, 2.0])
-    assert ratio == {"value": 1.0, "interval95": [0.5, 1.5]}
+    assert ratio is not None and ratio["value"] == 1
+    assert ratio["interval95"] == pytest.approx([1 - 6.3531, 1 + 6.3531], 1e-5)
 
 
 def test_an_expert_that_gains_nothing_has_no_fraction() -> None:
