@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from nacdrive.common.action import Action
@@ -64,13 +65,13 @@ class SpeedControl(DriverWrapper):
     def __init__(self, driver: Driver | DriverLike, controller: SpeedController) -> None:
         super().__init__(driver)
         self.controller = controller
-        self._realtime, self._decision_s, self._last_s = False, 0.0, 0.0
+        self._realtime, self._decision_s, self._last_s = False, 0.0, math.inf
 
     def reset(self, env: DrivingEnv) -> None:
         super().reset(env)
         self.controller.reset()
-        self._realtime, self._decision_s = env.realtime, 0.0
-        self._last_s = 0.0
+        # Amid a drive too, the first decision comes after none: the time until then is no gap.
+        self._realtime, self._decision_s, self._last_s = env.realtime, 0.0, math.inf
 
     def act(self, frame: Frame, info: Info) -> Action:
         action = self.driver.act(frame, info)
@@ -81,7 +82,7 @@ class SpeedControl(DriverWrapper):
 
     def _speed_limit(self, t_s: float) -> float:
         """Where time passes by itself, a driver that decides rarely goes slowly: ``BLIND_M`` between two decisions."""
-        gap_s, self._last_s = t_s - self._last_s, t_s
+        gap_s, self._last_s = max(0.0, t_s - self._last_s), t_s
         if not self._realtime:
             return float("inf")
         self._decision_s += 0.2 * (min(gap_s, 5.0) - self._decision_s)

@@ -97,7 +97,7 @@ def at_rate(listener: Listener, fps: float) -> Listener:
 def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener:
     """``listener``, told of drives as episodes of at most ``steps``: a recorder holds an episode in memory.
 
-    Ticks that come less than ``gap_s`` after the one told before are left out.
+    Ticks that come less than ``gap_s`` after the one told before are left out, but for the last of a drive.
     """
     first: Tick | None = None
     last: Tick | None = None
@@ -107,7 +107,7 @@ def split_drives(listener: Listener, steps: int, gap_s: float = 0.0) -> Listener
         nonlocal first, last, step
         if last is None or last.episode != tick.episode:
             first = None
-        elif last.human == tick.human and tick.t_s - last.t_s < gap_s - SLACK_S:
+        elif not tick.done and last.human == tick.human and tick.t_s - last.t_s < gap_s - SLACK_S:
             return
         if first is None or step == steps - 1:
             first, step = tick, 0

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 
 from nacdrive.cli.train import run
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import release_folders
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.models import load_policy
@@ -116,6 +118,23 @@ def test_a_complete_run_says_that_other_epochs_change_nothing(recording: Path, w
     assert same_weights(train_policy(config), whole)
     with pytest.raises(UserError, match="is complete, trained with --epochs 2"):
         train_policy(dataclasses.replace(config, epochs=6))
+
+
+def test_a_resumed_run_has_the_lessons_that_it_has_learnt(recording: Path, whole: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "here/one", tmp_path / "other"
+    for lesson in (one, other):
+        shutil.copytree(recording, lesson)
+    config = config_of(recording, tmp_path / "here/out", first=whole, lessons=(one,), lesson_frames=16, epochs=1)
+    train_policy(config)
+    config = dataclasses.replace(config, resume=True)
+    for lessons in ((other,), (other, one)):
+        with pytest.raises(UserError, match=r"out has learnt .*one up to round 1: give --lessons that begin so, or"):
+            train_policy(dataclasses.replace(config, lessons=lessons))
+    release_folders()
+    # Moved as a whole, it learns one more.
+    moved = (tmp_path / "here").rename(tmp_path / "there")
+    config = dataclasses.replace(config, out=moved / "out", lessons=(moved / "one", other))
+    assert load_policy(train_policy(config)).meta["round"] == 2
 
 
 @pytest.mark.parametrize(
