@@ -137,14 +137,16 @@ def test_a_speed_is_given_in_miles_per_hour_or_not_at_all() -> None:
 def test_four_metres_are_driven_between_two_decisions_and_no_more() -> None:
     driver = SpeedControl(Straight(), SpeedController(100.0))
     driver.reset(RealTime())
+    assert driver._speed_limit(0.0) == pytest.approx(4000.0), "a new drive knows no gap yet"
     limits = [driver._speed_limit(0.5 * (k + 1)) for k in range(60)]
     # The mean of the gaps moves by a fifth at a time: 0.1 s after the first decision, and 0.5 s in the end.
     assert limits[:2] == pytest.approx([4.0 / 0.1, 4.0 / 0.18]) and limits[-1] == pytest.approx(8.0, rel=1e-4)
     # However long a pause is, it counts as 5 s.
     assert driver._speed_limit(1000.0) == pytest.approx(4.0 / (0.8 * 0.5 + 0.2 * 5.0), rel=1e-4)
     driver.reset(RealTime())
-    assert driver._speed_limit(0.0) == pytest.approx(4000.0), "a new drive knows no gap yet"
-    assert driver._speed_limit(0.5) == pytest.approx(40.0)
+    # Amid a drive, whose time goes on, as little.
+    assert driver._speed_limit(1000.5) == pytest.approx(4000.0)
+    assert driver._speed_limit(1001.0) == pytest.approx(40.0)
 
 
 def test_an_unknown_speed_counts_as_standing() -> None:
