@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -12,7 +13,7 @@ from nacdrive.common.action import Action
 from nacdrive.datasets.recording import Recording
 from nacdrive.drivers.tick import Tick
 from nacdrive.rollout.background import BACKLOG, BackgroundListener, at_rate, split_drives
-from nacdrive.rollout.recorder import EpisodeRecorder
+from nacdrive.rollout.recorder import EpisodeRecorder, corrections
 from nacdrive.rollout.rollout import Probes
 from tests.helpers.udacity_simulators import until
 
@@ -140,6 +141,15 @@ def test_a_recording_is_kept_split_drives() -> None:
     assert [one.step for one in told] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0]
     assert [one.done for one in told] == [False, False, False, True] * 2 + [False] * 3
     assert told[4].t_s == 0.0 and told[5].t_s == 0.5
+
+
+def test_a_correction_that_ends_with_the_simulator_is_kept_at_once(tmp_path: Path) -> None:
+    with corrections(tmp_path, source="udacity", fps=10.0, image="jpeg") as recorder:
+        listener = split_drives(recorder, 1500, 0.1)
+        for step in range(50):
+            listener(replace(tick(step, step * 0.02), human=step > 20, done=step == 49, events=("gone",)))
+        assert recorder.kept == 1
+    assert len(Recording.open(tmp_path).load(0)) == 7
 
 
 def test_a_drive_longer_than_an_episode_is_recorded_whole(tmp_path: Path) -> None:
