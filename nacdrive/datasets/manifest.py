@@ -253,14 +253,6 @@ def holds_something(folder: Path) -> bool:
     return any(path.name not in BOOKKEEPING for path in folder.iterdir())
 
 
-def remove_recording(folder: Path) -> None:
-    """Delete a recording's own files and nothing else."""
-    if not folder.is_dir() or not holds_something(folder):
-        return
-    refuse_special_place(folder)
-    _delete(own_files(folder), folder)
-
-
 def settle(folder: Path) -> None:
     """Finish the replacement of a recording by one that is complete; whoever was doing it may have been killed."""
     complete = folder / COMPLETE
@@ -269,7 +261,11 @@ def settle(folder: Path) -> None:
     with locked(folder):
         if (complete / MANIFEST).is_file():
             kept = {folder / info.path.name for info in _read_manifest(complete)[1]} | {folder / MANIFEST}
-            _delete([path for path in _own_files(folder) if path not in kept], folder)
+            for path in set(_own_files(folder)) - kept:
+                path.unlink(missing_ok=True)
+            with suppress(OSError):
+                # Only where nothing else lies in it.
+                (folder / SET_ASIDE).rmdir()
         publish(folder)
 
 
@@ -281,6 +277,8 @@ def own_partials(folder: Path) -> list[Path]:
 
 def own_files(folder: Path, *, refuse: bool = True) -> list[Path]:
     """The files of the recording in a folder; [] where it holds something else and that is not refused."""
+    if refuse:
+        refuse_special_place(folder)
     aside = folder / SET_ASIDE
     own = _own_files(folder)
     there = [*folder.iterdir(), *(aside.iterdir() if aside.is_dir() else ())]
@@ -305,11 +303,3 @@ def _own_files(folder: Path) -> list[Path]:
     own = [path for path in (*episodes, *aside) if EPISODE_NAME.fullmatch(path.name)]
     own += [folder / CARD] if is_own_card(folder / CARD) else []
     return [*own, *own_partials(folder), folder / MANIFEST]
-
-
-def _delete(own: Iterable[Path], folder: Path) -> None:
-    for path in own:
-        path.unlink(missing_ok=True)
-    with suppress(OSError):
-        # Only where nothing else lies in it.
-        (folder / SET_ASIDE).rmdir()

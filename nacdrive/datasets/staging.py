@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.result_folder import locked, publish, refuse_special_place, result_folder, staged
+from nacdrive.common.result_folder import locked, publish, result_folder, staged
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import (
@@ -58,7 +58,6 @@ def staged_recording(out: Path, *, overwrite: bool) -> Iterator[Path]:
             if not overwrite:
                 what = "a result: give --overwrite or" if own_files(out, refuse=False) else "files: give"
                 raise UserError(f"{out} already holds {what} another --out.")
-            refuse_special_place(out)
             own_files(out)
         with staged(out) as staging:
             yield staging

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import atomic_path
-from nacdrive.common.result_folder import clear_staging, is_own, lock_folder, note_own
+from nacdrive.common.result_folder import clear_staging, is_own, lock_folder, note_own, staged
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import (
@@ -20,9 +21,9 @@ from nacdrive.datasets.manifest import (
     EpisodeInfo,
     holds_something,
     new_manifest,
+    own_files,
     own_partials,
     read_manifest,
-    remove_recording,
     settle,
     size_problem,
     unlisted_episodes,
@@ -63,10 +64,13 @@ class RecordingWriter:
         lock_folder(self.folder, self)
         clear_staging(self.folder)
         settle(self.folder)
-        if overwrite:
-            remove_recording(self.folder)
         exists = (self.folder / MANIFEST).exists()
-        if holds_something(self.folder):
+        full = holds_something(self.folder)
+        # What is replaced stays until the first new episode is whole.
+        self._replaces = full and overwrite
+        if self._replaces:
+            own_files(self.folder)
+        elif full:
             if not resume:
                 raise UserError(
                     f"{self.folder} already holds "
@@ -111,17 +115,11 @@ class RecordingWriter:
                 f"an episode of '{episode.source}' cannot go into it."
             )
         data = to_parquet(episode)
-        path = self._place(data, episode.seed)
-        self._episodes[path.name] = EpisodeInfo.of(path, episode, data)
-        self._save()
-        return path
+        return self._keep(data, EpisodeInfo.of(self.folder, episode, data))
 
     def add_file(self, info: EpisodeInfo) -> Path:
         """Copy an episode of another recording, byte for byte, and list it."""
-        path = self._place(info.path.read_bytes(), info.seed)
-        self._episodes[path.name] = replace(info, path=path)
-        self._save()
-        return path
+        return self._keep(info.path.read_bytes(), info)
 
     def drop(self, seed: int, episode_return: float) -> None:
         """Note that ``seed`` was driven and not kept."""
@@ -131,20 +129,28 @@ class RecordingWriter:
         self._save()
 
     def _save(self) -> None:
-        write_manifest(self.folder, self._manifest, self._episodes.values())
+        if not self._replaces:
+            write_manifest(self.folder, self._manifest, self._episodes.values())
 
-    def _place(self, data: bytes, seed: int) -> Path:
-        """Write ``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
-        path = self.folder / f"episode-{seed:07d}.parquet"
-        again = count(2)
-        while path.exists():
-            path = self.folder / f"episode-{seed:07d}-{next(again)}.parquet"
-        with atomic_path(path) as partial:
-            partial.write_bytes(data)
-        return path
+    def _keep(self, data: bytes, info: EpisodeInfo) -> Path:
+        """List an episode as ``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
+        with staged(self.folder) if self._replaces else nullcontext(self.folder) as folder:
+            path = folder / f"episode-{info.seed:07d}.parquet"
+            again = count(2)
+            while path.exists():
+                path = folder / f"episode-{info.seed:07d}-{next(again)}.parquet"
+            with atomic_path(path) as partial:
+                partial.write_bytes(data)
+            self._episodes[path.name] = replace(info, path=self.folder / path.name)
+            write_manifest(folder, self._manifest, self._episodes.values())
+        settle(self.folder)
+        self._replaces = False
+        return self.folder / path.name
 
     def adopt_unlisted(self) -> None:
         """List episodes that were renamed into place just before a stop; leave alone what is not ours."""
+        if self._replaces:
+            return
         for info in unlisted_episodes(self.folder, self._manifest["source"], self._episodes.values()):
             self._episodes[info.path.name] = info
         self._save()

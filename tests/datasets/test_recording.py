@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.result_folder import LOCK
+from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.recording import Recording
 from tests.helpers.episodes import begin, make_episode
@@ -135,9 +137,20 @@ def test_a_folder_that_holds_a_recording_is_not_written_to_by_accident(recording
         begin(recording_folder)
 
 
-def test_overwrite_deletes_a_recording(recording_folder: Path) -> None:
-    assert begin(recording_folder, overwrite=True).episodes == []
-    assert [path.name for path in recording_folder.iterdir()] == ["recording.json"]
+def test_overwrite_replaces_a_recording_when_the_first_new_episode_is_whole(recording_folder: Path) -> None:
+    old = {path: path.read_bytes() for path in recording_folder.iterdir()}
+    writer = begin(recording_folder, overwrite=True)
+    writer.drop(7, -1.0)
+    writer.adopt_unlisted()
+    assert writer.episodes == []
+    assert {path: path.read_bytes() for path in old} == old
+    assert writer.add(make_episode(3_000_001, steps=3)) == recording_folder / SECOND
+    assert Recording.open(recording_folder).meta["dropped"] == [{"seed": 7, "episode_return": -1.0}]
+    writer.add(make_episode(5))
+    assert [info.seed for info in Recording.open(recording_folder).episodes] == [5, 3_000_001]
+    assert check_recording(recording_folder).problems == []
+    names = {path.name for path in recording_folder.iterdir()} - {LOCK}
+    assert names == {"episode-0000005.parquet", SECOND, "recording.json"}
 
 
 def test_overwrite_never_deletes_what_is_no_recording(tmp_path: Path, recording_folder: Path) -> None:

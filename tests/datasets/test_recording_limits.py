@@ -22,7 +22,6 @@ from nacdrive.datasets.manifest import (
     new_manifest,
     own_files,
     read_manifest,
-    remove_recording,
     sign_card,
     size_problem,
     unlisted_episodes,
@@ -266,31 +265,25 @@ def test_a_folder_of_files_is_told_from_one_of_a_recording(tmp_path, recording_f
         begin(recording_folder)
 
 
-def test_a_file_that_goes_while_a_recording_is_removed_is_no_failure(recording_folder, monkeypatch):
-    real = manifest_module.own_files
+def test_a_file_that_goes_while_a_recording_is_replaced_is_no_failure(recording_folder, monkeypatch):
+    real = manifest_module._own_files
 
-    def gone(folder, **options):
-        found = real(folder, **options)
-        found[0].unlink()
-        return found
+    def gone(folder):
+        own = real(folder)
+        own[0].unlink(missing_ok=True)
+        return own
 
-    monkeypatch.setattr(manifest_module, "own_files", gone)
-    remove_recording(recording_folder)
-    assert list(recording_folder.iterdir()) == []
+    monkeypatch.setattr(manifest_module, "_own_files", gone)
+    begin(recording_folder, overwrite=True).add(make_episode(5))
+    assert {path.name for path in recording_folder.iterdir()} == {"episode-0000005.parquet", "recording.json"}
 
 
-def test_removing_a_recording_takes_what_was_set_aside_along_and_leaves_absent_folders_alone(
-    recording_folder, tmp_path
-):
+def test_replacing_a_recording_takes_what_was_set_aside_along(recording_folder):
     (recording_folder / SECOND).write_bytes(b"PAR1")
     keep_sound(recording_folder, check_recording(recording_folder))
     assert (recording_folder / "damaged" / SECOND).exists()
-    remove_recording(recording_folder)
-    assert list(recording_folder.iterdir()) == []
-    remove_recording(tmp_path / "absent")
-    (tmp_path / "file").write_text("mine")
-    remove_recording(tmp_path / "file")
-    assert (tmp_path / "file").exists() and not (tmp_path / "absent").exists()
+    begin(recording_folder, overwrite=True).add(make_episode(5))
+    assert not (recording_folder / "damaged").exists()
 
 
 def test_a_foreign_file_among_those_set_aside_is_foreign_too(recording_folder):

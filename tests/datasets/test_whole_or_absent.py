@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.result_folder import BOOKKEEPING, COMPLETE, release_folders
+from nacdrive.common.result_folder import BOOKKEEPING, COMPLETE, STAGING, release_folders
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.manifest import MANIFEST
 from nacdrive.datasets.merge import merge_recordings
 from nacdrive.datasets.recording import Recording
 from nacdrive.datasets.staging import staged_folder, write_recording
+from tests.helpers.episodes import begin, make_episode
 from tests.helpers.exchange import drive, write
 from tests.helpers.faults import KILLED, run_with_fault
 
@@ -78,6 +79,51 @@ def test_at_every_change_of_files(tmp_path: Path, job: str, old: bool, fault: st
     if fault == "kill" and stride == 1:
         # Some of them fall between the new recording's being complete and its being in place.
         assert (KILLED, [1, 2, 3]) in outcomes
+
+
+@pytest.mark.parametrize(
+    ("fault", "stride"),
+    [
+        pytest.param("kill", 1, marks=pytest.mark.nightly),
+        pytest.param("full", 1, marks=pytest.mark.nightly),
+        ("kill", 6),
+    ],
+)
+def test_a_recording_that_is_driven_anew_goes_when_an_episode_is_whole(tmp_path: Path, fault: str, stride: int) -> None:
+    def record(out: Path) -> None:
+        writer = begin(out, overwrite=True)
+        for seed in (1, 2):
+            writer.add(make_episode(seed, 2))
+
+    left = []
+    for at in range(0, MOST, stride):
+        out = tmp_path / f"{at}" / "out"
+        write(out, [drive(2, salt=9), drive(7)])
+        code = run_with_fault(lambda: record(out), out.parent, at, fault)  # noqa: B023
+        left.append(seeds(out))
+        assert [path.name for path in out.iterdir() if path.name in (STAGING, COMPLETE)] in ([], [STAGING])
+        record(out)
+        assert seeds(out) == [1, 2]
+        if code == 0:
+            break
+    assert left == sorted(left, key=[[2, 7], [1], [1, 2]].index) and left[0] == [2, 7] and left[-1] == [1, 2]
+
+
+def test_ctrl_c_while_an_old_recording_goes_mixes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = write(tmp_path / "out", [drive(2, salt=9), drive(7)])
+
+    def interrupt(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        writer = begin(out, overwrite=True)
+        patch.setattr("nacdrive.datasets.writer.settle", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.add(make_episode(1, 2))
+    writer.adopt_unlisted()
+    del writer
+    release_folders()
+    assert seeds(out) == [1]
 
 
 def test_an_episode_of_the_users_own_is_kept(tmp_path: Path) -> None:
