@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def train_policy(
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
     refuse_more_epochs(config, folder)
+    refuse_other_lessons(config, folder)
     began = time.perf_counter()
     if first is not None and config.rounds and not round_path(folder, 0).exists():
         save_policy(first, round_path(folder, 0), first.meta)
@@ -126,6 +128,19 @@ def refuse_more_epochs(config: TrainConfig, folder: Path) -> None:
         raise UserError(
             f"{folder} is complete, trained with --epochs {epochs}, and would not change with --epochs "
             f"{config.epochs}: give another --out."
+        )
+
+
+def refuse_other_lessons(config: TrainConfig, folder: Path) -> None:
+    """Refuse to go on from rounds that have learnt other lessons."""
+    done = max((k for k in range(1, config.rounds + 1) if round_path(folder, k).exists()), default=0)
+    about = load_policy(round_path(folder, done)).meta["config"] if done else {}
+    before, out = about.get("lessons", [])[:done], about.get("out") or folder
+    # As seen from the result: a teaching has its lessons beside it, and may be moved with them.
+    if [relpath(one, out) for one in before] != [relpath(one, folder) for one in config.lessons[:done]]:
+        raise UserError(
+            f"{folder} has learnt {' '.join(before) or 'no lessons'} up to round {done}: give --lessons that begin so, "
+            "or another --out."
         )
 
 
