@@ -186,6 +186,7 @@ class TeachCard(Card):
             begun, learning = self._thread is not None, self._job is not None and self._job.round > 0
             about = {
                 "begun": begun and not self._ended,
+                "taught": bool(self.teaching.rounds),
                 "text": self._text(learning),
                 "news": self._news,
                 "share": self._share if learning else None,

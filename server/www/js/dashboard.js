@@ -53,6 +53,8 @@ export class Dashboard {
     this.network.setWiring(circuit);
     this.frame.describe(this.input);
     this.map.clear();
+    // Another drive may be in another world, where the same seed is another track.
+    this.scores.clear();
     this.otherName = "the expert";
     this.described++;
     this.shown = ++this.asked;

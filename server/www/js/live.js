@@ -107,6 +107,9 @@ function startLive(dashboard) {
     result = null;
     endCard.hide();
     bar.show(history, null);
+    // No moment of the drive before is a moment of this one.
+    cards.each("hold", null, null);
+    cards.each("live");
     hasFrame = stopped = false;
     status = "";
     since = { rows: [], events: [], asked: false };

@@ -296,3 +296,26 @@ def test_the_presentation_shows_picture_verb_and_reason_alone(open_page: Callabl
         assert page.locator("#frame").bounding_box()["height"] > before
         page.keyboard.press("f", delay=PRESS_MS)
         until(page, "document.getElementById('strips').getClientRects().length > 0")
+
+
+def test_a_question_ends_with_the_drive_and_with_the_network_that_it_was_asked_of(
+    open_page: Callable[..., Any],
+) -> None:
+    first = serve(cards=[WhatIfCard.of_drive(SOURCE, 128)])
+    page = open_page(first.start())
+    for tick in drive()[:20]:
+        first.publish(tick)
+    shows(page, drive()[19])
+    until(page, "document.querySelector('.ask')?.hidden === false")
+    page.keyboard.press("i")
+    until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+    first.stop()
+    with serve(port=first.port, cards=[WhatIfCard.of_drive(SOURCE, 128)]) as second:
+        second.publish(drive()[0])
+        until(page, "document.getElementById('step').textContent === '0'")
+        until(page, "document.getElementById('what-if').hidden")
+        page.keyboard.press("i")
+        until(page, ANSWERED.format("It "), timeout_s=LONG_S)
+        second.set(teach={"taught": True})
+        until(page, "document.getElementById('what-if').hidden && document.querySelector('.ask').hidden")
+        assert page.faults == []

@@ -44,5 +44,9 @@ export function card(page) {
       send.hidden = !can;
       put(note, "");
     },
+    // The file's network is not the one that has learnt.
+    about({ teach }) {
+      if (teach?.taught) send.hidden = true;
+    },
   };
 }

@@ -14,12 +14,12 @@ export class LapLines {
     this.name = name;
     this.questions = new Questions((_, answer) => this.receive(answer));
     this.points = [];
-    this.kept = new Map();
     this.store = null;
   }
 
   allow(can) {
     this.questions.close();
+    this.kept = new Map();
     this.store = null;
     this.map.setExpert(null);
     this.map.onExpert = can?.expert ? () => this.expert() : null;

@@ -78,6 +78,11 @@ export class WhatIf {
     this.laps.allow(can);
   }
 
+  // Whom it asks has learnt nothing.
+  about({ teach }) {
+    if (teach?.taught && this.can) this.describe(null, this);
+  }
+
   live() {
     if (this.isOpen) this.show(false);
   }
