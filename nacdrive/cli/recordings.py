@@ -37,7 +37,7 @@ class CheckConfig(RecordingOption):
     """Read every file of a recording to its end and name those that are truncated, foreign or altered."""
 
     set_aside: bool = False
-    """Move such files into the recording's folder 'damaged' and list only the sound episodes."""
+    """Move such episodes into the recording's folder 'damaged' and list only the sound ones; other files stay."""
 
 
 class MergeConfig(RecordingsOption, Target):
@@ -112,12 +112,12 @@ def check(config: CheckConfig) -> tuple[int, CheckResult]:
         print(f"{config.data}: all {len(result.sound)} episodes ({frames} frames) are as they were recorded")
         return 0, result
     if config.set_aside:
-        moved = keep_sound(config.data, result)
+        result, moved = keep_sound(config.data)
         print(f"{len(moved)} files moved to {config.data / 'damaged'}; {len(result.sound)} episodes remain")
     else:
         print(
             f"the other {len(result.sound)} episodes ({frames} frames) are as they were recorded and usable: "
-            f"'nacdrive recordings check {config.data} --set-aside' moves the files named above away"
+            f"'nacdrive recordings check {config.data} --set-aside' moves damaged episodes away"
         )
     return 1, result
 

@@ -8,9 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from nacdrive.common.paths import find_recording
+from nacdrive.common.result_folder import locked
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError
-from nacdrive.datasets.manifest import MANIFEST, EpisodeInfo, read_manifest, unlisted_episodes, write_manifest
+from nacdrive.datasets.manifest import (
+    EPISODE_NAME,
+    MANIFEST,
+    EpisodeInfo,
+    read_manifest,
+    unlisted_episodes,
+    write_manifest,
+)
 from nacdrive.datasets.recording import DamagedEpisode, read_listed
 from nacdrive.datasets.writer import set_aside
 
@@ -26,6 +34,8 @@ class CheckResult:
 def check_recording(folder: Path) -> CheckResult:
     """Read every file of a recording to its last pixel, and compare it with ``recording.json``."""
     folder = find_recording(folder)
+    # Before what is listed, so that an episode that is recorded meanwhile is not foreign.
+    there = sorted(folder.glob("*"))
     manifest, listed = read_manifest(folder)
     sound: list[EpisodeInfo] = []
     problems: list[DamagedEpisode] = []
@@ -38,19 +48,26 @@ def check_recording(folder: Path) -> CheckResult:
         else:
             problems.append(DamagedEpisode(info.path, why))
     known = {info.path for info in listed} | {folder / MANIFEST}
-    for path in sorted(folder.iterdir()):
+    for path in there:
         if path.is_file() and path not in known and not path.name.startswith(".") and path.suffix != ".md":
             problems.append(DamagedEpisode(path, "is foreign: no episode of this recording"))
     return CheckResult(sound, sorted(problems, key=lambda problem: problem.path.name))
 
 
-def keep_sound(folder: Path, result: CheckResult) -> list[Path]:
-    """Move every file with a problem into the recording's folder ``damaged`` and list only the sound episodes."""
+def keep_sound(folder: Path) -> tuple[CheckResult, list[Path]]:
+    """Move every episode with a problem into the recording's folder ``damaged`` and list only the sound ones.
+
+    Files that are no episodes stay. ``UserError`` while another process writes into the folder.
+    """
     folder = find_recording(folder)
-    manifest, _ = read_manifest(folder)
-    moved = [set_aside(problem.path) for problem in result.problems if problem.path.is_file()]
-    write_manifest(folder, manifest, result.sound)
-    return moved
+    with locked(folder):
+        result = check_recording(folder)
+        manifest, listed = read_manifest(folder)
+        broken = {problem.path for problem in result.problems if problem.path.is_file()}
+        own = {info.path for info in listed} | {path for path in broken if EPISODE_NAME.fullmatch(path.name)}
+        moved = [set_aside(path) for path in sorted(broken & own)]
+        write_manifest(folder, manifest, result.sound)
+    return result, moved
 
 
 def episode_problem(info: EpisodeInfo, source: str) -> str | None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,7 @@ class RecordingWriter:
     def _keep(self, data: bytes, info: EpisodeInfo) -> Path:
         """List an episode as ``episode-SEED.parquet``, with a number behind it where that seed was driven before."""
         with staged(self.folder) if self._replaces else nullcontext(self.folder) as folder:
-            path = folder / f"episode-{info.seed:07d}.parquet"
-            again = count(2)
-            while path.exists():
-                path = folder / f"episode-{info.seed:07d}-{next(again)}.parquet"
+            path = free_path(folder / f"episode-{info.seed:07d}.parquet")
             with atomic_path(path) as partial:
                 partial.write_bytes(data)
             self._episodes[path.name] = replace(info, path=self.folder / path.name)
@@ -171,9 +168,16 @@ def set_aside(path: Path) -> Path:
     """Move a file of a recording into its folder for damaged ones; returns where it lies now."""
     folder = path.parent / SET_ASIDE
     folder.mkdir(exist_ok=True)
+    target = free_path(folder / path.name)
     if is_own(path):
-        note_own(folder / path.name)
-    return path.replace(folder / path.name)
+        note_own(target)
+    return path.replace(target)
+
+
+def free_path(path: Path) -> Path:
+    """``path``, with a number behind its name where that is taken."""
+    numbered = (path.with_stem(f"{path.stem}-{k}") for k in count(2))
+    return next(free for free in chain([path], numbered) if not free.exists())
 
 
 def refuse_other_recipe(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from nacdrive.common.errors import UserError
-from nacdrive.datasets.check import check_recording, keep_sound
+from nacdrive.common.result_folder import LOCK
+from nacdrive.datasets.check import check_recording, episode_problem, keep_sound
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
+from nacdrive.datasets.manifest import EpisodeInfo
 from nacdrive.datasets.merge import merge_recordings
 from nacdrive.datasets.recording import Recording
 from tests.helpers.episodes import begin, make_episode
@@ -99,12 +102,37 @@ def forge(folder: Path, episode: Episode) -> None:
 
 def test_set_aside_leaves_a_sound_recording_and_deletes_nothing(recording_folder: Path) -> None:
     (recording_folder / SECOND).write_bytes(b"PAR1")
-    (recording_folder / "foreign.bin").write_bytes(b"?")
-    moved = keep_sound(recording_folder, check_recording(recording_folder))
-    assert sorted(path.name for path in moved) == [SECOND, "foreign.bin"]
-    assert all(path.exists() for path in moved)
-    assert check_recording(recording_folder).problems == []
+    (recording_folder / "notes.txt").write_bytes(b"mine")
+    _, (first,) = keep_sound(recording_folder)
+    (recording_folder / SECOND).write_bytes(b"PAR2")
+    _, (second,) = keep_sound(recording_folder)
+    assert [path.name for path in (first, second)] == [SECOND, "episode-3000001-2.parquet"]
+    assert (first.read_bytes(), second.read_bytes()) == (b"PAR1", b"PAR2")
+    assert list(found(recording_folder)) == ["notes.txt"]
     assert [info.seed for info in Recording.open(recording_folder).episodes] == [3_000_000, 3_000_002]
+
+
+def test_nothing_is_set_aside_while_another_process_records(recording_folder: Path) -> None:
+    (recording_folder / SECOND).write_bytes(b"PAR1")
+    with (recording_folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another nacdrive writes into"):
+            keep_sound(recording_folder)
+    assert (recording_folder / SECOND).exists()
+
+
+def test_an_episode_that_is_recorded_during_a_check_is_not_foreign(
+    recording_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begin(recording_folder, resume=True)
+
+    def record_on(info: EpisodeInfo, source: str) -> str | None:
+        if len(writer.episodes) == 3:
+            writer.add(make_episode(9))
+        return episode_problem(info, source)
+
+    monkeypatch.setattr("nacdrive.datasets.check.episode_problem", record_on)
+    assert found(recording_folder) == {}
 
 
 def test_check_says_when_there_is_no_recording(tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_a_file_that_goes_while_a_recording_is_replaced_is_no_failure(recording_
 
 def test_replacing_a_recording_takes_what_was_set_aside_along(recording_folder):
     (recording_folder / SECOND).write_bytes(b"PAR1")
-    keep_sound(recording_folder, check_recording(recording_folder))
+    keep_sound(recording_folder)
     assert (recording_folder / "damaged" / SECOND).exists()
     begin(recording_folder, overwrite=True).add(make_episode(5))
     assert not (recording_folder / "damaged").exists()
@@ -288,7 +288,7 @@ def test_replacing_a_recording_takes_what_was_set_aside_along(recording_folder):
 
 def test_a_foreign_file_among_those_set_aside_is_foreign_too(recording_folder):
     (recording_folder / SECOND).write_bytes(b"PAR1")
-    keep_sound(recording_folder, check_recording(recording_folder))
+    keep_sound(recording_folder)
     for name in ("d.txt", "c.txt", "b.txt", "a.txt"):
         (recording_folder / "damaged" / name).write_text("mine")
     with pytest.raises(
@@ -398,7 +398,7 @@ def test_problems_come_in_order_of_their_names(recording_folder):
 
 def test_a_missing_file_is_not_moved(recording_folder):
     (recording_folder / SECOND).unlink()
-    assert keep_sound(recording_folder, check_recording(recording_folder)) == []
+    assert keep_sound(recording_folder)[1] == []
     assert len(read_manifest(recording_folder)[1]) == 2
 
 
