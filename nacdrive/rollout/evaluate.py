@@ -149,7 +149,7 @@ def evaluate(
         expert_folder: Where the expert's rows are kept, to share them among evaluations; ``out`` if not given.
     """
     identity = identify(drive)
-    claim(out, identity)
+    claim(out / "evaluation.json", identity)
     tracks = drive.env_spec.tracks if tracks is None else tuple(tracks)
     drivers: tuple[Literal["policy", "expert"], ...] = ("policy", "expert") if drive.expert else ("policy",)
     listeners = tuple(listeners)
@@ -350,15 +350,13 @@ def identify(drive: Drive) -> dict[str, Any]:
     }
 
 
-def claim(out: Path, identity: Mapping[str, Any]) -> None:
-    """Write down what ``out`` is a result of; refuse to mix two."""
-    path = out / "evaluation.json"
+def claim(path: Path, identity: Mapping[str, Any]) -> None:
+    """Write down in ``path`` what its folder is a result of; refuse to mix two."""
     if path.exists():
         before = evaluation(read_object(path), LAP_RULES[0], plain(CameraNoise()))
         for key, now in identity.items():
             was = before.get(key, now)
-            # Who else drives may change.
-            if key not in ("file", "expert", "expert_key") and was != now:
-                what = "model file" if key == "sha256" else key
-                raise UserError(f"{out} holds an evaluation of another {what}: give another --out, or --overwrite.")
+            if key != "file" and was != now:
+                what = {"sha256": "model file", "expert_key": "expert"}.get(key, key)
+                raise UserError(f"{path.parent} holds drives of another {what}: give another --out, or --overwrite.")
     write_json(path, identity)

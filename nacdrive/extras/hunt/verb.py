@@ -43,6 +43,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
     from nacdrive.drivers.policy import PolicyDriver
     from nacdrive.extras.hunt.drives import HuntWorker, Work, hunt_results
     from nacdrive.rollout.drive import usual_expert
+    from nacdrive.rollout.evaluate import claim, identify
 
     spec = config.spec
     drive = config.driven(find_model(config.model, spec.task) if config.driver is None else None)
@@ -64,6 +65,7 @@ def run(config: HuntConfig) -> dict[str, Any]:
         raise UserError(f"nothing of {', '.join(config.areas)} is left to search on {spec.name}: give other --areas.")
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
     check_resumable(folder, config, FREE_TO_CHANGE)
+    claim(folder / "drive.json", identify(drive))
     results = hunt_results(folder / RESULTS)
     workers = config.workers or usable_cores()
     work = Work(drive, config.least_share, 0 if workers == 1 else workers, config.ray)
