@@ -425,7 +425,9 @@ class Imitation:
         self.optimiser.load_state_dict(state["optimiser"])
         self.rng.bit_generator.state = json.loads(state["rng"])
         self.step, self.earlier_s, self.best = state["step"], state["seconds"], state["best"]
-        for self.round in range(state["round"]):
+        # More rounds than are asked for may be done, and there is room for these.
+        fitting = min(state["round"], self.config.rounds)
+        for self.round in range(fitting):
             for drive in self.read_drives():
                 self.drives.add(drive)
         self.round = state["round"]

@@ -118,6 +118,25 @@ def test_a_stopped_run_goes_on_to_the_same_agent(tmp_path: Path, tiny: ImitateCo
         imitate(replace(tiny, steps=3), tmp_path / "parts", resume=True)
 
 
+def test_a_run_that_was_made_shorter_than_it_is_goes_on(tmp_path: Path) -> None:
+    tiny = replace(FORGETFUL, rounds=3, eval_every=4)
+    long = Imitation(tiny, tmp_path, lambda progress: None)
+    shape = (tiny.max_frames // tiny.repeat, *long.view.shape[1:])
+    blank = np.zeros(shape, np.uint8), np.zeros((shape[0], 2), np.float32), np.arange(shape[0], dtype=np.float64)
+    for long.round in range(tiny.rounds):
+        long.write_drives([LabelledDrive(*blank, 0.0, True)] * tiny.episodes)
+    long.round, long.step = tiny.rounds, tiny.all_steps
+    long.write_checkpoint(1.0)
+    for name in ("log.jsonl", "best.pt"):
+        (tmp_path / name).touch()
+    short = Imitation(replace(tiny, rounds=1), tmp_path, lambda progress: None)
+    short.restore()
+    assert (short.round, short.drives.count) == (3, tiny.episodes * shape[0])
+    assert short.run() == tmp_path / "best.pt"
+    long.restore()
+    assert long.drives.count == 3 * short.drives.count
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
