@@ -93,7 +93,7 @@ class Threads:
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
-    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
+    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], Any]) -> None:
         """Serve in the background; call ``watch`` all the time, and ``goodbye`` before the end.
 
         ``say`` is called with a line when a thread has ended and is started again.
@@ -191,7 +191,7 @@ class Eventlet:
         self._bell, self._bell_pull = socket.socketpair()
         self._bell_pull.setblocking(False)
 
-    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], None]) -> None:
+    def start(self, listener: socket.socket, app: Any, watch: Call, goodbye: Call, say: Callable[[str], Any]) -> None:
         tune(listener)
         self._listener, self._app = listener, app
         self._serving = lasting_thread("nacdrive-udacity", lambda: self._serve(watch, goodbye), say)

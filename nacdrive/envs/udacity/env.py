@@ -55,7 +55,7 @@ class UdacityEnv(DrivingEnv):
         port: Port to listen on, 4567 for the real simulator; 0 takes a free one, ``port`` then tells which.
         engine: What serves the connections: ``threads`` or ``eventlet``.
         limit_s: Longest time between a picture and its action, in seconds.
-        on_event: Told in one line of what happens, from any thread; at most once a second for each kind.
+        on_event: Told in one line of what happens, from any thread; once a second of each kind but a stop's end.
         in_flight: Pictures of one simulator that may be under way at once; with 2 every one waits for its twin.
     """
 
@@ -165,8 +165,10 @@ class UdacityEnv(DrivingEnv):
         else:
             with self._changed:
                 recovered = drive is self._drive and self._emergency.sound(decided, now)
-            if recovered:
-                self._server.log.say("recovered", "Sound decisions again: the policy drives.")
+            if recovered and drive.stop_logged:
+                # Unlimited, or the page would show the stop for the rest of the drive.
+                drive.stop_logged = False
+                self._tell("Sound decisions again: the policy drives.")
         self._last = decided
         drive.steps += 1
         self._answer(drive, decided)
@@ -267,9 +269,9 @@ class UdacityEnv(DrivingEnv):
             news = self._emergency.fail(reason, now, held_s)
             action = self._emergency.action(now)
         # While nobody drives yet, nobody has failed.
-        if news and drive is self._episode:
+        if (news or not drive.stop_logged) and drive is self._episode:
             self.safety_stops += begins
-            self._server.log.say("safety", f"Safety stop: {reason}.")
+            drive.stop_logged |= self._server.log.say("safety", f"Safety stop: {reason}.")
         return action
 
     def _begin(self, connection: SimulatorConnection, now_s: float) -> Drive:
@@ -367,6 +369,8 @@ class Drive:
         """When the first picture of the episode came."""
         self.steps = 0
         """Actions since the episode began."""
+        self.stop_logged = False
+        """Whether whoever watches knows of the emergency stop that is under way."""
         self.t_s = self.speed_mps = self.metres = 0.0
         """Of the picture handed out last; metres since the episode began."""
 

@@ -50,7 +50,7 @@ class Guardian:
     called with a kind and a line if there is none, or it has ended and another one is started.
     """
 
-    def __init__(self, say: Callable[[str, str], None]) -> None:
+    def __init__(self, say: Callable[[str, str], Any]) -> None:
         self._say = say
         self._connections: dict[int, Any] = {}
         self._lock = Lock()

@@ -309,18 +309,19 @@ class RateLimitedLog:
         self._last_s: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def say(self, kind: str, text: str) -> None:
-        """Tell ``text`` unless something of its ``kind`` was told less than a second ago."""
+    def say(self, kind: str, text: str) -> bool:
+        """Tell ``text``; False if something of its ``kind`` was told less than a second ago, and it is left out."""
         now = time.monotonic()
         with self._lock:
             if now - self._last_s.get(kind, -PERIOD_S) < PERIOD_S:
                 self._left_out[kind] = self._left_out.get(kind, 0) + 1
-                return
+                return False
             self._last_s[kind] = now
             more = self._left_out.pop(kind, 0)
         line = " ".join(text.split())
         line = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
         self._tell(f"{line} ({more} more like this)" if more else line)
+        return True
 
     def logger(self, name: str) -> logging.Logger:
         """A logger for a library: its warnings and errors become lines here, without tracebacks."""
@@ -340,7 +341,7 @@ class _OneLine(logging.Handler):
         self._log.say(self._kind, f"{self._kind}: {record.getMessage()[:200]}{why[:200]}")
 
 
-def landing_page(say: Callable[[str, str], None]) -> Flask:
+def landing_page(say: Callable[[str, str], Any]) -> Flask:
     """What the port says to browsers and to other programs that try it; ``say`` is told who asked."""
     app = Flask("nacdrive.envs.udacity", static_folder=None)
 
@@ -360,7 +361,7 @@ def landing_page(say: Callable[[str, str], None]) -> Flask:
     return app
 
 
-def same_site(app: Any, local: bool, say: Callable[[str, str], None]) -> Any:
+def same_site(app: Any, local: bool, say: Callable[[str, str], Any]) -> Any:
     """``app`` for everybody but other sites' pages, which a browser on this machine would let reach this port; where
     ``local``, only this machine is served. ``say`` is called with a kind and a line where a request makes ``app`` fail.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from threading import Event, Thread
@@ -310,6 +311,30 @@ def test_an_unsound_action_is_never_sent(stack, lines, action: object, words: st
     assert {command for command in car.commands if command[1] > 0} == {(0.4, 0.6)}
     env.step(Action(0.4, 0.6, 0.0))
     assert until(lambda: car.commands[-1] == (0.4, 0.6)) and env.safety is None
+
+
+def test_whoever_is_told_of_a_stop_is_told_of_its_end_however_soon_that_comes(stack, lines) -> None:
+    env = stack.enter_context(UdacityEnv(port=0, limit_s=60, on_event=lines.append))
+    stack.enter_context(Simulator(env.port))
+    env.reset()
+    begins_s = env._server.log._last_s
+
+    def news(action: Action | None) -> list[str]:
+        lines.clear()
+        env.step(action)
+        return [line.split(":")[0] for line in lines if line.startswith("S")]
+
+    stop, end, sound = ["Safety stop"], ["Sound decisions again"], Action(0.4, 0.6, 0.0)
+    assert (news(None), news(None), news(sound), news(sound)) == (stop, [], end, [])
+    # A second after it has begun, which is less than one after it has ended.
+    begins_s.pop("safety")
+    assert (news(None), news(sound)) == (stop, end)
+    # Within that second, however long this machine takes.
+    begins_s["safety"] = math.inf
+    assert (news(None), news(sound)) == ([], [])
+    assert news(None) == []
+    begins_s.pop("safety")
+    assert (news(None), news(sound)) == (stop, end), "one that lasts is told as soon as it may be"
 
 
 def test_a_slow_policy_drives_slowly_where_it_is_allowed_to_take_its_time(stack, simulator, lines) -> None:
