@@ -262,9 +262,9 @@ def choice_loss(scores: Tensor, batch: Batch, weights: Tensor, options: LossOpti
 
 
 def agreement(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Number of frames whose best score [B, T, choices] is the expert's choice, and of all frames."""
-    present = ~batch["padding"]
-    return ((scores.argmax(dim=-1) == batch["target"]) & present).sum(), present.sum()
+    """Number of frames whose best score [B, T, choices] is the expert's choice, and of all whose choice is known."""
+    known = ~batch["padding"] & (batch["target"] >= 0)
+    return ((scores.argmax(dim=-1) == batch["target"]) & known).sum(), known.sum()
 
 
 def labels_of(episode: Episode) -> NDArray[np.int64]:

@@ -65,6 +65,15 @@ def test_choices_are_learnt_with_the_units_that_they_were_driven_with(tmp_path):
     assert red.brake == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize(("name", "share"), [("imitation", 0.25), ("carracing", 0.75)])
+def test_frames_without_a_label_count_neither_as_right_nor_as_wrong(name, share):
+    target = torch.tensor([[1, 1, 2, 1, -1, -1, 1]])
+    batch = {"target": target, "teacher": torch.empty(0), "padding": torch.tensor([[False] * 6 + [True]])}
+    scores = torch.tensor([0.0, 1.0, 0.0]).expand(1, 7, 3)
+    total, count = load_driving_task(name).measure(scores, batch)
+    assert (float(total / count), int(count)) == (share, 4)
+
+
 def test_an_action_that_the_environment_names_is_known_before_anybody_takes_it(tmp_path):
     recording = Recording.open(record(tmp_path / "r", episodes=1, steps=3))
     episode = recording.load(0)
