@@ -208,10 +208,9 @@ def on_tracks(metrics: dict[str, Any], laps: float) -> list[str]:
     for track, n in metrics["tracks"].items():
         low, high = n["flawless"]["interval95"]
         of_laps = "" if math.isnan(laps) else f" of {laps:g} laps"
-        lines.append(
-            f"{track}: {n['flawless']['count']} of {n['drives']} drives{of_laps} never left the road "
-            f"(95 %: {low:.0%} to {high:.0%})"
-        )
+        how = "never left the road" if "off_road_events" in n else "needed no safety stop"
+        drives = f"{n['flawless']['count']} of {n['drives']} drives{of_laps}"
+        lines.append(f"{track}: {drives} {how} (95 %: {low:.0%} to {high:.0%})")
         if "autonomy" not in n:  # an environment of one's own
             own = [
                 f"{name.replace('_', ' ')} {with_interval(value, 2) if isinstance(value, dict) else f'{value:g}'}"

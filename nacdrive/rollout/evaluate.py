@@ -239,10 +239,12 @@ def by_track(rows: Sequence[Row], drive: Drive) -> dict[str, Any]:
 def track_numbers(rows: Sequence[Row], laps: float, totals: Collection[str]) -> dict[str, Any]:
     """What the drives of one track say together; ``totals`` are the environment's own numbers that are added up.
 
-    A drive is flawless that has all the ``laps`` that were asked for, no wheel off the road, and no intervention.
+    A drive is flawless that has all the ``laps`` that were asked for, no wheel off the road where that is counted, no
+    intervention, and no safety stop.
     """
     flawless = sum(
         (row["laps"] if "laps" in row else row["progress"]) >= laps
+        and row["failure"] is None
         and not row.get("off_road_events")
         and not row.get("interventions")
         for row in rows

@@ -81,7 +81,7 @@ def lead(metrics: dict[str, Any]) -> str:
     """What came of it in a sentence, and the best drive, moving."""
     share, films = metrics["expert_fraction"], list(metrics["films"].values())
     compared = "" if share is None else f", with {share['value']:.1%} of the return of its expert"
-    done = f"{metrics['finished_laps']} of {len(metrics['episodes'])} laps"
+    done = f"a lap in {metrics['finished_laps']} of {len(metrics['episodes'])} drives"
     film = escape(films[-1]["file"], quote=True) if films else ""
     shown = f'<video class="lead" autoplay loop muted playsinline controls src="{film}"></video>' if film else ""
     return f'<p class="lead">{escape(metrics["model"]["file"])} finishes {done}{compared}.</p>{shown}'
@@ -133,8 +133,8 @@ def tiles(metrics: dict[str, Any]) -> str:
         cells.append((spread(expert), "mean return of the expert", between(expert["interval95"], ".0f")))
     slowest = f"slowest 1 % of an episode: {metrics['decision_ms_p99']:.1f} ms"
     cells += [
-        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "laps finished", ""),
-        (f"{metrics['progress']:.1%}", "of the road driven, on average", ""),
+        (f"{metrics['finished_laps']} of {len(metrics['episodes'])}", "drives with a finished lap", ""),
+        (f"{metrics['progress']:.1%}", "of a lap driven, on average", ""),
         (f"{metrics['decision_ms_median']:.1f} ms", "median decision", slowest),
     ]
     if metrics["expert_agreement"] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from nacdrive.cli.eval import evaluate as evaluate_verb
-from nacdrive.cli.eval import write_laps
+from nacdrive.cli.eval import on_tracks, write_laps
 from nacdrive.cli.replay import ReplayConfig, open_run
 from nacdrive.common.errors import UserError
 from nacdrive.common.files import result_folder
@@ -119,7 +120,7 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     lead = re.search(
         r'<p class="lead">(.*?)</p><video class="lead" autoplay loop muted playsinline controls src="(.*?)"', html
     )
-    assert lead is not None and lead[1].startswith(f"{model_file.name} finishes 0 of 3 laps, with ")
+    assert lead is not None and lead[1].startswith(f"{model_file.name} finishes a lap in 0 of 3 drives, with ")
     assert lead[2] == films["best"]["file"]
     elsewhere = re.findall(r'(?:src|href)="((?:https?:)?//[^"]*)"', html)
     assert all(link.startswith("http://127.0.0.1:8090/") for link in elsewhere) and "<script" not in html
@@ -358,6 +359,12 @@ def test_a_flawless_drive_has_all_its_laps_and_no_wheel_off_the_road() -> None:
     numbers = track_numbers(rows, 3, {"laps", "interventions"})
     assert numbers["flawless"]["count"] == 1
     assert (numbers["laps"], numbers["interventions"], numbers["autonomy"]["mean"]) == (11.5, 1, 100.0)
+    # An environment of one's own counts no wheels beside the road, and nobody says that there were none.
+    own = [
+        {"failure": failure, "track": "a", "progress": 0.1, "comfort": 1.0} for failure in (None, "stopped", "stopped")
+    ]
+    printed = on_tracks({"tracks": {"a": track_numbers(own, 0, ())}}, math.nan)
+    assert printed[0].startswith("a: 1 of 3 drives needed no safety stop (95 %")
     low, high = proportion(10, 10)
     assert (low, high) == (pytest.approx(0.722, abs=1e-3), pytest.approx(1.0))
     assert proportion(0, 10)[0] == pytest.approx(0.0, abs=1e-9)

@@ -121,7 +121,7 @@ def test_an_own_environment_with_tracks_is_evaluated_to_the_end(here: Path, caps
     north = metrics["tracks"]["north"]
     assert (north["drives"], north["crossings"], north["comfort"]["mean"]) == (2, 6, 0.5)
     printed = capsys.readouterr().out
-    assert "north: 2 of 2 drives never left the road" in printed and "crossings 6, comfort 0.50" in printed
+    assert "north: 2 of 2 drives needed no safety stop" in printed and "crossings 6, comfort 0.50" in printed
     assert len(Recording.open(here / "town" / "drives").episodes) >= 2
 
 

@@ -17,7 +17,7 @@ from nacdrive.datasets.manifest import DRIVES
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import CARRACING
 from nacdrive.viz.recorded import recorded_ticks
-from nacdrive.viz.report import BARS, bars, between, films, worst
+from nacdrive.viz.report import BARS, bars, between, films, lead, tiles, worst
 from nacdrive.viz.report_charts import by_track, drive_map, over_time, return_marks, ticks, worst_moment
 from nacdrive.viz.trace import why_of
 from tests.helpers.episodes import begin, make_episode
@@ -67,6 +67,17 @@ def test_an_axis_has_two_marks_even_where_all_values_are_the_same(low: float, hi
 def test_an_interval_is_from_its_lower_end_to_its_upper() -> None:
     assert between((1.25, 9.5), ".1f") == "95 %: 1.2 to 9.5"
     assert between(None, ".1f") == ""
+
+
+def test_a_report_counts_drives_where_each_may_have_several_laps() -> None:
+    """Four drives of three laps each that were asked for: laps 1, 1, 1 and 2."""
+    about = {"model": {"file": "m.pt"}, "films": {}, "expert_fraction": None, "expert_return": None}
+    none = {"mean": 9.0, "std": None, "interval95": None}
+    numbers = {"return": none, "decision_ms_median": 1.0, "decision_ms_p99": 2.0, "expert_agreement": None}
+    metrics = {**about, **numbers, "finished_laps": 4, "progress": 1.25, "episodes": [{}] * 4}
+    assert "m.pt finishes a lap in 4 of 4 drives." in lead(metrics)
+    shown = tiles(metrics)
+    assert "<b>4 of 4</b><span>drives with a finished lap" in shown and "<b>125.0%</b><span>of a lap driven" in shown
 
 
 def test_drives_of_one_seed_on_two_tracks_have_experts_of_their_own() -> None:
