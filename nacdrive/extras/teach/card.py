@@ -153,7 +153,7 @@ class TeachCard(Card):
 
     def _undo(self, rounds: int = 1) -> None:
         with self._changed:
-            if self._job is None and self.teaching.rounds:
+            if not self._learning and self.teaching.rounds:
                 self.teaching.undo(rounds)
                 self._weights = weights_of(self.teaching.policy)
                 self._news = f"undone: round {len(self.teaching.rounds) + 1} and its corrections are not learnt"
@@ -166,12 +166,19 @@ class TeachCard(Card):
 
     def _drop(self) -> None:
         with self._changed:
-            if self._job is None:
+            if not self._learning:
                 self._ended = "drop"
         self._undo(len(self.teaching.rounds))
 
     def _now(self) -> None:
-        self._asked = True
+        with self._changed:
+            # A second press asks nothing of the network of a later round.
+            self._asked = self._weights is not None
+
+    @property
+    def _learning(self) -> bool:
+        """Whether a round is learnt; while the old laps are read none is."""
+        return self._job is not None and self._job.round > 0
 
     def _say(self, news: str) -> None:
         """Say what has happened beside the drive, on the terminal and on the page."""
@@ -183,7 +190,7 @@ class TeachCard(Card):
         if self.page is None:
             return
         with self._changed:
-            begun, learning = self._thread is not None, self._job is not None and self._job.round > 0
+            begun, learning = self._thread is not None, self._learning
             about = {
                 "begun": begun and not self._ended,
                 "taught": bool(self.teaching.rounds),

@@ -31,7 +31,7 @@ from nacdrive.envs.carracing.env import to_action
 from nacdrive.extras.teach import card as teach_module
 from nacdrive.extras.teach.card import TeachCard, teach_card
 from nacdrive.extras.teach.pupil import Outcome, compare, meant
-from nacdrive.extras.teach.rounds import Job, Teaching
+from nacdrive.extras.teach.rounds import Job, Round, Teaching
 from nacdrive.models import Policy, PolicyConfig, load_policy, save_policy
 from nacdrive.rollout.recorder import EpisodeBuffer, corrections, executed_action
 from nacdrive.rollout.train_config import TrainConfig
@@ -243,6 +243,23 @@ def test_on_the_wire_a_new_network_takes_over_while_the_car_stands_or_on_request
     assert card._weights is other, "nor while a person has the wheel"
     card.listen(replace(tick_of(3, 7), speed_mps=9.0 if wish else 0.05))
     assert card._weights is None and same(card.driver.policy.network.state_dict(), other)  # type: ignore[union-attr]
+    if command:
+        command()
+    card._weights = other
+    card.listen(replace(tick_of(4, 7), speed_mps=9.0))
+    assert card._weights is other, "who presses twice has asked for one network"
+
+
+@pytest.mark.parametrize("wish", ["undo", "drop"])
+def test_while_the_old_laps_are_read_again_a_round_can_be_undone_or_dropped(card: TeachCard, wish: str) -> None:
+    card.teaching.open(overwrite=False, resume=False)
+    card.teaching.rounds.append(Round("lesson-1", ("a",), (0.5, 0.75), (0.875, 0.875)))
+    card._job = card.teaching.begin_round(())
+    command = card._command(wish)
+    assert command is not None
+    command()
+    assert not card.teaching.rounds and card.teaching.undone == ["a"] and card._weights is not None
+    assert card._ended == ("drop" if wish == "drop" else "")
 
 
 def test_a_page_that_closes_in_the_middle_of_a_correction_loses_nothing_of_it(card: TeachCard, tmp_path: Path) -> None:
