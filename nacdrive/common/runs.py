@@ -8,7 +8,8 @@ import os
 import platform
 import random
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -39,21 +40,18 @@ def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and, if it is installed, PyTorch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    try:
+    with suppress(ModuleNotFoundError):
         import torch
-    except ModuleNotFoundError:
-        return
-    torch.manual_seed(seed)
+
+        torch.manual_seed(seed)
 
 
 def package_versions() -> dict[str, str]:
     """Versions of nacdrive, Python and the packages that shape a result."""
     versions = {"nacdrive": __version__, "python": platform.python_version()}
     for name in RECORDED_PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
@@ -68,14 +66,15 @@ def run_record(config: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) -> None:
+def check_resumable(folder: Path, config: Any, free_to_change: Collection[str], data: Mapping[str, str] = {}) -> None:
     """Write ``folder``'s run.json for ``config`` (a dataclass), or compare with the one of the run to be resumed;
-    ``UserError`` if that was begun with other options than those ``free_to_change``.
+    ``UserError`` if that was begun with other options than those ``free_to_change``, or other ``data``: fingerprints.
     """
-    path = folder / RUN
+    path, known = folder / RUN, dict[str, Any]()
     if path.exists():
-        stored = read_object(path).get("config")
-        if not isinstance(stored, dict):
+        run = read_object(path)
+        stored, known = run.get("config"), run.get("data", known)
+        if not isinstance(stored, dict) or not isinstance(known, dict):
             raise UserError(f"{path} does not say with which options it was begun: it is damaged, give another --out.")
         before = run_options(stored)
         changed = [
@@ -84,11 +83,14 @@ def check_resumable(folder: Path, config: Any, free_to_change: Collection[str]) 
             # An option that did not exist yet is no other choice.
             if name not in free_to_change and name in before and before[name] != value
         ]
+        # Of more data others are kept aside, and those of before would be learnt from.
+        changed += [f"other data of {name}" for name in data if known.get(name, data[name]) != data[name]]
         if changed:
             raise UserError(
-                f"{folder} was begun with {', '.join(changed)}: resume with the same options, or give another --out."
+                f"{folder} was begun with {', '.join(changed)}: resume with the same options and data, or give another "
+                "--out, or --overwrite to begin anew."
             )
-    write_json(path, run_record(config))
+    write_json(path, run_record(config, data={**known, **data}))
 
 
 def plain(value: Any) -> Any:

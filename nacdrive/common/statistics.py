@@ -68,8 +68,7 @@ def fraction(pupil: Sequence[float], expert: Sequence[float]) -> dict[str, Any] 
         kept = means > 0
         interval = bounds(p[rows].mean(axis=1)[kept] / means[kept])
     elif interval := paired_difference(p, value * e)["interval95"]:
-        # To first order the ratio errs by this difference over the expert's mean.
-        interval = [value + end / float(e.mean()) for end in interval]
+        interval = [value + end / float(e.mean()) for end in interval]  # the ratio's error, to first order
     return {"value": value, "interval95": interval}
 
 

@@ -24,7 +24,7 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.rollout.record_config import OFFICIAL_FRAMES
 from nacdrive.rollout.train_config import FREE_TO_CHANGE, TrainConfig
 from nacdrive.tasks import Sample, load_driving_task
-from nacdrive.tasks.splits import mix
+from nacdrive.tasks.splits import fingerprint, mix
 from nacdrive.training.fit import FitResult, FitUpdate, checkpoint_path, fit
 
 
@@ -70,7 +70,9 @@ def train_policy(
         check_kind(env, expert, policy_config)
         check_pace(env, expert, policy_config.repeat)
     folder = result_folder(config.folder, overwrite=config.overwrite, resume=config.resume)
-    check_resumable(folder, config, FREE_TO_CHANGE)
+    # Of lessons nothing is kept aside.
+    data = {} if config.lessons else {", ".join(map(str, config.data)): fingerprint([*train, *valid])}
+    check_resumable(folder, config, FREE_TO_CHANGE, data)
     refuse_more_epochs(config, folder)
     refuse_other_lessons(config, folder)
     began = time.perf_counter()

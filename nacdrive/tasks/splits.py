@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -119,6 +120,11 @@ def block_folds(
             "give more data."
         )
     return [hold_out(samples, blocks, range(part, len(blocks), count)) for part in range(count)]
+
+
+def fingerprint(samples: Iterable[Sample]) -> str:
+    """The same for sequences of the same names and lengths in the same order, of which a split is the same too."""
+    return hashlib.sha256(repr([(sample.name, len(sample)) for sample in samples]).encode()).hexdigest()
 
 
 def slice_sample(sample: Sample, start: int, stop: int) -> Sample:

@@ -96,6 +96,29 @@ def test_a_resumed_training_gives_the_numbers_of_an_uninterrupted_one(
     assert same_weights(path, whole)
 
 
+def test_a_training_is_not_resumed_on_recordings_that_have_grown(recording: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(recording, tmp_path / "mine")
+    manifest = json.loads((mine / "recording.json").read_text())
+    (mine / manifest["episodes"].pop()["file"]).unlink()
+    (mine / "recording.json").write_text(json.dumps(manifest))
+    config = config_of(mine, tmp_path / "run")
+
+    def stop(update) -> None:  # type: ignore[no-untyped-def]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_policy(config, TrainCallbacks(on_step=stop))
+    again = dataclasses.replace(config, resume=True)
+    shutil.copytree(recording, mine, dirs_exist_ok=True)
+    with pytest.raises(UserError, match=r"run was begun with other data of .*mine: .* another --out, or --overwrite"):
+        train_policy(again)
+    # One that was begun without a fingerprint is resumed.
+    run = tmp_path / "run" / "run.json"
+    run.write_text(json.dumps({k: v for k, v in json.loads(run.read_text()).items() if k != "data"}))
+    with pytest.raises(KeyboardInterrupt):
+        train_policy(again, TrainCallbacks(on_step=stop))
+
+
 def test_no_episode_is_learnt_from_in_one_round_and_validated_on_in_another(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

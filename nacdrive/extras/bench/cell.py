@@ -186,8 +186,7 @@ def train_and_test(cell: Cell, on_step: OnStep) -> Result:
         "fit": plain(config),
     }
     model, drives = cell.folder / "model.pt", cell.folder / "drives"
-    if not drives.exists():
-        # Drives that were stopped are of the file that is there: its record names the command, so another would differ.
+    if not drives.exists():  # those that were stopped are of the very file, whose record names the command
         task.save(network, model, model_meta(cell, fold, fitted, result))
     if cell.size.drive and task.closed_loop and model.exists():
         scores[cell.task] |= drive_tracks(cell.task, model, cell.size.drive, drives, cell.device)

@@ -26,6 +26,7 @@ from nacdrive.models.files import check_device
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import ProtocolName, Size
 from nacdrive.tasks.registry import PAPER_TASKS, trained_on
+from nacdrive.tasks.splits import fingerprint
 from nacdrive.training.log import read_rows
 
 RESULTS = "results.jsonl"
@@ -50,6 +51,7 @@ class Grid:
     cells: list[Cell]  # in the order of computing
     data_dirs: dict[str, Path]  # folder of each task's data
     folder: Path
+    learnt: dict[str, str]  # fingerprint of what the models of each task that trains learn from
 
 
 def plan(config: TableConfig, *, claim: bool = True) -> Grid:
@@ -61,9 +63,10 @@ def plan(config: TableConfig, *, claim: bool = True) -> Grid:
         made_up = folder / "made-up" if config.budget == "smoke" else None
     tasks = dict.fromkeys([*groups, *(task for tested in groups.values() for task in tested)])
     data_dirs = find_data_dirs(tasks, config.data, made_up)
+    grid = grid_of(config, groups, data_dirs)
     if claim:
-        check_resumable(folder, config, FREE_TO_CHANGE)
-    return Grid(cells_of(config, groups, data_dirs, folder), data_dirs, folder)
+        check_resumable(folder, config, FREE_TO_CHANGE, grid.learnt)
+    return grid
 
 
 def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> dict[str, Path]:
@@ -124,10 +127,10 @@ def tasks_by_training(config: TableConfig) -> dict[str, list[str]]:
     return groups
 
 
-def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path], folder: Path) -> list[Cell]:
-    """The cells in the order of computing."""
+def grid_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[str, Path]) -> Grid:
+    """What ``config`` asks for."""
     models = in_order(list(config.models) or names(ablations=True))
-    cells = []
+    cells, learnt = list[Cell](), {}
     for trained, tested in groups.items():
         wanted = tuple(dict.fromkeys([trained, *tested]))
         common: dict[str, Any] = {
@@ -144,15 +147,16 @@ def cells_of(config: TableConfig, groups: dict[str, list[str]], data_dirs: dict[
         }
         few = Size(max_samples=64, max_tests=64)
         folds = load_task(trained, config.protocol).folds(common["data_dirs"], config.fold_count, config.seed, few)
+        learnt[trained] = fingerprint(sample for fold in folds for sample in (*fold.train, *fold.valid))
         for fold in range(len(folds)):
             kinds = [(REFERENCES, 0)] if config.references else []
             kinds += [(model, repeat) for repeat in range(config.seeds) for model in models]
             for model, repeat in kinds:
-                cell = Cell(**common, model=model, fold=fold, repeat=repeat, folder=folder)
-                cells.append(dataclasses.replace(cell, folder=cell_folder(folder, cell.key)))
+                cell = Cell(**common, model=model, fold=fold, repeat=repeat, folder=config.folder)
+                cells.append(dataclasses.replace(cell, folder=cell_folder(config.folder, cell.key)))
     # Fold by fold, then seed by seed: the table of a run that is stopped half way is whole as far as it goes.
     cells.sort(key=lambda cell: (cell.repeat, cell.fold))
-    return cells
+    return Grid(cells, data_dirs, config.folder, learnt)
 
 
 def check_models(models: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import REFERENCES, Result, cell_folder
 from nacdrive.extras.bench.grid import RESULTS, read_cells
 from nacdrive.tasks import load_task
-from nacdrive.tasks.base import Metric, ProtocolName
+from nacdrive.tasks.base import Metric
 from nacdrive.training.log import read_rows
 from nacdrive.viz.figures import save
 
@@ -44,14 +44,13 @@ class Section:
 
     task: str  # tested task
     trained: str  # task that trained the models
-    protocol: ProtocolName
-    size: tuple[tuple[str, Any], ...]  # of the budget: epochs, sequences, tests, drives
+    settings: Mapping[str, Any]  # see ``settings_of``
     rows: tuple[Result, ...]
 
     @property
     def title(self) -> str:
-        limits = limits_of(settings_of(self.rows[0]))
-        return f"{self.task}, protocol {self.protocol}" + (f" ({', '.join(limits)})" if limits else "")
+        limits = limits_of(self.settings)
+        return f"{self.task}, protocol {self.settings['protocol']}" + (f" ({', '.join(limits)})" if limits else "")
 
 
 @dataclass(frozen=True)
@@ -129,23 +128,12 @@ def limits_of(settings: Mapping[str, Any]) -> list[str]:
 def sections(results: Iterable[Result]) -> list[Section]:
     """Results by what may be compared; made-up data are left out."""
     groups: dict[str, list[Result]] = {}
-    about: dict[str, tuple[str, Result]] = {}
     for row in results:
         for task in row["asked"]:
             if task not in row["made_up"]:
                 key = json.dumps([task, row["task"], settings_of(row)], sort_keys=True)
                 groups.setdefault(key, []).append(row)
-                about[key] = task, row
-    return [
-        Section(
-            task,
-            row["task"],
-            settings_of(row)["protocol"],
-            tuple(sorted(settings_of(row)["size"].items())),
-            tuple(groups[key]),
-        )
-        for key, (task, row) in about.items()
-    ]
+    return [Section(*[*json.loads(key), tuple(rows)]) for key, rows in groups.items()]
 
 
 def compare(section: Section, metric: Metric) -> Comparison | None:
@@ -260,12 +248,12 @@ def csv_text(comparisons: Sequence[Comparison]) -> str:
               "verdict", "parameters", "train_s")  # fmt: skip
     rows: list[list[object]] = []
     for comparison in comparisons:
-        section, size = comparison.section, json.dumps(dict(comparison.section.size))
+        section, settings = comparison.section, comparison.section.settings
         for line in comparison.lines:
             behind = line.behind or {"value": None, "interval95": None}
             low, high = behind["interval95"] or (None, None)
-            rows.append([section.task, section.protocol, size, comparison.metric.key, line.model, line.trainings,
-                         line.mean, line.spread, behind["value"], low, high, line.verdict,
+            rows.append([section.task, settings["protocol"], json.dumps(settings["size"]), comparison.metric.key,
+                         line.model, line.trainings, line.mean, line.spread, behind["value"], low, high, line.verdict,
                          line.parameters, line.train_s])  # fmt: skip
     return table.csv_text(header, rows)
 
@@ -351,7 +339,7 @@ def write_report(places: Sequence[Path], out: Path, command: str) -> list[Compar
     comparisons, figures = [], {}
     for section in sections(results):
         check_trusted(places[0], section.trained, section.task)
-        for metric in load_task(section.trained, section.protocol).metrics_of(section.task):
+        for metric in load_task(section.trained, section.settings["protocol"]).metrics_of(section.task):
             if metric.compared and (comparison := compare(section, metric)) is not None:
                 comparisons.append(comparison)
     if not comparisons:

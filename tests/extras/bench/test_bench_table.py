@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from nacdrive.common.errors import UserError
+from nacdrive.common.paths import shipped
 from nacdrive.extras.bench import paper
 from nacdrive.extras.bench.cell import kind_of, run_cell, set_width
 from nacdrive.extras.bench.config import TableConfig
@@ -340,6 +342,28 @@ def test_cells_run_on_a_local_ray_cluster(config, monkeypatch):
     assert results["emnist/gru/0"]["status"] == "done"
     assert "lacks train-images" in results["emnist/gru/1"]["reason"]
     assert [e.done for e in entries(list(results.values()), config)] == [1]
+
+
+def test_a_table_is_not_resumed_on_recordings_that_have_changed(tmp_path):
+    recording = shutil.copytree(shipped("recordings") / "carracing-sample", tmp_path / "carracing")
+    config = TableConfig(
+        tasks=("carracing",), models=("dense",), most=20, references=False, data=tmp_path, out=tmp_path / "out"
+    )
+    plan(config)
+    again = dataclasses.replace(config, resume=True)
+    # Other tasks may come to it.
+    plan(dataclasses.replace(again, tasks=("carracing", "synthetic-decay")))
+    plan(again)
+    manifest = json.loads((recording / "recording.json").read_text())
+    # Another episode in the place of one; of as few as these none can be missing.
+    other = recording / "episode-3999999.parquet"
+    (recording / manifest["episodes"][0]["file"]).rename(other)
+    manifest["episodes"][0]["file"] = other.name
+    (recording / "recording.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        UserError, match=r"out was begun with other data of carracing: .* another --out, or --overwrite"
+    ):
+        plan(again)
 
 
 def test_a_cell_that_was_stopped_in_its_drives_goes_on_with_them(tmp_path, monkeypatch):
