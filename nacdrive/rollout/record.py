@@ -231,7 +231,8 @@ class EpisodeDriver:
             recipe |= {"continuous": True} if self.loaded.driver.needs.continuous else {}
         recipe |= {"repeat": config.repeat} if config.repeat is not None else {}
         recipe |= {"rule": config.rule} if config.rule not in (None, LAP_RULES[0]) else {}
-        recipe |= {"driver": config.driver} if config.driver is not None else {}
+        if config.driver is not None:
+            recipe |= {"driver": config.driver, "driver_sha256": driver_checksum(config.driver)}
         return recipe | ({"camera": str(config.disturbance)} if config.disturbance.active else {})
 
     def record(self, seed: int) -> Episode:

@@ -389,6 +389,10 @@ def test_a_driver_of_ones_own_is_recorded_and_labelled_by_the_expert_or_by_itsel
     assert Recording.open(tmp_path / "labelled").meta["expert"] == "geometric"
     with pytest.raises(UserError, match="instead of"):
         record_episodes(RecordConfig(out=tmp_path / "own", resume=True, **{**options, "driver": None}))
+    with (tmp_path / "my_straight.py").open("a") as file:
+        file.write("# Not the same.")
+    with pytest.raises(UserError, match=r"was recorded with driver_sha256 .* instead of"):
+        record_episodes(RecordConfig(out=tmp_path / "own", resume=True, **options))
 
 
 def test_a_disturbed_camera_is_recorded_and_the_expert_sees_the_true_frames(uninterrupted: Path) -> None:
