@@ -75,6 +75,11 @@ class Tick:
     next_info: Info = field(default_factory=lambda: Info())
     """What it said after the decision was carried out."""
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the decision took longer than its budget; the last one of a simulator that has gone has none."""
+        return 0 < (self.budget_ms or 0) < self.decision_ms
+
 
 Listener = Callable[[Tick], None]
 """Whoever wants to know: called once per Tick, must return at once."""

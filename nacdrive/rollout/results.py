@@ -81,7 +81,7 @@ class EpisodeMetrics:
         self._latencies.append(tick.decision_ms)
         self._speeds.append(tick.speed_mps or 0.0)
         self._wheels_off.append(float(tick.next_info.get("wheels_off", 0.0)))
-        self._late += tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
+        self._late += tick.is_late
         if tick.expert is not None and tick.expert.choice is not None and tick.action.choice is not None:
             self._agreed.append(tick.expert.choice == tick.action.choice)
         if tick.action.choice is not None and self.actions:

@@ -157,9 +157,8 @@ class FrameOverlay:
             draw.line(points, EXPERT if self.caption else ACCENT, 2, joint="curve")
 
     def _footer(self, draw: ImageDraw.ImageDraw, tick: Tick) -> None:
-        late = tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
         y = HEIGHT - 34
-        draw.text((PANEL_X, y), f"decided in {tick.decision_ms:.1f} ms", ALERT if late else DIM, font(14))
+        draw.text((PANEL_X, y), f"decided in {tick.decision_ms:.1f} ms", ALERT if tick.is_late else DIM, font(14))
         for event in tick.events:
             if event != "started":
                 self._event, self._event_until = event, tick.t_s + EVENT_S

@@ -150,8 +150,7 @@ class Lane:
             self._off, self._episode_began = 0.0, self.seq
         self.seq += 1
         # The first decision of all waits for what is loaded with it.
-        late = self._last is not None and tick.budget_ms is not None and tick.decision_ms > tick.budget_ms
-        self._missed += late
+        self._missed += self._last is not None and tick.is_late
         self._off += float(tick.next_info.get("wheels_off", 0.0))
         self._last = tick
         numbers = row(tick, self.seq, clock_s, self._missed, self._off / (self.seq - self._episode_began))

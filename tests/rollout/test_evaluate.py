@@ -332,8 +332,10 @@ def test_an_episode_counts_from_its_last_start_and_a_long_curve_is_thinned() -> 
     steps = 5 * (MOST_POINTS + 1)
     for step in [0, 1, 2, *range(steps)]:
         info = {"t_s": 0.05 * (step + 1), "progress": step / steps, "wheels_off": 0.25, "laps": 0}
-        metrics.add(make_tick(step, next_info=info, done=step == steps - 1, events=("time is up",)))
+        end = {"done": True, "budget_ms": 0.0} if step == steps - 1 else {}
+        metrics.add(make_tick(step, next_info=info, events=("time is up",), **end))
     result = metrics.result()
+    assert result.late_decisions == 0, "no time passes after the last one"
     assert (result.decisions, sum(metrics.actions)) == (steps, steps)
     assert result.wheels_off == 0.25 and not result.finished_lap
     assert MOST_POINTS / 2 < len(metrics.points) <= MOST_POINTS
