@@ -48,7 +48,12 @@ class EvalJob:
     seed: int
     track: str = ""
     film: Path | None = None
-    """Where to write a video of it; the drive is kept beside it in ``DRIVES``, for ``nacdrive replay``."""
+    """Where to write a video of it; the drive is kept beside it, for ``nacdrive replay``."""
+
+    @property
+    def kept(self) -> Path:
+        assert self.film is not None
+        return self.film.parent / DRIVES / drive_name(self.seed, self.track)
 
 
 class RolloutWorker:
@@ -99,9 +104,7 @@ class RolloutWorker:
             row = row_of(metrics.result(), metrics, env.metrics(), job.track)
         if job.film is not None:
             # The main process lists it when all are there.
-            folder = job.film.parent / DRIVES
-            folder.mkdir(exist_ok=True)
-            with atomic_path(folder / drive_name(job.seed, job.track)) as unfinished:
+            with atomic_path(job.kept) as unfinished:
                 unfinished.write_bytes(to_parquet(buffer.episode(source=loaded.spec.source, driver=title, meta=meta)))
         return row
 
@@ -286,7 +289,8 @@ def film(
             entry["drive"] = drive_name(seed, track)
             films[f"{track}: {name}" if track else name] = {**entry, **({"track": track} if track else {})}
     _remove_stale(out, jobs)
-    missing = [job for job in jobs if job.film is not None and not job.film.exists()]
+    # The drive is written last: without it the film is of one that was stopped.
+    missing = [job for job in jobs if job.film is not None and not (job.film.exists() and job.kept.exists())]
     try:
         with closing(drive_jobs(drive, missing, workers, ray=ray)) as done:
             for job, again in done:
@@ -306,10 +310,9 @@ def film(
 
 def _remove_stale(out: Path, jobs: Sequence[EvalJob]) -> None:
     """Remove videos, drives and their pages of an earlier ranking."""
-    drives = out / DRIVES
-    wanted = {job.film for job in jobs} | {drives / drive_name(job.seed, job.track) for job in jobs}
+    wanted = {job.film for job in jobs} | {job.kept for job in jobs}
     wanted |= {film.with_suffix(".html") for film in wanted if film is not None}
-    for path in (*out.glob("*.mp4"), *out.glob("*_*.html"), *drives.glob("*.parquet")):
+    for path in (*out.glob("*.mp4"), *out.glob("*_*.html"), *(out / DRIVES).glob("*.parquet")):
         if path not in wanted and is_own(path):
             path.unlink()
 

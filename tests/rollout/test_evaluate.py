@@ -136,6 +136,13 @@ def test_metrics_report_and_videos(model_file: Path, tmp_path: Path) -> None:
     (sent,) = re.findall(r'href="([^"]+\.html)#ep=1&amp;t=[\d.]+">as a page', (tmp_path / "report.html").read_text())
     assert sent == films["worst"]["file"].replace(".mp4", ".html") and "</html>" in (tmp_path / sent).read_text()
 
+    # Stopped before the drive beside a film was written, it films that one again.
+    jobs.clear()
+    kept = kept_in(tmp_path) / films["worst"]["drive"]
+    kept.unlink()
+    evaluate(spec, seeds(3), tmp_path, workers=0, progress=lambda job, row: jobs.append(job))
+    assert kept.is_file() and [job.seed for job in jobs if job.film is not None] == [films["worst"]["seed"]]
+
     # More tracks: only the new ones are driven, and the videos follow the new ranking.
     again: list[float] = []
     more = evaluate(
