@@ -21,6 +21,7 @@ def test_it_gives_one_action_whatever_is_seen(make: type[DrivingEnv]) -> None:
     first = driver.act(frame, info)
     for _ in range(4):
         frame, _, _, _, info = env.step(driver.act(frame, info))
+    assert not driver.state().held, "it decides each time"
     assert driver.act(frame, info) == first and first.steering == 0 and info["speed_mps"] > 0.1
     assert first.throttle == 1.0 if env.actions else first == Action(0.0, 0.6, 0.0)
     env.close()

@@ -110,14 +110,15 @@ def test_runs_of_several_machines_are_one_report(tmp_path: Path) -> None:
     there = written(tmp_path / "there", found[:1] + found[5:])
     merged = read_results([there, here])
     assert len(merged) == len(found) and all(line["status"] == "done" for line in merged)
-    (comparison,) = [c for c in write_report([here, there], tmp_path / "out", "the command") if c.metric == ACCURACY]
-    said = (tmp_path / "out/report.md").read_text()
+    out = tmp_path / "new" / "out"
+    (comparison,) = [c for c in write_report([here, there], out, "the command") if c.metric == ACCURACY]
+    said = (out / "report.md").read_text()
     assert "| s4 | 89.00 |" in said and "the command" in said
-    assert "<td>s4</td><td>89.00</td>" in (tmp_path / "out/report.html").read_text()
-    assert r"S4 & 89.00" in (tmp_path / "out/report.tex").read_text()
-    lines = list(csv.DictReader((tmp_path / "out/report.csv").open()))
+    assert "<td>s4</td><td>89.00</td>" in (out / "report.html").read_text()
+    assert r"S4 & 89.00" in (out / "report.tex").read_text()
+    lines = list(csv.DictReader((out / "report.csv").open()))
     assert [line["model"] for line in lines] == [line.model for line in comparison.lines]
-    assert (tmp_path / "out/cost-0.svg").read_text().startswith("<?xml")
+    assert (out / "cost-0.svg").read_text().startswith("<?xml")
 
 
 def test_cells_of_another_budget_stand_in_another_table() -> None:

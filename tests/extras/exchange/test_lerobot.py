@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from PIL import Image
 
+from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
 from nacdrive.extras.exchange import lerobot_export
 from nacdrive.extras.exchange.lerobot_export import (
@@ -39,6 +40,8 @@ def test_the_sample_comes_back_file_for_file(exported, tmp_path):
     assert_same_recording(SAMPLE, tmp_path / "back", frames="bytes")
     written = {path.name: path.read_bytes() for path in (tmp_path / "back").iterdir()}
     assert all(path.read_bytes() == written[path.name] for path in SAMPLE.glob("*.parquet"))
+    with pytest.raises(UserError, match="overwrite"):
+        import_lerobot(exported, tmp_path / "back")
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.carracing.env import CarRacingEnv
 from nacdrive.envs.carracing.sprites import score_picture
-from nacdrive.extras.playground.html import sprites
+from nacdrive.extras.playground.html import STEPS, sprites
 
 CLOSE_M = 1e-6
 """Of two roads of one seed."""
@@ -117,6 +117,12 @@ def test_whole_laps_have_the_same_return(env: CarRacingEnv, engine: Engine) -> N
         mine, true = np.array(page["rows"]), np.array(one.rows)
         assert abs(len(mine) - len(true)) <= 10
         assert abs(mine[:, 4].sum() - true[:, 4].sum()) <= 2
+
+
+def test_every_angle_of_the_wheels_has_its_picture() -> None:
+    made = sprites()
+    count = len(base64.b64decode(made["red"])) // len(base64.b64decode(made["stays"])) * len(STEPS)
+    assert made["firstAngle"] == -45 and count == len(STEPS) == 91, "joints let them go to 40 hundredths both ways"
 
 
 def test_every_score_that_a_lap_can_reach_has_its_picture() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ UNNAMED = """[...document.querySelectorAll('button, input, select')]
 @pytest.fixture(scope="module")
 def page(small: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("playground")
-    strong = small.copy()
+    strong = deepcopy(small)  # a policy's own copy has the same weights
     with torch.no_grad():
         # As they are drawn, muting one part moves neither wheel nor pedal by what could be read.
         for name, weight in strong.network.named_parameters():

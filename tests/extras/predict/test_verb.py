@@ -1,5 +1,6 @@
 """``nacdrive predict`` and ``bench`` as a person calls them."""
 
+import csv
 import json
 import os
 import shutil
@@ -80,7 +81,12 @@ def test_activities_of_a_recording_are_told_with_the_share_that_is_right(shelf, 
     assert dispatch([*arguments, "--overwrite", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["files"] == [str(out / "classes.csv")]
-    assert {"name", "label", "share", "truth", "right"} <= set(result["predictions"][0])
+    with (out / "classes.csv").open() as file:
+        answers = list(csv.DictReader(file))
+    for told in result["predictions"]:
+        mine = [row for row in answers if row["recording"] == told["name"]]
+        same = sum(row["activity"] == told["label"] for row in mine) / len(mine)
+        assert told["share"] == pytest.approx(same) and {"truth", "right"} <= set(told)
 
 
 def test_wear_is_a_json_document(shelf, tmp_path, capsys):
