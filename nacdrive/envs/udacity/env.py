@@ -98,10 +98,6 @@ class UdacityEnv(DrivingEnv):
         return self._server.port
 
     @property
-    def connected(self) -> bool:
-        return self._server.connections.driven() is not None
-
-    @property
     def safety(self) -> str | None:
         return self._emergency.reason
 

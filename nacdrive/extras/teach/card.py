@@ -177,7 +177,6 @@ class TeachCard(Card):
 
     @property
     def _learning(self) -> bool:
-        """Whether a round is learnt; while the old laps are read none is."""
         return self._job is not None and self._job.round > 0
 
     def _say(self, news: str) -> None:
@@ -194,7 +193,7 @@ class TeachCard(Card):
             about = {
                 "begun": begun and not self._ended,
                 "taught": bool(self.teaching.rounds),
-                "text": self._text(learning),
+                "text": self._text(),
                 "news": self._news,
                 "share": self._share if learning else None,
                 "can": {
@@ -206,18 +205,17 @@ class TeachCard(Card):
             }
         self.page.set(teach=about)
 
-    def _text(self, learning: bool) -> str:
+    def _text(self) -> str:
         if self._thread is None:
             return "Teach it: take the wheel where it goes wrong, and it learns from what you do."
         if self._ended == "keep":
             return f"Kept. {self._result()}"
         if self._ended == "drop":
             return f"Dropped: the policy of before drives. What you did stays recorded in {self.teaching.recording}."
-        if self._job is not None and not learning:
+        if self._job is not None and not self._learning:
             return "Reading the old laps. You may take the wheel already."
         told = self._result() or "Take the wheel where it goes wrong, and hand back when it is well again."
-        if learning:
-            assert self._job is not None
+        if self._job is not None:
             return f"{told} Learning round {self._job.round} from {counted(len(self._job.corrections))} ..."
         if self._weights is not None and self.standing:
             return f"{told} The new network takes over when the car stands."
