@@ -45,9 +45,10 @@ def test_readings_stand_at_their_times_and_what_is_not_known_is_not_made_up(fold
     assert finding.text == "60 stays in intensive care, 20 deaths in hospital, 1440 readings"
     stay = stay_of(
         folder, "00:00,RecordID,900000", "00:00,Age,54", "00:00,Height,-1", "00:00,Weight,-1",
-        "00:07,HR,73", "00:37,HR,77", "00:37,Temp,-17.8", "03:10,Weight,80", "48:00,HR,60",
+        "00:07,HR,73", "00:37,HR,77", "00:37,Temp,-17.8", "03:10,Weight,80", "47:30,HR,62",
+        "48:00,HR,60",
     )  # fmt: skip
-    assert (stay.name, stay.died, stay.t_s.tolist()) == ("900000", True, [420, 2220, 11400, 172800])
+    assert (stay.name, stay.died, stay.t_s.tolist()) == ("900000", True, [420, 2220, 11400, 171000, 172800])
     assert stay.static[0] == 54 and np.isnan(stay.static[1:]).all()
     mean, std = np.zeros(P + 5), np.full(P + 5, 2.0)
     one = sample(stay, mean, std)

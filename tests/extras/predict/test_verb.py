@@ -14,6 +14,7 @@ from PIL import Image
 
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
+from nacdrive.extras.bearings.life import span
 from nacdrive.tasks import load_task
 from nacdrive.tasks.base import Size
 from tests.helpers.nightly import daily
@@ -56,6 +57,7 @@ def test_wear_of_a_bearing_is_printed_written_and_drawn(shelf, tmp_path, capsys)
     for row in rows:
         low, middle, high = (float(row.split(",")[column]) for column in (4, 3, 5))
         assert 0 < low < middle < high
+    assert f"now: about {span(middle)} left, with 80 % probability {span(low)} to {span(high)}" in printed
     assert Image.open(tmp_path / "wear.png").width > 100
 
 
