@@ -172,11 +172,13 @@ export class DecisionPanel {
 
   // The budget line stands at four fifths of the track, whatever the budget is.
   showLatency(row) {
-    const late = row.decision_ms > row.budget_ms;
-    const full = known(row.budget_ms) ? row.budget_ms / 0.8 : 50;
+    // A simulator that has gone leaves no time between two pictures.
+    const limited = row.budget_ms > 0;
+    const late = limited && row.decision_ms > row.budget_ms;
+    const full = limited ? row.budget_ms / 0.8 : 50;
     this.latency(Math.min(1, row.decision_ms / full));
     $("latency").querySelector(".fill").classList.toggle("late", late);
     put($("latency").querySelector("output"), known(row.decision_ms) ? `${row.decision_ms.toFixed(1)} ms` : "–");
-    $("latency").title = known(row.budget_ms) ? `dashed: the budget of ${row.budget_ms.toFixed(0)} ms between two decisions` : "";
+    $("latency").title = limited ? `dashed: the budget of ${row.budget_ms.toFixed(0)} ms between two decisions` : "";
   }
 }
