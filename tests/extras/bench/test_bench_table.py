@@ -375,7 +375,7 @@ def test_a_cell_that_was_stopped_in_its_drives_goes_on_with_them(tmp_path, monke
 
     def evaluate(drive, seeds, out, **options):
         out.mkdir(exist_ok=True)
-        claim(out, identify(drive))
+        claim(out / "evaluation.json", identify(drive))
         begun.append(drive.checksum)
         if len(begun) == 1:
             raise KeyboardInterrupt
