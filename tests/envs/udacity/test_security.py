@@ -189,9 +189,9 @@ def test_who_has_reported_nothing_sound_takes_over_from_nobody(driven, simulator
     for text in said:
         for _ in range(3):
             link.send(text)
-    commands = len(car.commands)
     assert car.drives(30) and not loop.endings
-    assert all(throttle > 0 for _, throttle in car.commands[commands:])
+    # A busy machine may keep its pictures waiting, and it is braked meanwhile; one that is not driven stays braked.
+    assert until(lambda: car.commands[-1][1] > 0)
     link.abort()
 
 
