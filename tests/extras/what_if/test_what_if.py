@@ -98,14 +98,12 @@ def test_the_unedited_line_of_one_moment_is_not_shown_at_another(ticks: Sequence
         assert (unedited[0]["t_s"], unedited[0]["x_m"]) == (ticks[step].t_s, ticks[step].x_m)
 
 
-def test_two_who_ask_at_once_get_what_each_would_get_alone(ticks: Sequence[Tick], asked: WhatIf) -> None:
-    moment, alone = moment_at(20, ticks), lines(load().ghost(moment_at(20, ticks), DARK, 1.0))
-    answers = []
-    for answer in asked.ghost(moment, DARK, 1.0):
-        answers.append(answer)
-        # A question about another moment, as any viewer asks who holds the page.
-        asked.decide(moment_at(11, ticks), [])
-    assert lines(answers) == alone
+def test_a_ghost_has_a_memory_of_its_own(ticks: Sequence[Tick]) -> None:
+    asked = load()
+    asked.decide(moment_at(11, ticks), [])
+    shared = asked.edited([])
+    for _ in asked.ghost(moment_at(20, ticks), DARK, 1.0):
+        assert shared.last_decision().times[-1] == ticks[11].t_s, "whom others are asked of meanwhile"
 
 
 def test_numbers_of_an_environment_of_ones_own_can_be_sent(ticks: Sequence[Tick]) -> None:
