@@ -49,7 +49,8 @@ class Tick:
     decision_ms: float = 0.0
     """Wall-clock time that the policy took to decide, in milliseconds."""
     budget_ms: float | None = None
-    """Time between decisions in the simulator: a later decision is a missed tick."""
+    """Time between decisions in the simulator: a later decision is a missed tick. None where no time passes: the last
+    decision before a simulator goes."""
     held: bool = False
     """Whether the decision before was repeated: the policy was not asked for this frame, which it never saw."""
     human: bool = False
@@ -77,8 +78,8 @@ class Tick:
 
     @property
     def is_late(self) -> bool:
-        """Whether the decision took longer than its budget; the last one of a simulator that has gone has none."""
-        return 0 < (self.budget_ms or 0) < self.decision_ms
+        """Whether the decision took longer than its budget."""
+        return self.budget_ms is not None and self.decision_ms > self.budget_ms
 
 
 Listener = Callable[[Tick], None]

@@ -158,7 +158,8 @@ def _episode(
             heading_rad=info.get("heading_rad"),
             progress=info.get("progress"),
             decision_ms=decision_ms,
-            budget_ms=(next_t_s - t_s) * 1e3,
+            # A simulator that has gone leaves no time between its last two pictures.
+            budget_ms=(next_t_s - t_s) * 1e3 or None,
             held=state.held and state.failure is None,
             human=action.human,
             policy=action.policy,

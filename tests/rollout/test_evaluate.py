@@ -339,7 +339,7 @@ def test_an_episode_counts_from_its_last_start_and_a_long_curve_is_thinned() -> 
     steps = 5 * (MOST_POINTS + 1)
     for step in [0, 1, 2, *range(steps)]:
         info = {"t_s": 0.05 * (step + 1), "progress": step / steps, "wheels_off": 0.25, "laps": 0}
-        end = {"done": True, "budget_ms": 0.0} if step == steps - 1 else {}
+        end = {"done": True, "budget_ms": None} if step == steps - 1 else {}
         metrics.add(make_tick(step, next_info=info, events=("time is up",), **end))
     result = metrics.result()
     assert result.late_decisions == 0, "no time passes after the last one"

@@ -182,7 +182,7 @@ def test_missed_ticks_are_counted_for_all_viewers_alike(server: LiveServer) -> N
     for step in range(5):
         server.publish(make_tick(step, circuit=False, decision_ms=80.0 if step in (0, 1, 3) else 5.0))
     # The last one of a simulator that has gone was in time: no picture came after it.
-    server.publish(make_tick(5, circuit=False, decision_ms=5.0, budget_ms=0.0, done=True))
+    server.publish(make_tick(5, circuit=False, decision_ms=5.0, budget_ms=None, done=True))
     # The first decision of a drive waits for what is loaded with it.
     assert rows_until(join(server), 5)[-1]["missed"] == 2
 

@@ -172,8 +172,7 @@ export class DecisionPanel {
 
   // The budget line stands at four fifths of the track, whatever the budget is.
   showLatency(row) {
-    // A simulator that has gone leaves no time between two pictures.
-    const limited = row.budget_ms > 0;
+    const limited = known(row.budget_ms);
     const late = limited && row.decision_ms > row.budget_ms;
     const full = limited ? row.budget_ms / 0.8 : 50;
     this.latency(Math.min(1, row.decision_ms / full));

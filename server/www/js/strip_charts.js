@@ -32,7 +32,7 @@ const STRIPS = [
 
 // The budget stays in view, and one very late decision does not squash the others: it is cut off at the top.
 function decisionTop(slowest, budget) {
-  return budget > 0 ? budget * (slowest > budget ? Math.min(3, (1.15 * slowest) / budget) : 1.2) : Math.max(1, slowest * 1.2);
+  return known(budget) ? budget * (slowest > budget ? Math.min(3, (1.15 * slowest) / budget) : 1.2) : Math.max(1, slowest * 1.2);
 }
 
 const COLUMNS = ["clock_s", "episode", "steering", "throttle", "brake", "speed_mps", "lane_offset_m", "episode_return", "decision_ms", "budget_ms"];

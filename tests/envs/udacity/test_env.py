@@ -16,6 +16,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.units import MPS_PER_MPH
 from nacdrive.datasets.images import decode_image
 from nacdrive.drivers.speed_control import SpeedControl, SpeedController
+from nacdrive.drivers.tick import Tick
 from nacdrive.envs.udacity import DriveInterruptedError, UdacityEnv, connections
 from nacdrive.extras.simulator.number_format import NUMBER_FORMATS
 from tests.helpers.udacity_loop import FunctionDriver, Loop, drive
@@ -453,6 +454,16 @@ def test_threads_that_have_ended_are_started_again_and_named(driven, simulator, 
     assert until(lambda: lines.told("nacdrive-udacity-watch has ended") and lines.told("nacdrive-udacity has ended"))
     assert simulator(loop).drives(), "a newcomer is let in"
     assert until(lambda: any("has ended" in event for event in loop.events)), "on the page too"
+
+
+def test_the_last_decision_before_a_simulator_goes_is_not_late(stack) -> None:
+    env = stack.enter_context(UdacityEnv(port=0))
+    ticks: list[Tick] = []
+    stack.enter_context(Loop(env, FunctionDriver(lambda *_: Action(0.0, 0.1, 0.0)), [ticks.append]))
+    with Simulator(env.port) as car:
+        assert car.drives()
+    assert until(lambda: ticks and ticks[-1].done)
+    assert ticks[-1].budget_ms is None and not ticks[-1].is_late and ticks[0].budget_ms
 
 
 def test_a_late_decision_does_not_end_the_commands_of_the_stop(driven, monkeypatch: pytest.MonkeyPatch) -> None:
