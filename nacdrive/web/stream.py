@@ -10,47 +10,11 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
+import numpy as np
+
 from nacdrive.common.action import Action
 from nacdrive.drivers.tick import Tick
 
-COLUMNS = (
-    "seq",
-    "clock_s",
-    "t_s",
-    "episode",
-    "seed",
-    "step",
-    "steering",
-    "throttle",
-    "brake",
-    "choice",
-    "expert_steering",
-    "expert_throttle",
-    "expert_brake",
-    "expert_choice",
-    "person",
-    "policy_steering",
-    "policy_throttle",
-    "policy_brake",
-    "policy_choice",
-    "sure",
-    "reward",
-    "episode_return",
-    "speed_mps",
-    "lane_offset_m",
-    "x_m",
-    "y_m",
-    "heading_rad",
-    "progress",
-    "decision_ms",
-    "budget_ms",
-    "missed",
-    "held",
-    "station_m",
-    "wheels_off",
-    "off_share",
-    "done",
-)
 HISTORY_ROWS = 2000
 """Of a drive that goes on: 40 s at 50 Hz are more than the 30 s that the charts show."""
 TRACK_ROWS = 10_000
@@ -153,7 +117,8 @@ class Lane:
         self._missed += self._last is not None and tick.is_late
         self._off += float(tick.next_info.get("wheels_off", 0.0))
         self._last = tick
-        numbers = row(tick, self.seq, clock_s, self._missed, self._off / (self.seq - self._episode_began))
+        off_share = self._off / (self.seq - self._episode_began)
+        numbers = tuple(columns(tick, self.seq, clock_s, self._missed, off_share).values())
         self.rows.append(numbers)
         if self._most_rows is not None and len(self.rows) > self._most_rows:
             del self.rows[: self._most_rows // 2 : 2]
@@ -303,45 +268,49 @@ class StreamState:
             self._changed.notify_all()
 
 
-def row(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float) -> Row:
-    """One line of numbers per Tick, in the order of ``COLUMNS``; None where there is no number."""
-    return (
-        seq,
-        finite(clock_s),
-        finite(tick.t_s),
-        tick.episode,
-        tick.seed,
-        tick.step,
-        *decision(tick.action),
-        *decision(tick.expert),
-        int(tick.human),
-        *decision(tick.policy),
-        sureness(tick.policy or tick.action),
-        finite(tick.reward),
-        finite(tick.episode_return),
-        finite(tick.speed_mps),
-        finite(tick.lane_offset_m),
-        finite(tick.x_m),
-        finite(tick.y_m),
-        finite(tick.heading_rad),
-        # A result counts the last action too, and standings agree with it.
-        finite(tick.next_info.get("progress", tick.progress) if tick.done else tick.progress),
-        None if tick.held else finite(tick.decision_ms),
-        finite(tick.budget_ms),
-        missed,
-        int(tick.held),
-        finite(tick.info.get("station_m")),
-        finite(tick.next_info.get("wheels_off")),
-        finite(off_share),
-        int(tick.done),
-    )
+def columns(tick: Tick, seq: int, clock_s: float, missed: int, off_share: float) -> dict[str, float | int | None]:
+    """The numbers of a Tick by their columns, in the order of a row; None where there is no number."""
+    # A result counts the last action too, and standings agree with it.
+    progress = tick.next_info.get("progress", tick.progress) if tick.done else tick.progress
+    return {
+        "seq": seq,
+        "clock_s": finite(clock_s),
+        "t_s": finite(tick.t_s),
+        "episode": tick.episode,
+        "seed": tick.seed,
+        "step": tick.step,
+        **decision("", tick.action),
+        **decision("expert_", tick.expert),
+        "person": int(tick.human),
+        **decision("policy_", tick.policy),
+        "sure": sureness(tick.policy or tick.action),
+        "reward": finite(tick.reward),
+        "episode_return": finite(tick.episode_return),
+        "speed_mps": finite(tick.speed_mps),
+        "lane_offset_m": finite(tick.lane_offset_m),
+        "x_m": finite(tick.x_m),
+        "y_m": finite(tick.y_m),
+        "heading_rad": finite(tick.heading_rad),
+        "progress": finite(progress),
+        "decision_ms": None if tick.held else finite(tick.decision_ms),
+        "budget_ms": finite(tick.budget_ms),
+        "missed": missed,
+        "held": int(tick.held),
+        "station_m": finite(tick.info.get("station_m")),
+        "wheels_off": finite(tick.next_info.get("wheels_off")),
+        "off_share": finite(off_share),
+        "done": int(tick.done),
+    }
 
 
-def decision(action: Action | None) -> tuple[float | None, float | None, float | None, int | None]:
-    """Steering, throttle, brake and choice."""
-    if action is None:
-        return (None, None, None, None)
-    return finite(action.steering), finite(action.throttle), finite(action.brake), action.choice
+def decision(whose: str, action: Action | None) -> dict[str, float | int | None]:
+    """Steering, throttle, brake and choice, by their columns."""
+    return {
+        f"{whose}steering": finite(action.steering) if action else None,
+        f"{whose}throttle": finite(action.throttle) if action else None,
+        f"{whose}brake": finite(action.brake) if action else None,
+        f"{whose}choice": action.choice if action else None,
+    }
 
 
 def sureness(action: Action) -> float | None:
@@ -364,3 +333,7 @@ def finite(value: float | None) -> float | None:
 def plain(value: Any) -> Any:
     """``value`` for JSON: floats that are not finite become None."""
     return finite(value) if isinstance(value, float) else value
+
+
+COLUMNS = tuple(columns(Tick(0, 0, 0, 0.0, np.zeros((1, 1, 3), np.uint8), Action(0.0, 0.0, 0.0)), 0, 0.0, 0, 0.0))
+"""Names of the numbers of a row."""

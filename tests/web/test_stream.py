@@ -18,7 +18,7 @@ from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.web import DriveResult, LiveServer
 from nacdrive.web.protocol import pack
-from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, row, sureness
+from nacdrive.web.stream import COLUMNS, HISTORY_ROWS, Seen, StreamState, columns, sureness
 from nacdrive.web.stream_socket import Encoder
 from tests.helpers.ticks import CHOICES, make_tick
 from tests.helpers.web_clients import WholeClient
@@ -288,4 +288,4 @@ def test_how_sure_a_decision_is_stands_in_its_row() -> None:
     assert sureness(Action(0.0, 0.0, 0.0)) is None
     assert sureness(Action(0.0, 0.0, 0.0, 0, np.array([np.nan, 1.0], dtype=np.float32))) is None
     tick = make_tick(3)
-    assert row(tick, 1, 0.0, 0, 0.0)[COLUMNS.index("sure")] == sureness(tick.action)
+    assert columns(tick, 1, 0.0, 0, 0.0)["sure"] == sureness(tick.action)
