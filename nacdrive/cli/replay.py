@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 from nacdrive.common.errors import UserError
@@ -71,14 +70,8 @@ def run(config: ReplayConfig) -> int:
         from nacdrive.extras.what_if import WhatIfCard
 
         cards = [WhatIfCard.of_recordings(cache, sources), LapCard(laps, playground_of)]
-    server = ReplayServer(cache, config.host, config.page_port, cards=cards)
-    print(f"watch at {server.start()}  (Ctrl-C ends it)", flush=True)
-    try:
-        Event().wait()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        server.stop()
+    with ReplayServer(cache, config.host, config.page_port, cards=cards) as server:
+        server.stay(f"watch at {server.url}  (Ctrl-C ends it)")
     return 0
 
 

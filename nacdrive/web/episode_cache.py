@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -63,8 +63,8 @@ class EpisodeCache:
     def __init__(self, runs: Sequence[ReplaySource]) -> None:
         self.runs = list(runs)
         self._lock, self._asking = Lock(), Lock()
-        self._kept: OrderedDict[tuple[int, int], Sequence[Tick]] = OrderedDict()
-        self._driven: tuple[tuple[int, int], Sequence[Action]] | None = None
+        self._load = lru_cache(KEPT_EPISODES)(lambda run, episode: self.runs[run].load(episode))
+        self._load_driven = lru_cache(1)(lambda run, episode: self.runs[run].driven(episode))  # type: ignore[misc]
 
     def has(self, run: int, episode: int) -> bool:
         return 0 <= run < len(self.runs) and 0 <= episode < len(self.runs[run].labels)
@@ -72,23 +72,14 @@ class EpisodeCache:
     def ticks(self, run: int, episode: int) -> Sequence[Tick]:
         """All Ticks of an episode; the first look loads it, one at a time."""
         with self._lock:
-            key = (run, episode)
-            if key not in self._kept:
-                self._kept[key] = self.runs[run].load(episode)
-                while len(self._kept) > KEPT_EPISODES:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            return self._load(run, episode)
 
     def driven(self, run: int, episode: int) -> Sequence[Action]:
         """All actions that were driven in an episode."""
-        driven = self.runs[run].driven
-        if driven is None:
+        if self.runs[run].driven is None:
             return [tick.action for tick in self.ticks(run, episode)]
         with self._lock:
-            if self._driven is None or self._driven[0] != (run, episode):
-                self._driven = (run, episode), driven(episode)
-            return self._driven[1]
+            return self._load_driven(run, episode)
 
     def why(self, run: int, episode: int, step: int) -> Mapping[str, Any] | None:
         """Why a policy that looks on decides so at a step; None where nobody can say."""

@@ -223,8 +223,9 @@ class HttpServer:
         """Whether ``--hold`` keeps the page up after the drive: yes, no, or auto: where a person is at the terminal."""
         return hold == "yes" or (hold == "auto" and sys.stdin is not None and sys.stdin.isatty())
 
-    def stay(self) -> None:
-        print("the page stays up; Ctrl-C ends it.", flush=True)
+    def stay(self, sentence: str = "the page stays up; Ctrl-C ends it.") -> None:
+        """Say so, and serve until Ctrl-C."""
+        print(sentence, flush=True)
         try:
             Event().wait()
         except KeyboardInterrupt:
