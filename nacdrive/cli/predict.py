@@ -120,14 +120,8 @@ def class_table(answers: list[Prediction], task: str) -> object:
     """The first answers."""
     from rich.table import Table
 
-    result = Table()
-    for title in (
-        ("picture", "digit", "probability") if task == "emnist" else ("recording", "most of the time", "share")
-    ):
-        result.add_column(title)
-    if any(a.truth is not None for a in answers):
-        result.add_column("truth")
-        result.add_column("right")
+    titles = ("picture", "digit", "probability") if task == "emnist" else ("recording", "most of the time", "share")
+    result = Table(*titles, *(("truth", "right") if any(a.truth is not None for a in answers) else ()))
     for a in answers:
         known = [] if a.truth is None or a.right is None else [a.truth, f"{a.right:.0%}"]
         result.add_row(a.name, a.label, f"{a.share:.0%}", *known)
