@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -11,6 +12,19 @@ class UserError(Exception):
 
     The command line prints the sentence alone and exits with code 2; no traceback.
     """
+
+
+@contextmanager
+def in_a_sentence(before: str, after: str = "", kind: type[UserError] = UserError) -> Iterator[None]:
+    """Whatever a user's own code raises inside becomes a sentence, with words before and after it; a ``UserError`` is
+    one already.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise kind(f"{before}{type(error).__name__}: {error}{after}") from error
 
 
 def first_line(error: BaseException) -> str:

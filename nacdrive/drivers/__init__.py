@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, in_a_sentence, unknown_name
 from nacdrive.common.files import file_checksum
 from nacdrive.common.paths import shipped
 from nacdrive.common.plugins import Registry
@@ -36,12 +36,8 @@ def load_driver(name: str) -> NamedDriver:
     cannot be made without arguments, or lacks ``reset`` and ``act``.
     """
     factory = DRIVERS.load(name)
-    try:
+    with in_a_sentence(f"the driver '{name}' cannot be made (", ")."):
         driver = factory() if callable(factory) else factory
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the driver '{name}' cannot be made ({type(error).__name__}: {error}).") from error
     for method, arguments in (("reset", ("env",)), ("act", ("frame", "info"))):
         function = getattr(driver, method, None)
         if not callable(function) or len(inspect.signature(function).parameters) < len(arguments):
@@ -73,14 +69,8 @@ class NamedDriver(DriverWrapper):
         return action
 
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        try:
+        with in_a_sentence(f"the driver '{self.reference}' failed: ", kind=PolicyFailureError):
             return method(*arguments)
-        except UserError:
-            raise
-        except Exception as error:
-            raise PolicyFailureError(
-                f"the driver '{self.reference}' failed: {type(error).__name__}: {error}"
-            ) from error
 
 
 def driver_checksum(driver: str) -> str | None:

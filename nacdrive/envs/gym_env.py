@@ -12,7 +12,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from numpy.typing import NDArray
 
 from nacdrive.common.action import Action
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, in_a_sentence
 from nacdrive.envs.base import DrivingEnv, DrivingWrapper, Frame
 
 PACKAGED = "gym:highway_env:highway-v0 or gym:ale_py:ALE/Pong-v5"
@@ -141,12 +141,8 @@ class GymEnv(DrivingEnv):
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the environment; what it raises becomes a sentence."""
-        try:
+        with in_a_sentence(f"{self.name} failed in {method}(): "):
             return getattr(self.env, method)(*arguments, **options)
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{self.name} failed in {method}(): {type(error).__name__}: {error}") from error
 
     def _action_names(self, count: int, names: Sequence[str] | None) -> tuple[str, ...]:
         named = names is None and self.env.has_wrapper_attr("get_action_meanings")

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from nacdrive.common.errors import UserError, unknown_name
+from nacdrive.common.errors import UserError, in_a_sentence, unknown_name
 from nacdrive.common.plugins import Registry
 from nacdrive.envs.seeds import road_to_learn_from
 from nacdrive.envs.start import LAP_RULES, START_OPTIONS, LapRule, Start
@@ -247,12 +247,8 @@ def _make_own(name: str, *, repeat: int | None = None, max_frames: int | None = 
     from nacdrive.envs.gym_env import adapt
 
     make: Callable[..., Any] = ENVIRONMENTS.load(name)  # type: ignore[assignment]
-    try:
+    with in_a_sentence(f"{name} could not make its environment: "):
         made = make()
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{name} could not make its environment: {type(error).__name__}: {error}") from error
     return adapt(made, name, repeat=repeat, max_frames=max_frames)
 
 
