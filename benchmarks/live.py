@@ -38,7 +38,7 @@ from nacdrive.rollout.drive import Drive
 from nacdrive.viz.saliency import GradCam
 from nacdrive.web import LiveServer
 from nacdrive.web.protocol import message, pack
-from nacdrive.web.stream import row as stream_row
+from nacdrive.web.stream import columns
 
 PERIOD_S = 0.08
 """CarRacing's decisions: every fourth of 50 frames a second."""
@@ -246,7 +246,7 @@ def message_bytes(policy: Policy, decisions: int = 160) -> float:
             neurons=policy.neurons() if step % 2 == 0 else {},
             saliency=cam() if step % 8 == 0 else None,
         )
-        numbers = stream_row(seen, step + 1, info["t_s"], 0, 0.0)
+        numbers = tuple(columns(seen, step + 1, info["t_s"], 0, 0.0).values())
         sizes.append(len(message({"lanes": [{"rows": [numbers], "events": []}]}, [pack(seen, step + 1, numbers)])))
         frame, _, _, _, info = world.step(int(action.choice or 0))
     return float(np.mean(sizes))
