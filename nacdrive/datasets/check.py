@@ -19,7 +19,7 @@ from nacdrive.datasets.manifest import (
     unlisted_episodes,
     write_manifest,
 )
-from nacdrive.datasets.recording import DamagedEpisode, read_listed
+from nacdrive.datasets.recording import DamagedEpisode, read_listed, sort_out
 from nacdrive.datasets.writer import set_aside
 
 
@@ -37,16 +37,9 @@ def check_recording(folder: Path) -> CheckResult:
     # Before what is listed, so that an episode that is recorded meanwhile is not foreign.
     there = sorted(folder.glob("*"))
     manifest, listed = read_manifest(folder)
-    sound: list[EpisodeInfo] = []
-    problems: list[DamagedEpisode] = []
     # A crash may have kept an episode from being listed; it is sound if its content is.
     listed += unlisted_episodes(folder, manifest["source"], listed)
-    for info in listed:
-        why = episode_problem(info, manifest["source"])
-        if why is None:
-            sound.append(info)
-        else:
-            problems.append(DamagedEpisode(info.path, why))
+    sound, problems = sort_out(listed, lambda info: episode_problem(info, manifest["source"]))
     known = {info.path for info in listed} | {folder / MANIFEST}
     for path in there:
         if path.is_file() and path not in known and not path.name.startswith(".") and path.suffix != ".md":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,15 @@ class DamagedEpisode:
     """Half a sentence that goes behind the file's name."""
 
 
+def sort_out(
+    listed: Iterable[EpisodeInfo], problem: Callable[[EpisodeInfo], str | None]
+) -> tuple[list[EpisodeInfo], list[DamagedEpisode]]:
+    """The episodes that have no ``problem``, and the others with theirs."""
+    judged = [(info, problem(info)) for info in listed]
+    damaged = [DamagedEpisode(info.path, why) for info, why in judged if why is not None]
+    return [info for info, why in judged if why is None], damaged
+
+
 @dataclass(frozen=True, repr=False)
 class Recording:
     """Recorded episodes in one folder. Files that are missing or truncated are left out and listed in ``damaged``."""
@@ -59,14 +68,7 @@ class Recording:
         meta, listed = read_manifest(folder)
         if source is not None and meta["source"] != source:
             raise UserError(f"{folder} was recorded in '{meta['source']}', not in '{source}': give another --data.")
-        usable: list[EpisodeInfo] = []
-        damaged: list[DamagedEpisode] = []
-        for info in listed:
-            why = size_problem(info)
-            if why is None:
-                usable.append(info)
-            else:
-                damaged.append(DamagedEpisode(info.path, why))
+        usable, damaged = sort_out(listed, size_problem)
         usable = sorted(usable + unlisted_episodes(folder, meta["source"], listed), key=lambda info: info.seed)
         if damaged:
             names = "; ".join(f"{item.path.name} {item.why}" for item in damaged)
