@@ -20,6 +20,7 @@ from nacdrive.models import load_policy
 from nacdrive.web import Card, LiveServer, http_server
 from nacdrive.web.http_server import MOST_CONNECTIONS
 from tests.helpers.ticks import make_tick
+from tests.web.test_auth import UPGRADE
 from tests.web.test_stream import join
 
 
@@ -136,3 +137,25 @@ def test_a_machine_without_a_network_is_called_by_its_name(monkeypatch: pytest.M
     # A socket may not connect to all machines at once unless it asks for that.
     monkeypatch.setattr(http_server, "ELSEWHERE", ("255.255.255.255", 9))
     assert http_server.machine_address() == socket.gethostname()
+
+
+def test_what_comes_on_a_connection_that_was_upgraded_is_no_request(server: LiveServer) -> None:
+    with connect(server) as browser:
+        head = {"Host": f"127.0.0.1:{server.port}", "Origin": f"http://127.0.0.1:{server.port}"}
+        head |= {name.replace("_", "-"): value for name, value in UPGRADE.items()}
+        browser.sendall("\r\n".join(["GET /stream HTTP/1.1", *map(": ".join, head.items()), "", ""]).encode())
+        assert browser.recv(1 << 16).startswith(b"HTTP/1.1 101")
+        server.stop()
+        sent = b""
+        while not sent.endswith(b"\x88\x02\x03\xe8"):
+            byte = browser.recv(1)
+            assert byte, "closed without a farewell"
+            sent += byte
+        after = b""
+        # A browser masks its answer to the farewell as it likes, so that it may read as a line.
+        with suppress(ConnectionError):
+            for _ in range(5):
+                browser.sendall(b"\x88\x82\n\n\n\n\x09\xe2")
+                time.sleep(0.05)
+                after += browser.recv(1 << 16)
+    assert after == b""
