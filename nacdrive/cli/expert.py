@@ -14,8 +14,7 @@ from nacdrive.common.options import Device, Result, Target, Tracks, Workers
 from nacdrive.drivers.options import ExpertOption, check_expert
 from nacdrive.envs.start import LAP_RULES
 from nacdrive.envs.world import EnvOption, RendererOption, RepeatOption, RuleOption
-from nacdrive.rl.config import ExpertTrainConfig, PpoConfig
-from nacdrive.rl.imitate_config import ExpertImitateConfig, ImitateConfig
+from nacdrive.rl.config import ExpertImitateConfig, ExpertTrainConfig, ImitateConfig, PpoConfig
 
 if TYPE_CHECKING:
     from nacdrive.rl.imitate import Progress as RoundProgress

@@ -1,18 +1,96 @@
-"""Options of ``nacdrive expert train``, and how they change while it runs; imports nothing heavy."""
+"""Options of ``nacdrive expert train`` and ``imitate``, and how they change while it runs; imports nothing heavy."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+from annotated_types import Interval
 
 from nacdrive.common.errors import UserError
-from nacdrive.common.options import Count, Device, MinutesOption, NotNegative, Positive, Result, Share, Workers
-from nacdrive.envs.world import EnvOption, RepeatOption
-from nacdrive.rl.memory_config import AgentTraining
-from nacdrive.training.config import EpochsOption
+from nacdrive.common.options import (
+    Count,
+    Device,
+    MinutesOption,
+    NotNegative,
+    Positive,
+    Result,
+    SeedOption,
+    Share,
+    Tracks,
+    Workers,
+)
+from nacdrive.drivers.options import ExpertOption, LearningCamera, PupilOptions, WheelOption
+from nacdrive.envs.start import LAP_RULES, LapRule
+from nacdrive.envs.world import EnvOption, EpisodeOptions, RepeatOption
+from nacdrive.models.presets import FormOption, driving_form
+from nacdrive.training.config import BatchOption, EpochsOption, PrecisionOption
+
+if TYPE_CHECKING:
+    from nacdrive.models.agents.memory import MemorySpec
+
+NO_MEMORY = "none"
+Channels = Annotated[int, Interval(ge=1, le=1024)]
+
+
+class AgentTraining(FormOption, BatchOption, SeedOption, defaults={"batch_size": 256}):
+    """How it is learnt."""
+
+    model: str = NO_MEMORY
+    """What the agent remembers with: a sequence layer that streams (lstm, gru, cfc, ltc-ncp, nac-steady, nac-exact,
+    s4, mha, ..., or module:MyLayer); none has the last frames alone."""
+    memory_window: Annotated[int, Interval(ge=2, le=10**6)] = 16
+    """Decisions, the present one included, that the memory holds."""
+    memory_width: Count = 64
+    """Width of the memory."""
+    memory_heads: Count = 4
+    """Heads of a memory that is an attention."""
+    memory_options: str = "{}"
+    """Options of the layer itself as JSON, such as '{"topk": 8}'."""
+    sequence_length: Count = 32
+    """With a memory: most decisions of a training sequence."""
+    learning_rate: tuple[NotNegative, NotNegative] = (3e-4, 6e-6)
+    """Learning rate at the start and at the end; falls linearly, of imitate along half a cosine."""
+    ema_decay: Share = 0.95
+    """Per update (of imitate per minibatch), how much of the averaged weights is kept; the averaged weights are what is
+    evaluated and shipped, and of imitate what drives."""
+    eval_every: Count = 204_800
+    """Decisions (of imitate rounds) between two evaluations on unseen tracks, of train on carracing in the official
+    environment, of imitate on the fast renderer."""
+    eval_episodes: Count = 10
+    """Tracks of each of them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model == NO_MEMORY and (self.memory_options != "{}" or self.paper_form):
+            given = "--paper-form is" if self.paper_form else "--memory-options are"
+            raise UserError(f"{given} for a memory: give --model, such as nac-steady.")
+        _ = self.layer_options
+
+    @property
+    def layer_options(self) -> dict[str, Any]:
+        try:
+            options = json.loads(self.memory_options)
+        except json.JSONDecodeError as error:
+            raise UserError(f"--memory-options is no JSON ({error}): give such as '{{\"topk\": 8}}'.") from error
+        if not isinstance(options, dict):
+            raise UserError("--memory-options is no JSON object: give such as '{\"topk\": 8}'.")
+        return options
+
+    def memory_spec(self, gap_s: float) -> MemorySpec | None:
+        """The memory of an agent whose decisions are usually ``gap_s`` apart; None for none."""
+        if self.model == NO_MEMORY:
+            return None
+        # Imported here: it brings torch along.
+        from nacdrive.models.agents.memory import MemorySpec
+
+        sizes = (self.memory_window, self.memory_width, self.memory_heads)
+        form = driving_form(self.model, paper=self.paper_form)
+        return MemorySpec(form.layer, *sizes, gap_s, {**form.options, **self.layer_options})
 
 
 @dataclass(frozen=True)
@@ -111,3 +189,80 @@ class ExpertTrainConfig(PpoConfig, Result):
     @property
     def folder(self) -> Path:
         return self.out or Path("runs") / f"expert-seed{self.seed}"
+
+
+class ImitateConfig(
+    AgentTraining,
+    PrecisionOption,
+    ExpertOption,
+    PupilOptions,
+    WheelOption,
+    LearningCamera,
+    Tracks,
+    RepeatOption,
+    EpisodeOptions,
+    defaults={
+        "expert": "racing-line",
+        "steering_noise": 0.4,
+        "episodes": 24,
+        "sequence_length": 8,
+        "learning_rate": (1e-3, 2e-5),
+        "ema_decay": 0.998,
+        "repeat": 2,
+        "max_frames": 1000,
+        "rule": LAP_RULES[0],
+        "precision": "bfloat16",
+        "eval_every": 2,
+        "eval_episodes": 30,
+    },
+):
+    """Teach an agent that looks what a driver that knows the track does there: continuous actions, by DAgger.
+
+    --episodes are of each round, every one on a new track; the wheel is disturbed in every second one.
+    """
+
+    if TYPE_CHECKING:
+        # Never None, as of other verbs.
+        expert: str
+        repeat: int
+        max_frames: int
+        rule: LapRule
+
+    rounds: Count = 8
+    """Rounds: drive, label, learn. In the first one the expert drives."""
+    steps: Count = 500
+    """Minibatches after each round."""
+    last_steps: int = 800
+    """Minibatches after the last round, on top."""
+    bad_starts: Share = 0.0
+    """Share of the drives that begin badly: the car is first driven off the road and stands, so that the way back is
+    learnt."""
+    frames: Count = 4
+    """Frames that the agent sees at once, one for each of its last decisions."""
+    channels: tuple[Channels, Channels, Channels] = (32, 64, 64)
+    """Of its three convolutions."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.learning_rate) <= 0:
+            raise UserError("--learning-rate is 0: give numbers above 0.")
+
+    @property
+    def all_steps(self) -> int:
+        return self.rounds * self.steps + self.last_steps
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of the minibatch of that number, from 0."""
+        share = min(step / max(self.all_steps - 1, 1), 1.0)
+        return (
+            self.learning_rate[1]
+            + (self.learning_rate[0] - self.learning_rate[1]) * (1 + math.cos(math.pi * share)) / 2
+        )
+
+
+class ExpertImitateConfig(ImitateConfig, Result):
+    """Teach an agent that looks what a driver that knows the track does there: continuous actions, by DAgger."""
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / f"imitate-seed{self.seed}"

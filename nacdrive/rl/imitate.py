@@ -37,7 +37,7 @@ from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.memory import MemoryState
 from nacdrive.models.agents.network import CARRACING, save_policy
 from nacdrive.models.agents.view import View
-from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
+from nacdrive.rl.config import ImitateConfig
 from nacdrive.rl.recurrent_buffer import Sequences
 from nacdrive.rollout.batched_inference import drive_batched
 from nacdrive.rollout.dagger import LOST_AFTER, RECOVERY_S, supervised
@@ -48,6 +48,8 @@ from nacdrive.training.log import read_rows
 CHECKPOINT, LOG, BEST, LAST = "last.ckpt", "log.jsonl", "best.pt", "last.pt"
 KIND, VERSION = "nacdrive imitation checkpoint", 1
 DRIVES, DRIVES_VERSION = "nacdrive labelled drives", 2
+FREE_TO_CHANGE = ("rounds", "last_steps", "eval_every", "eval_episodes")
+"""Options that a resumed run may have changed: it becomes longer or shorter, and its learning rate falls to fit."""
 AT_ONCE = 16
 """Drives side by side."""
 TRACKS = 20_000

@@ -13,7 +13,8 @@ from nacdrive.common.files import write_json
 from nacdrive.common.runs import RUN, check_resumable, plain
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.start import LAP_RULES
-from nacdrive.rl.imitate_config import FREE_TO_CHANGE, ImitateConfig
+from nacdrive.rl.config import ImitateConfig
+from nacdrive.rl.imitate import FREE_TO_CHANGE
 
 
 def test_a_run_begun_under_other_names_of_options_is_resumed_with_the_same_values_alone(

@@ -9,7 +9,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.camera_noise import Camera, CameraNoise, NoisyCamera
 from nacdrive.envs.carracing.env import CarRacingEnv
-from nacdrive.rl.imitate_config import ImitateConfig
+from nacdrive.rl.config import ImitateConfig
 from nacdrive.rollout.drive import Drive
 
 

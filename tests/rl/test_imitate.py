@@ -19,8 +19,8 @@ from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.models.agents.cockpit import CockpitNet
 from nacdrive.models.agents.view import FrameStack, View
+from nacdrive.rl.config import ImitateConfig
 from nacdrive.rl.imitate import BatchedExpert, Drives, Imitation, LabelledDrive, Progress, imitate, label_of
-from nacdrive.rl.imitate_config import ImitateConfig
 from nacdrive.rollout.rollout import rollout
 
 VIEW = View(height=42, width=48, instruments=True)

@@ -17,10 +17,9 @@ from nacdrive.envs.carracing.env import make_carracing
 from nacdrive.envs.registry import env_spec
 from nacdrive.models.agents.memory import MemorySpec
 from nacdrive.models.agents.network import FrameStack, PolicyNet, load_policy, save_policy
-from nacdrive.rl.checkpoint import read_checkpoint
 from nacdrive.rl.config import PpoConfig, Shaping
 from nacdrive.rl.sb3 import VisionExtractor, export
-from nacdrive.rl.train import BEST, CHECKPOINT, LOG, SB3, train
+from nacdrive.rl.train import BEST, CHECKPOINT, LOG, SB3, read_checkpoint, train
 from nacdrive.rl.vec_env import ParallelVecEnv
 from nacdrive.rollout.rollout import rollout
 from tests.helpers.expert_cases import tiny

@@ -11,9 +11,8 @@ import torch
 from nacdrive.common.errors import UserError
 from nacdrive.common.runs import usable_cores
 from nacdrive.rl import train as ppo_train
-from nacdrive.rl.checkpoint import read_checkpoint
 from nacdrive.rl.config import PpoConfig
-from nacdrive.rl.train import BEST, CHECKPOINT, CURVE, LOG, SB3, train
+from nacdrive.rl.train import BEST, CHECKPOINT, CURVE, LOG, SB3, read_checkpoint, train
 from tests.helpers.expert_cases import tiny
 
 
