@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -158,3 +158,27 @@ class FollowExpert(Driver):
         if "expert_action" not in info:
             raise RuntimeError("no expert rides along: give rollout(expert=...)")
         return info["expert_action"]
+
+
+class Rerun(Driver):
+    """Drives given actions, and stops the episode after the last."""
+
+    name = "rerun"
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.actions = actions
+        self._step = 0
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(continuous=all(action.choice is None for action in self.actions), any_pace=True)
+
+    def reset(self, env: DrivingEnv) -> None:
+        self._step = 0
+
+    def act(self, frame: Frame, info: Info) -> Action:
+        self._step += 1
+        return self.actions[self._step - 1]
+
+    def state(self) -> DriverState:
+        return DriverState(finished=self._step >= len(self.actions))

@@ -16,10 +16,9 @@ from typing import Any
 from nacdrive.common.action import KEYBOARD, Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.recording import Recording
-from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs
+from nacdrive.drivers.base import Driver, DriverState, DriverWrapper, Needs, Rerun
 from nacdrive.drivers.discrete import nearest_action
 from nacdrive.drivers.human import Keyboard
-from nacdrive.drivers.rerun import Rerun
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.camera_noise import CameraNoise, NoisyCamera

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.episode import Episode
-from nacdrive.drivers.rerun import Rerun
+from nacdrive.drivers.base import Rerun
 from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import spec_of_source
 from nacdrive.rollout.drive import Drive, LoadedDrive

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from nacdrive.common.action import Action
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.images import encode_jpeg
-from nacdrive.drivers.base import Driver, DriverWrapper
+from nacdrive.drivers.base import Driver, DriverWrapper, Rerun
 from nacdrive.drivers.policy import PolicyDriver
-from nacdrive.drivers.rerun import Rerun
 from nacdrive.drivers.tick import Tick
 from nacdrive.envs.base import DrivingEnv, Frame, Info
 from nacdrive.envs.registry import action_names
