@@ -16,10 +16,9 @@ from typing import Any
 from simple_websocket import ConnectionClosed
 
 from nacdrive.drivers.human import KEYS, HumanControl
-from nacdrive.web.allowance import Allowance
 from nacdrive.web.card import Command
 from nacdrive.web.stream import StreamState
-from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
+from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, Allowance, accept
 
 numbers = itertools.count(1)
 NO_COMMANDS: Mapping[str, Command] = {}

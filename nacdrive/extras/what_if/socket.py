@@ -21,8 +21,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.extras.what_if.interventions import edits_from_json
 from nacdrive.extras.what_if.moments import FindMoment, parse_moment
 from nacdrive.extras.what_if.process import Question, WhatIfProcess
-from nacdrive.web.allowance import Allowance
-from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, accept
+from nacdrive.web.stream_socket import RECEIVE_TIMEOUT_S, Allowance, accept
 
 LARGEST_QUESTION = 8192
 """Bytes."""

@@ -15,9 +15,9 @@ from nacdrive.drivers.human import HumanControl
 from nacdrive.envs.base import Info
 from nacdrive.envs.camera_noise import CameraNoise
 from nacdrive.extras.arena.card import CAMERA, ArenaCard, camera_of
-from nacdrive.web.allowance import BURST, Allowance
 from nacdrive.web.control_socket import handle_command
 from nacdrive.web.stream import COLUMNS, TRACK_ROWS, Seen, StreamState
+from nacdrive.web.stream_socket import BURST, Allowance
 from tests.helpers.arenas import ArenaPage, arena_tick
 from tests.helpers.web_clients import WholeClient
 from tests.web.test_auth import UPGRADE, ask

@@ -15,9 +15,9 @@ from nacdrive.extras.what_if import WhatIfCard, WhatIfSource
 from nacdrive.extras.what_if.moments import MomentMemory, moment_of
 from nacdrive.extras.what_if.socket import LARGEST_QUESTION, question_of
 from nacdrive.web import LiveServer
-from nacdrive.web.allowance import BURST
 from nacdrive.web.episode_cache import EpisodeCache, EpisodeLabel, ReplaySource
 from nacdrive.web.replay import ReplayServer
+from nacdrive.web.stream_socket import BURST
 from tests.helpers.ticks import make_tick
 from tests.helpers.web_clients import WholeClient
 from tests.helpers.what_if import SEED, SOURCE, drive
