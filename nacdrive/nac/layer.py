@@ -49,6 +49,10 @@ Map = int | Sequence[int | None]
 """New inputs or outputs: how many, or which old one's synapses each of them takes; see ``NAC.rewire``."""
 
 
+Chosen = tuple[Tensor | None, Tensor | None]
+"""Slots ``[H, B, n]`` of a memory that the newest step is paired with, None for all; which of them hold a key."""
+
+
 class NAC(nn.Module):
     """Attention whose logits are the solution of da/dt = -omega a + phi (paper, Eqns. 1-3, 13-19).
 
@@ -324,7 +328,7 @@ class NAC(nn.Module):
             q = qkv.view(batch, 3, heads, -1)[:, 0].transpose(0, 1)
             topk = self.topk if self.topk is not None and self.topk < memory.shape[2] else None
             scores = chosen = allowed = None
-            if topk is not None and self._chooses_exactly(state):
+            if topk is not None and (state.seen > memory.shape[2] or self.chooses_exactly(state.seen)):
                 scores = self._scores(q, memory)
             elif topk is not None:
                 chosen, allowed = self._chosen(q, state)
@@ -345,7 +349,7 @@ class NAC(nn.Module):
             tau = tau if lags is None else lags.expand(heads, -1, -1)
             state = State(memory, state.seen + 1, t, times, weights if weights.made_from is not None else None)
             assert tau is not None
-            y = self._attend_window(q, of_q, tau.to(dtype), state, weights.fused)
+            y = self.attend_memory(q, of_q, tau.to(dtype), memory, self._chosen(q, state), weights.fused)
         merged = y.transpose(0, 1).reshape(batch, self.d_model)
         out = self.out_proj(merged if torch.is_autocast_enabled(x.device.type) else merged.to(like))
         return out, state
@@ -593,12 +597,13 @@ class NAC(nn.Module):
             compiled = CompiledStep.of(halves, halves_bias, w, self._scale(dtype), self.options)
         return StepWeights(qkv, torch.cat(biases), halves, halves_bias, w, made_from, compiled)
 
-    def _attend_window(self, q: Tensor, halves: Tensor, tau: Tensor, state: State, w: FusedWeights) -> Tensor:
+    def attend_memory(
+        self, q: Tensor, halves: Tensor, tau: Tensor, memory: Tensor, chosen: Chosen, w: FusedWeights
+    ) -> Tensor:
         """Attention ``[H, B, D]`` of the newest step; ``tau`` is ``[B, 1]``, or the lags ``[H, B, W]``."""
-        memory = state.memory
         heads, batch, window, width = memory.shape
         depth = self.head_dim
-        best, allowed = self._chosen(q, state)
+        best, allowed = chosen
         if best is not None:
             first = torch.arange(heads * batch, device=best.device).view(heads, batch, 1) * window
             memory = memory.flatten(0, 2).index_select(0, (best + first).flatten()).view(heads, batch, -1, width)
@@ -624,8 +629,7 @@ class NAC(nn.Module):
         times = torch.cat([before[:, 1:], clock], 1)
         return (clock - times).to(state.memory.dtype) / self.time_scale, times
 
-    def _chosen(self, q: Tensor, state: State) -> tuple[Tensor | None, Tensor | None]:
-        """Slots ``[H, B, n]`` of the memory that the newest step is paired with, None for all; which hold a key."""
+    def _chosen(self, q: Tensor, state: State) -> Chosen:
         memory, seen, depth = state.memory, state.seen, self.head_dim
         heads, batch, window, _ = memory.shape
         filled = None
@@ -633,7 +637,7 @@ class NAC(nn.Module):
             filled = (torch.arange(window, device=q.device) >= window - seen).expand(heads, batch, window)
         if self.topk is None or self.topk >= window:
             return None, filled
-        if self._chooses_exactly(state):
+        if seen > window or self.chooses_exactly(seen):
             scores = self._scores(q, memory)
             best = top_k(scores if filled is None else scores.masked_fill(~filled, -torch.inf), self.topk)
             return best, None if filled is None else filled.gather(2, best)
@@ -648,10 +652,9 @@ class NAC(nn.Module):
         allowed = mask.allowed(index.unsqueeze(2))[:, :, 0]
         return index.clamp(min=0) + (window - seen), allowed
 
-    def _chooses_exactly(self, state: State) -> bool:
-        """Whether the newest step gets the keys with the highest scores, not those of a partition."""
-        exact = self.selection == "exact" or (self.selection == "auto" and state.seen <= AUTO_EXACT_UP_TO)
-        return exact or state.seen > state.memory.shape[2]
+    def chooses_exactly(self, keys: int) -> bool:
+        """Whether a query of so many keys gets those with the highest scores, not those of a partition."""
+        return self.selection == "exact" or (self.selection == "auto" and keys <= AUTO_EXACT_UP_TO)
 
     def _scores(self, q: Tensor, memory: Tensor) -> Tensor:
         """q.k of the newest step and those of the memory, ``[H, B, W]``."""

@@ -28,7 +28,6 @@ from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC, Euler, NACKey
 from nacdrive.nac.backbone import Synapses
 from nacdrive.nac.dynamics import Dynamics
-from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 Array = NDArray[np.float32]
 
@@ -332,7 +331,7 @@ def _sequence(layer: SequenceLayer, policy: Policy) -> Sequence:
 def _nac(layer: NACLayer, policy: Policy) -> NACStep:
     nac = layer.nac
     circuit = _circuit(policy, nac, nac.options.dynamics, layer.window)
-    exact = nac.selection == "exact" or (nac.selection == "auto" and layer.window <= AUTO_EXACT_UP_TO)
+    exact = nac.chooses_exactly(layer.window)
     _refuse(policy, "time_features", nac.time_frequencies is not None)
     _refuse(policy, "input_norm", nac.input_norm is not None)
     _refuse(policy, "the square-root partition of Top-K", circuit["topk"] < layer.window and not exact)

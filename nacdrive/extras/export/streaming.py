@@ -17,8 +17,6 @@ from nacdrive.layers.dense import DenseLayer
 from nacdrive.layers.nac import NACLayer
 from nacdrive.layers.nac_key import NACKeyLayer
 from nacdrive.layers.windowed import WindowedLayer
-from nacdrive.nac.pairwise import attend, pair_logits
-from nacdrive.nac.topk import AUTO_EXACT_UP_TO
 
 
 class LayerStep(nn.Module):
@@ -130,8 +128,7 @@ class NACStep(LayerStep):
         self.nac = nac = layer.nac.eval()
         self.past = layer.window - 1
         self.chooses = nac.topk is not None and nac.topk < layer.window
-        exact = nac.selection == "exact" or (nac.selection == "auto" and layer.window <= AUTO_EXACT_UP_TO)
-        if self.chooses and not exact:
+        if self.chooses and not nac.chooses_exactly(layer.window):
             raise UserError(
                 f"a NAC that chooses its keys by the square-root partition (selection '{nac.selection}', window "
                 f"{layer.window}) cannot be exported: train it with selection=exact."
@@ -196,9 +193,9 @@ class NACStep(LayerStep):
 
     def _attend(self, q: Tensor, halves: Tensor, memory: Tensor, tau: Tensor, count: Tensor | None) -> Tensor:
         """Attention [heads, 1, d_head] of the newest step; memory is [heads, 1, window, ...], the newest last."""
-        nac, fused = self.nac, self.weights.fused
+        nac = self.nac
         heads, depth, window = nac.num_heads, nac.head_dim, memory.shape[2]
-        allowed = None
+        best = allowed = None
         if self.past:
             assert count is not None
             allowed = (torch.arange(window) >= self.past - count).expand(heads, 1, window)
@@ -207,17 +204,7 @@ class NACStep(LayerStep):
             scores = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1)
             best = scores.masked_fill(~allowed, -torch.inf).topk(nac.topk, dim=-1).indices
             allowed = allowed.gather(2, best)
-            tau = tau.gather(2, best) if tau.ndim == 3 else tau
-            memory = memory.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, memory.shape[-1]))
-        v, zk, tk = memory[..., depth : 2 * depth], memory[..., 2 * depth : -2], memory[..., -2:]
-        motor, _, _ = pair_logits((zk + halves[..., :-2].unsqueeze(2)).flatten(1, 2), fused)
-        slope, offset = (tk + halves[..., -2:].unsqueeze(2)).unbind(-1)
-        gate = tau * slope + offset
-        # Of the trained scores only the gated one changes what comes out.
-        score = (memory[..., :depth] @ q.unsqueeze(-1)).squeeze(-1) / depth**0.5
-        counts = score if nac.options.score_gradient == "gated" else None
-        a = attend(motor.reshape(heads, 2, 1, -1), gate, allowed, nac._scale(gate.dtype), None, nac.options, counts)
-        return torch.bmm(a.mix.view(heads, 1, -1), v.flatten(0, 1))
+        return nac.attend_memory(q, halves, tau, memory, (best, allowed), self.weights.fused)
 
 
 class NACKeyStep(LayerStep):
