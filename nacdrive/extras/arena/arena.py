@@ -106,8 +106,6 @@ class Arena:
                 self._lanes.append(_Lane(contestant, worker))
             for lane in self._lanes:
                 message = self._receive(lane)
-                if isinstance(message, Failed):
-                    raise _error(message)
                 assert isinstance(message, Ready)
                 lane.step_s = message.step_s
         except BaseException:
@@ -204,8 +202,6 @@ class Arena:
         elif isinstance(message, Ended):
             lane.driving = False
             lane.row = row_of(lane.metrics.result(), lane.metrics, message.metrics, lane.track)
-        elif isinstance(message, Failed):
-            raise _error(message)
 
     def _abandon(self) -> None:
         """Give up the episode, and forget what is still on its way."""
@@ -214,10 +210,7 @@ class Arena:
                 self._send(lane, Abandon())
         for lane in self._lanes:
             while lane.driving:
-                message = self._receive(lane)
-                if isinstance(message, Failed):
-                    raise _error(message)
-                lane.driving = not isinstance(message, Abandon)
+                lane.driving = not isinstance(self._receive(lane), Abandon)
 
     def _note(self, episode: int, since_s: float, camera: CameraNoise) -> None:
         self.changes.append({"episode": episode, "since_s": round(since_s, 3), "camera": plain(camera)})
@@ -230,13 +223,17 @@ class Arena:
             return
 
     def _receive(self, lane: _Lane) -> Any:
+        """What a contestant sends next; raises what made it fail."""
         try:
-            return lane.worker.pipe.recv()
-        except (EOFError, OSError):
-            return Failed(
+            message = lane.worker.pipe.recv()
+        except (EOFError, OSError) as error:
+            raise UserError(
                 f"the process of {lane.contestant.name} has died (exit code {lane.worker.join()}): "
                 "is there memory enough for all?"
-            )
+            ) from error
+        if isinstance(message, Failed):
+            raise UserError(message.sentence) if message.mistake else RuntimeError(message.sentence)
+        return message
 
 
 class _Clock:
@@ -268,12 +265,7 @@ class _Clock:
         self._race_s = min(self._race_s + passed, limit) if self._realtime else limit
         if self._race_s + 1e-9 < self.granted_s + self._quantum_s and self.granted_s:
             return Go(self.granted_s, self._arena.noise)
-        keys = state.keys if state is not None else None
+        keys, axes = (state.keys, state.axes) if state is not None else (frozenset[str](), None)
         events, self._events = self._events, ()
-        axes = state.axes if state is not None else None
         until_s, watched = max(self._race_s, self.granted_s + 1e-6), self._arena.watched()
-        return Go(until_s, self._arena.noise, keys or frozenset(), axes, events, watched)
-
-
-def _error(failed: Failed) -> Exception:
-    return UserError(failed.sentence) if failed.mistake else RuntimeError(failed.sentence)
+        return Go(until_s, self._arena.noise, keys, axes, events, watched)
