@@ -145,8 +145,10 @@ def answer_questions(pipe: Connection, load: Callable[[], WhatIf]) -> None:
                 drives.pop(ticket, None)
             elif question.ask in ("decide", "occlusion"):
                 pipe.send((ticket, {**answer_at_once(what_if, question), "done": True}))
+            elif question.ask == "ghost":
+                drives[ticket] = what_if.ghost(question.moment, question.edits, question.seconds)
             else:
-                drives[ticket] = start_drive(what_if, question)
+                drives[ticket] = what_if.lap(question.moment, question.who)
         for ticket, drive in list(drives.items())[:1]:
             piece = next_piece(drive)
             if piece:
@@ -164,13 +166,6 @@ def answer_at_once(what_if: WhatIf, question: Question) -> dict[str, Any]:
         return ask(question.moment, question.edits)
     except (UserError, ValueError) as error:
         return {"error": str(error)}
-
-
-def start_drive(what_if: WhatIf, question: Question) -> Iterator[dict[str, Any]]:
-    """A drive that is asked for."""
-    if question.ask == "ghost":
-        return what_if.ghost(question.moment, question.edits, question.seconds)
-    return what_if.lap(question.moment, question.who)
 
 
 def next_piece(drive: Iterator[dict[str, Any]]) -> dict[str, Any]:
