@@ -39,15 +39,11 @@ def run(config: ExportConfig) -> None:
     out = config.out or Path(f"{model.stem}{SUFFIXES[config.to]}")
     if out.suffix != SUFFIXES[config.to]:
         raise UserError(f"--out {out} must end in {SUFFIXES[config.to]} for --to {config.to}.")
-    refuse_existing(*files_of(config.to, out), overwrite=config.overwrite)
+    beside = [out.with_suffix(".h"), out.with_name(f"{out.stem}_try.c")] if config.to == "c" else []
+    refuse_existing(out, *beside, overwrite=config.overwrite)
     for path in export(config, model, out):
         size = path.stat().st_size
         print(f"written: {path} ({size / 1e6:.2f} MB)" if size > 1e5 else f"written: {path} ({size / 1e3:.1f} kB)")
-
-
-def files_of(target: str, out: Path) -> list[Path]:
-    """What an export writes."""
-    return [out, out.with_suffix(".h"), out.with_name(f"{out.stem}_try.c")] if target == "c" else [out]
 
 
 def export(config: ExportConfig, model: Path, out: Path) -> list[Path]:
