@@ -242,15 +242,11 @@ def in_words(judged: Mapping[str, Any]) -> list[str]:
                 f"{s['right']['mean']:+.3f}; in order in {s['steered_back']['mean']:.1%}"
             )
         alike = "no correlation" if v["correlation"] is None else f"correlation {v['correlation']:.2f}"
-        lines.append(f"  {alike} with the person's steering{timing(v['lag_s'])}")
+        timing = "" if v["lag_s"] is None else ", and in time"
+        if v["lag_s"]:
+            timing = f", and most alike {abs(v['lag_s']):.2f} s {'later' if v['lag_s'] > 0 else 'earlier'}"
+        lines.append(f"  {alike} with the person's steering{timing}")
     return lines
-
-
-def timing(lag_s: float | None) -> str:
-    """Who steers earlier."""
-    if lag_s is None:
-        return ""
-    return f", and most alike {abs(lag_s):.2f} s {'later' if lag_s > 0 else 'earlier'}" if lag_s else ", and in time"
 
 
 def compared(v: Mapping[str, Any]) -> str:
