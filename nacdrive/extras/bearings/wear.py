@@ -70,12 +70,8 @@ def first_prediction_time(table: FeatureTable) -> float:
 
 def first_run(shown: NDArray[np.bool_], length: int) -> int | None:
     """Where ``length`` in a row of ``shown`` [N] begin for the first time; None if they never do."""
-    run = 0
-    for i, now in enumerate(shown):
-        run = run + 1 if now else 0
-        if run == length:
-            return i - length + 1
-    return None
+    begins = np.flatnonzero(np.convolve(shown, np.ones(length), "valid") == length)
+    return int(begins[0]) if len(begins) else None
 
 
 def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
