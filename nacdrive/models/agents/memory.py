@@ -12,8 +12,6 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers import build, contract
 from nacdrive.layers.base import SequenceLayer
 
-NONE = "none"
-"""The name of having no memory."""
 TOLERANCE = 1e-3
 """By how much, relative to its largest output, a layer may differ between streaming and whole sequences."""
 
