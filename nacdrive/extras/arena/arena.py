@@ -265,7 +265,7 @@ class _Clock:
         self._race_s = min(self._race_s + passed, limit) if self._realtime else limit
         if self._race_s + 1e-9 < self.granted_s + self._quantum_s and self.granted_s:
             return Go(self.granted_s, self._arena.noise)
-        keys, axes = (state.keys, state.axes) if state is not None else (frozenset[str](), None)
+        keys, axes = (None, None) if state is None else (state.keys, state.axes)
         events, self._events = self._events, ()
         until_s, watched = max(self._race_s, self.granted_s + 1e-6), self._arena.watched()
-        return Go(until_s, self._arena.noise, keys, axes, events, watched)
+        return Go(until_s, self._arena.noise, keys or frozenset(), axes, events, watched)
