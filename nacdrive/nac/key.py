@@ -229,7 +229,8 @@ class NACKey(nn.Module):
             scale, exact = self.time_scale.double(), isinstance(self.dynamics, Exact)
             plan = key_kernel.Plan(of_query / scale, clock / scale, mask, self.topk, exact)
             tensors = (q.transpose(1, 2) / self.head_dim**0.5, k, v, *gates.unbind(-1), self.gamma)
-            y = key_kernel.attend(plan, *(x.contiguous() for x in tensors))
+            inputs = [x.contiguous() for x in tensors]
+            y: Tensor = key_kernel.KeyAttention.apply(plan, *inputs)  # type: ignore[no-untyped-call]
             return self.out_proj(y.transpose(1, 2).flatten(2)), {}
         every = torch.arange(steps, device=x.device).expand(*position.shape, -1)
         lags = self._lags(of_query, clock)

@@ -593,8 +593,8 @@ class NAC(nn.Module):
         halves_bias = torch.cat([bias, torch.zeros_like(bias)])
         made_from = Snapshot.of(self) if keep else None
         compiled = None
-        if made_from is not None:
-            compiled = CompiledStep.of(halves, halves_bias, w, self._scale(dtype), self.options)
+        if made_from is not None and CompiledStep.supports(halves, w, self.options):
+            compiled = CompiledStep(halves, halves_bias, w, self._scale(dtype), self.options)
         return StepWeights(qkv, torch.cat(biases), halves, halves_bias, w, made_from, compiled)
 
     def attend_memory(

@@ -85,7 +85,9 @@ def block_of(plan: Plan, at: tuple[slice, slice, slice], tensors: tuple[Tensor, 
 
 
 class KeyAttention(torch.autograd.Function):
-    """``[B, H, q, D]``; see ``attend``."""
+    """Attention outputs ``[B, H, q, D]`` of a ``Plan``, q ``[B, H, q, D]``, divided by the root of D; k and v
+    ``[B, H, T, D]``; phi, omega and rho ``[B, H, T]``; and gamma ``[H]``.
+    """
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, *tensors: Tensor) -> Tensor:
@@ -122,11 +124,3 @@ class KeyAttention(torch.autograd.Function):
             g_omega[b, :, keys] -= gamma.view(-1, 1) * late
             g_gamma += (phi[b, :, keys] * towards - omega[b, :, keys] * late).sum((0, 2))
         return None, *sums
-
-
-def attend(plan: Plan, *tensors: Tensor) -> Tensor:
-    """Attention outputs ``[B, H, q, D]`` of q ``[B, H, q, D]``, divided by the root of D; k and v ``[B, H, T, D]``;
-    phi, omega and rho ``[B, H, T]``; and gamma ``[H]``.
-    """
-    y: Tensor = KeyAttention.apply(plan, *tensors)  # type: ignore[no-untyped-call]
-    return y

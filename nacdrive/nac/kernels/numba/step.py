@@ -55,14 +55,10 @@ class CompiledStep:
         return type(None), ()
 
     @staticmethod
-    def of(
-        halves: Tensor, halves_bias: Tensor, w: FusedWeights, scale: Tensor | None, options: PairOptions
-    ) -> CompiledStep | None:
-        """None where the kernels do not compute such a step: see ``numba.supported``; nor adaptive Euler."""
+    def supports(halves: Tensor, w: FusedWeights, options: PairOptions) -> bool:
+        """Whether the kernels compute such a step: see ``numba.supported``; and not adaptive Euler."""
         adaptive = isinstance(options.dynamics, Euler) and options.dynamics.adaptive
-        if adaptive or not numba.supported(halves, w):
-            return None
-        return CompiledStep(halves, halves_bias, w, scale, options)
+        return not adaptive and numba.supported(halves, w)
 
     def advance(self, qkv: Tensor, before: Tensor) -> tuple[Tensor, Any]:
         """The memory ``[H, B, W, E]`` one step on, and what ``attend`` needs of it; qkv is float32 ``[B, 3 H D]``."""

@@ -90,21 +90,17 @@ def attend(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: PairP
 @cache
 def _runs_on(device: torch.device, shared: int) -> bool:
     if device.type != "cuda":
-        return _interpreted()
+        from triton.runtime.interpreter import InterpretedFunction
+
+        from nacdrive.nac.kernels.triton.forward import forward_kernel
+
+        return isinstance(forward_kernel, InterpretedFunction)
     if torch.version.hip is not None or torch.cuda.get_device_capability(device) < OLDEST:
         return False
     from triton.runtime import driver
 
     number = torch.cuda.current_device() if device.index is None else device.index
     return bool(driver.active.utils.get_device_properties(number)["max_shared_mem"] >= shared)
-
-
-def _interpreted() -> bool:
-    from triton.runtime.interpreter import InterpretedFunction
-
-    from nacdrive.nac.kernels.triton.forward import forward_kernel
-
-    return isinstance(forward_kernel, InterpretedFunction)
 
 
 def _power(n: int, least: int) -> int:
@@ -195,12 +191,14 @@ class _TritonPairs(torch.autograd.Function):
         from nacdrive.nac.kernels.triton.forward import forward_kernel
 
         tokens, w = unpack([None if x is None else x.contiguous() for x in tensors], form)
-        launch = plan(tokens, w, scale is not None, problem, _processors(tokens.zq.device))
+        device = tokens.zq.device
+        processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+        launch = plan(tokens, w, scale is not None, problem, processors)
         heads, queries, _ = tokens.zq.shape
         y = tokens.v.new_empty(heads, queries, tokens.v.shape[-1])
         top, total = tokens.tau.new_empty(heads, queries), tokens.tau.new_empty(heads, queries)
         given = _arguments(tokens, w, scale, problem)
-        with _on(tokens.zq.device):
+        with _on(device):
             forward_kernel[launch.grid](
                 *given, y, top, total, **launch.numbers, **launch.constants, num_warps=launch.warps, num_stages=2
             )
@@ -274,10 +272,6 @@ def _arguments(tokens: Tokens, w: FusedWeights, scale: Tensor | None, problem: P
         position,
         position if padding is None else padding,
     ]
-
-
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
 def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
