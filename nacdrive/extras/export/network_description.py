@@ -249,24 +249,18 @@ def without_idle_neurons(step: NACStep) -> NACStep:
         needed[0] = True  # arrays without entries are no C
     command = None if loops is None or step.command is None else step.command[:, needed][:, :, needed]
     step = replace(step, command=command, motor=step.motor[:, needed])
-    if step.inter is None or step.inter_bias is None:
-        return replace(
-            step,
-            first_query=step.first_query[..., needed],
-            first_key=step.first_key[..., needed],
-            first_bias=step.first_bias[:, needed],
-        )
-    inter = step.inter[..., needed]
-    used = (inter != 0).any(axis=(0, 2))
-    if not used.any():
-        used[0] = True
+    used = needed
+    if step.inter is not None and step.inter_bias is not None:
+        inter = step.inter[..., needed]
+        used = (inter != 0).any(axis=(0, 2))
+        if not used.any():
+            used[0] = True
+        step = replace(step, inter=inter[:, used], inter_bias=step.inter_bias[:, needed])
     return replace(
         step,
         first_query=step.first_query[..., used],
         first_key=step.first_key[..., used],
         first_bias=step.first_bias[:, used],
-        inter=inter[:, used],
-        inter_bias=step.inter_bias[:, needed],
     )
 
 
