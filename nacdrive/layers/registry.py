@@ -19,16 +19,16 @@ from nacdrive.nac import ABLATIONS, PRESETS, VARIANTS
 Factory = Callable[..., SequenceLayer]  # (in_features, d_model, num_heads, window, **options)
 
 FILES = {
-    "dense": "dense:DenseLayer",
+    "dense": "rnn:DenseLayer",
     "rnn": "rnn:RNNLayer",
     "lstm": "rnn:LSTMLayer",
     "gru": "rnn:GRULayer",
     "ct-rnn": "ct_rnn:CTRNNLayer",
-    "gru-ode": "gru_ode:GRUODELayer",
-    "phased-lstm": "phased_lstm:PhasedLSTMLayer",
+    "gru-ode": "ct_rnn:GRUODELayer",
+    "phased-lstm": "ct_rnn:PhasedLSTMLayer",
     "mmrnn": "ct_rnn:MMRNNLayer",
     "ltc": "ltc:LTCLayer",
-    "cfc": "cfc:CfCLayer",
+    "cfc": "ncp:CfCLayer",
     "ltc-ncp": "ncp:LTCNCPLayer",
     "cfc-ncp": "ncp:CfCNCPLayer",
     "deepstate": "deepstate:DeepStateLayer",

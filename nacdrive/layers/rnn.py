@@ -1,4 +1,6 @@
-"""Vanilla RNN, LSTM and GRU: PyTorch's own cells, restarted at every window. They have no use for heads or time."""
+"""Layers of PyTorch's own that have no use for heads or time: vanilla RNN, LSTM and GRU, restarted at every window, and
+a dense layer on each step by itself, as in networks without a sequence layer such as PilotNet (Bojarski, 2016).
+"""
 
 from __future__ import annotations
 
@@ -31,3 +33,19 @@ class GRULayer(RNNLayer):
 
     def build(self) -> None:
         self.gru = nn.GRU(self.in_features, self.d_model, batch_first=True)
+
+
+class DenseLayer(WindowedLayer):
+    """y_i = elu(W x_i + b): no other step is looked at, whatever the window. It has no use for heads or time."""
+
+    past_sense = "bag"
+
+    def build(self) -> None:
+        self.dense = nn.Sequential(nn.Linear(self.in_features, self.d_model), nn.ELU())
+
+    def project(self, x: Tensor) -> Tensor:
+        y: Tensor = self.dense(x)
+        return y
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        return u

@@ -19,11 +19,10 @@ from nacdrive.common import camera_mount
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import action_names
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.layers.cfc import CfCLayer
-from nacdrive.layers.dense import DenseLayer
 from nacdrive.layers.nac import NACLayer
 from nacdrive.layers.nac_key import NACKeyLayer
-from nacdrive.layers.rnn import GRULayer, LSTMLayer
+from nacdrive.layers.ncp import CfCLayer
+from nacdrive.layers.rnn import DenseLayer, GRULayer, LSTMLayer
 from nacdrive.models.policy import Policy
 from nacdrive.nac import NAC, Euler, NACKey
 from nacdrive.nac.backbone import Synapses
