@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -28,8 +29,9 @@ from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import NotAnEpisodeError, from_parquet
 from nacdrive.datasets.images import decode_image
 from nacdrive.datasets.recording import Recording, kept_in
+from nacdrive.drivers.base import Rerun
+from nacdrive.envs.base import DrivingEnv
 from nacdrive.envs.registry import spec_of_source
-from nacdrive.extras.export.map import map_of
 from nacdrive.extras.export.network_description import (
     CfCStep,
     DenseStep,
@@ -40,11 +42,19 @@ from nacdrive.extras.export.network_description import (
     describe,
 )
 from nacdrive.models import load_policy
+from nacdrive.rollout.drive import Drive, LoadedDrive
+from nacdrive.rollout.rollout import rollout
+from nacdrive.viz.recorded import driven_actions
 from nacdrive.web.bundle import bundle
+from nacdrive.web.protocol import road_json
 
 PARTS = Path(__file__).parent / "page"
 SECONDS = 60.0
 """How much of a drive is shared if nobody says otherwise; a minute of the Udacity camera takes 10 MB."""
+ROAD_OPTIONS = ("road_difficulty", "scene_variety")
+"""Options of an environment on which its roads depend, beside track and seed."""
+SAME_MPS = 0.05
+"""Up to this difference two speeds are one."""
 KINDS = {NACStep: "nac", NACKeyStep: "nac-key", CfCStep: "cfc", DenseStep: "dense"}
 
 
@@ -125,6 +135,49 @@ def lap_record(net: NetworkDescription, episode: Episode, seconds: float) -> dic
     if line is not None and np.isfinite(line[cut]).all(axis=1).sum() > 1:
         record |= {"x_m": column(line[:, 0]), "y_m": column(line[:, 1]), "road": road}
     return record
+
+
+def map_of(episode: Episode) -> tuple[NDArray[np.floating] | None, list[Any] | None]:
+    """Places of the car [steps, 2] in metres and the road as of ``road_json``, each None where it cannot be known."""
+    line = None
+    if episode.x_m is not None and episode.y_m is not None:
+        line = np.stack([episode.x_m, episode.y_m], axis=1)
+    spec = spec_of_source(episode.source)
+    if spec is None or spec.realtime or (line is not None and not np.isfinite(line).any()):
+        return line, None
+    again = Rerun(driven_actions(episode))
+    options = {name: episode.meta.get(name) for name in ROAD_OPTIONS}
+    drive = Drive(spec.name, options=options | ({"renderer": "fast"} if spec.honours("renderer") else {}))
+    repeat = round((spec.frames_per_second or 1) * float(np.median(np.diff(episode.t_s))))
+    try:
+        env = LoadedDrive(drive, driver=again, repeat=repeat).make_env(episode.seed, track=episode.meta.get("track"))
+    except UserError:
+        return line, None
+    with closing(env):
+        if line is None:
+            line = line_driven_again(env, again, episode)
+        else:
+            env.reset(seed=episode.seed)
+        return line, road_json(env) if line is not None and lies_on_road(line, env) else None
+
+
+def line_driven_again(env: DrivingEnv, again: Rerun, episode: Episode) -> NDArray[np.floating] | None:
+    """Places of the car when it does what it did; None where it becomes another drive."""
+    ticks = list(rollout(env, again, episode.seed))
+    speeds = np.array([tick.speed_mps for tick in ticks], dtype=float)
+    if len(ticks) != len(episode) or not np.allclose(speeds, episode.speed_mps, atol=SAME_MPS):
+        return None
+    return np.array([(tick.x_m, tick.y_m) for tick in ticks], dtype=float)
+
+
+def lies_on_road(line: NDArray[np.floating], env: DrivingEnv) -> bool:
+    """Whether it is the road of this line: a recording may be of another version or of options that it does not say."""
+    edges = env.road_edges()
+    if edges is None:
+        return False
+    known = line[np.isfinite(line).all(axis=1)]
+    apart = np.linalg.norm(known[:, None] - edges.mean(axis=0), axis=2).min(axis=1)
+    return bool(np.median(apart) < np.linalg.norm(edges[0] - edges[1], axis=1).mean())
 
 
 @dataclass

@@ -11,7 +11,7 @@ from nacdrive.common.paths import shipped
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.recording import Recording
 from nacdrive.envs.registry import env_spec
-from nacdrive.extras.export.map import map_of
+from nacdrive.extras.export.html import map_of
 
 STEPS = 25
 
