@@ -1,4 +1,4 @@
-"""Softmax attention: one head, several heads, rectified linear, kernelised and FAVOR+."""
+"""Attention: one head, several heads, rectified linear, kernelised and FAVOR+, of times alone, of a block as an ODE."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from nacdrive.layers.base import SequenceLayer, check_heads, split_heads, visible
+from nacdrive.layers.windowed import InputLayer, WindowedLayer
+from nacdrive.nac.validation import tracing
 
 TINY = 1e-6
 CHUNK = 128  # queries that see each other by a matrix; what came before is one sum
@@ -184,3 +186,87 @@ def directions(features: int, width: int) -> Tensor:
     blocks = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
     w: Tensor = blocks.flatten(0, 1)[:features] * torch.randn(features, width).norm(dim=1, keepdim=True)
     return w
+
+
+class MTANLayer(WindowedLayer):
+    """Multi-time attention (Shukla & Marlin, 2021, equations 1 to 4): attention between embeddings of times alone.
+
+    y_i = sum_h W_h sum_{j <= i} softmax_j(q_h(phi(t_i)) . k_h(phi(t_j)) / sqrt(d)) x_j + b.
+
+    phi(t) holds one linear feature of time and d_model - 1 sines with learnable frequency and phase. The original
+    asks at fixed reference times, the future included, and masks missing channels; here every step asks at its own
+    time over its past, and a step is observed as a whole.
+    """
+
+    time_sense = "clock"
+
+    def build(self) -> None:
+        d_model = self.d_model
+        check_heads(d_model, self.num_heads)
+        self.frequency = nn.Parameter(torch.empty(d_model).uniform_(-1.0, 1.0))
+        self.phase = nn.Parameter(torch.empty(d_model).uniform_(-math.pi, math.pi))
+        with torch.no_grad():
+            self.frequency[0] *= 0.01  # the linear feature has no bound
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.out = nn.Linear(self.num_heads * self.in_features, d_model)
+
+    def embed(self, t: Tensor) -> Tensor:
+        """[...] typical gaps -> [..., d_model]."""
+        angle = t.unsqueeze(-1) * self.frequency + self.phase
+        return torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=-1)
+
+    def weights(self, t: Tensor) -> Tensor:
+        """Attention [N, heads, L, L] of times t [N, L]; [1, heads, L, L] if all rows of t are the same."""
+        if len(t) == 1 or (not tracing() and bool((t == t[:1]).all())):
+            t = t[:1]
+        L = t.shape[1]
+        phi = self.embed(t)
+        q, k = (f(phi).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f in (self.query, self.key))
+        future = t.new_full((L, L), -torch.inf).triu(1)
+        return (torch.matmul(q / math.sqrt(q.shape[-1]), k.transpose(-1, -2)) + future).softmax(dim=-1)
+
+    def project(self, x: Tensor) -> Tensor:
+        """See ``WindowedLayer.project``: W_h x for all heads at once where that is narrower than x for every head."""
+        if self.in_features <= self.d_model:
+            return x
+        return nn.functional.linear(
+            x, self.out.weight.view(self.d_model, self.num_heads, -1).transpose(0, 1).flatten(0, 1)
+        )
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        weights = self.weights(t)
+        if self.in_features <= self.d_model:
+            y: Tensor = self.out((weights @ u.unsqueeze(1)).transpose(1, 2).flatten(2))
+            return y
+        per_head = u.view(*u.shape[:-1], self.num_heads, self.d_model).transpose(1, 2)
+        return (weights @ per_head).sum(dim=1) + self.out.bias
+
+
+class ODEFormerLayer(InputLayer):
+    """A weight-tied transformer block stepped as an ODE: what the authors' code runs under the name ODEFormer.
+
+    The citation (d'Ascoli et al., 2023) is another thing, a transformer that writes the formula of an observed ODE.
+
+    dh/ds = A(h) + M(h + A(h)) over the depth s in [0, 1], in ``unfolds`` Euler steps.
+    It begins at h(0) = W x_i + E log(1 + dt_i) + b. A is causal multi-head attention and M a two-layer perceptron, each
+    behind a layer norm, as in a pre-norm transformer block. Depth is no time; the gap enters by its embedding E.
+    """
+
+    time_sense = "gaps"
+
+    def build(self, *, unfolds: int = 4) -> None:
+        d_model = self.d_model
+        self.unfolds = unfolds
+        self.input = nn.Linear(self.in_features, d_model)
+        self.gap = nn.Linear(1, d_model, bias=False)
+        self.attention = MHALayer(d_model, d_model, self.num_heads, self.window)
+        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
+        self.perceptron = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
+
+    def scan(self, u: Tensor, dt: Tensor, t: Tensor) -> Tensor:
+        h: Tensor = u + self.gap(torch.log1p(dt).unsqueeze(-1))
+        for _ in range(self.unfolds):
+            change = self.attention(self.norms[0](h))
+            h = h + (change + self.perceptron(self.norms[1](h + change))) / self.unfolds
+        return h

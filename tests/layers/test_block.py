@@ -5,8 +5,8 @@ import torch
 
 from nacdrive import layers
 from nacdrive.layers import contract
+from nacdrive.layers.block import Pooling
 from nacdrive.layers.contract import D, F, H, sequence
-from nacdrive.layers.pooling import Pooling
 from tests.helpers.nightly import daily
 
 

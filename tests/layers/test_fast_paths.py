@@ -10,8 +10,7 @@ from nacdrive import layers
 from nacdrive.layers import attention, contiformer, ltc
 from nacdrive.layers.contiformer import INSTANT
 from nacdrive.layers.cta import _AttendingState
-from nacdrive.layers.deepstate import linear_scan, parallel, sequential
-from nacdrive.layers.s4 import _Recurrence
+from nacdrive.layers.state_space import _Recurrence, linear_scan, parallel, sequential
 from nacdrive.layers.windowed import WindowedLayer
 
 B, T, F, D, H = 2, 11, 5, 8, 2

@@ -10,7 +10,7 @@ import torch
 
 from nacdrive import layers
 from nacdrive.layers import contract
-from nacdrive.layers.nac_key import NACKeyLayer
+from nacdrive.layers.nac import NACKeyLayer
 from nacdrive.nac import Euler, NACKey, Steady
 from nacdrive.nac.kernels import key as kernel
 from tests.helpers.key_reference import key_forward

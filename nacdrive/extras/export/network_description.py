@@ -19,8 +19,7 @@ from nacdrive.common import camera_mount
 from nacdrive.common.errors import UserError
 from nacdrive.envs.registry import action_names
 from nacdrive.layers.base import SequenceLayer
-from nacdrive.layers.nac import NACLayer
-from nacdrive.layers.nac_key import NACKeyLayer
+from nacdrive.layers.nac import NACKeyLayer, NACLayer
 from nacdrive.layers.ncp import CfCLayer
 from nacdrive.layers.rnn import DenseLayer, GRULayer, LSTMLayer
 from nacdrive.models.policy import Policy

@@ -13,8 +13,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers.attention import MHALayer
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.layers.block import SequenceBlock, StackLayer
-from nacdrive.layers.nac import NACLayer
-from nacdrive.layers.nac_key import NACKeyLayer
+from nacdrive.layers.nac import NACKeyLayer, NACLayer
 from nacdrive.layers.rnn import DenseLayer
 from nacdrive.layers.windowed import WindowedLayer
 
