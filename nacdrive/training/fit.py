@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nacdrive.common.errors import UserError
+from nacdrive.common.errors import UserError, first_line
+from nacdrive.common.tensor_file import read_tensor_file, write_tensor_file
 from nacdrive.layers.base import SequenceLayer
 from nacdrive.tasks.base import LossOptions, Task
 from nacdrive.tasks.sample import Batch, Sample
 from nacdrive.tasks.splits import Block, seeded
 from nacdrive.training.batches import Batches
-from nacdrive.training.checkpoint import Progress, Weights, load_checkpoint, save_checkpoint
 from nacdrive.training.config import FitConfig
 from nacdrive.training.log import MetricsLog
 
+KIND = "nacdrive training checkpoint"
+VERSION = 1
+ADVICE = "train anew with --overwrite"
 PLATEAUS = {"plateau": (0.9, 2), "steep-plateau": (0.3, 3)}
 """By what a schedule multiplies the learning rate, and after how many epochs without gain."""
 
@@ -31,6 +34,42 @@ PLATEAUS = {"plateau": (0.9, 2), "steep-plateau": (0.3, 3)}
 def checkpoint_path(folder: Path, round_: int) -> Path:
     """Where the checkpoint of a round lies."""
     return folder / f"checkpoint-{round_}.pt"
+
+
+@dataclass
+class Progress:
+    """Numbers of a training under way. Randomness needs none: each step seeds itself by round, epoch and step."""
+
+    round: int = 0
+    """Round of DAgger; 0 is the training on the recordings alone."""
+    epoch: int = 0
+    """Epoch under way."""
+    step: int = 0
+    """Steps of this epoch that are done."""
+    total_steps: int = 0
+    """Steps of this round that are done."""
+    loss_sum: float = 0.0
+    """Weighted sum of this epoch's losses so far."""
+    weight_sum: float = 0.0
+    factor: float = 1.0
+    """What the plateau schedule has made of the learning rate."""
+    best_loss: float = float("inf")
+    """Validation loss of the best epoch so far: the lowest, or that of the epoch with the best criterion."""
+    best_epoch: int = -1
+    best_measure: float = 0.0
+    """The task's measure on the validation part at that epoch, such as the share decided as the teacher."""
+    seconds: float = 0.0
+    """Wall time of this round, interruptions left out."""
+
+
+@dataclass
+class Weights:
+    """Weights that are kept beside those under training."""
+
+    mean: dict[str, Tensor]
+    """Running mean of the parameters."""
+    best: dict[str, Tensor] | None = None
+    """State of the network at the lowest validation loss, with the mean of the parameters; None before the first."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +143,7 @@ class Fitting:
         self.progress = Progress(round=round_)
         self.weights = Weights({name: p.detach().clone() for name, p in network.named_parameters()})
         if self.path.exists():
-            self.progress, self.weights = load_checkpoint(self.path, network, self.optimizer, device)
+            self.load()
         self.log = MetricsLog(folder, round_, self.progress.epoch)
         self.began = time.perf_counter() - self.progress.seconds
 
@@ -242,8 +281,27 @@ class Fitting:
         return torch.autocast(self.device.type, torch.bfloat16) if wanted else nullcontext()
 
     def save(self) -> None:
+        """Write the checkpoint, atomically."""
         self.progress.seconds = time.perf_counter() - self.began
-        save_checkpoint(self.path, self.network, self.optimizer, self.weights, self.progress)
+        content = {
+            "progress": asdict(self.progress),
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "mean": self.weights.mean,
+            "best": self.weights.best,
+        }
+        write_tensor_file(self.path, KIND, VERSION, content)
+
+    def load(self) -> None:
+        """Go on where the checkpoint stands."""
+        content = read_tensor_file(self.path, KIND, VERSION, device=self.device, advice=ADVICE)
+        try:
+            self.network.load_state_dict(content["network"])
+            self.optimizer.load_state_dict(content["optimizer"])
+            self.progress = Progress(**content["progress"])
+            self.weights = Weights(content["mean"], content["best"])
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.path} belongs to another network ({first_line(error)}): {ADVICE}.") from error
 
 
 def make_optimizer(network: nn.Module, config: FitConfig) -> torch.optim.Optimizer:

@@ -13,9 +13,8 @@ from nacdrive.common.errors import UserError
 from nacdrive.layers import build
 from nacdrive.tasks import Sample
 from nacdrive.tasks.base import Metric
-from nacdrive.training.checkpoint import Progress
 from nacdrive.training.config import FitConfig
-from nacdrive.training.fit import Fitting, checkpoint_path, fit, layer_optimizer_options, make_optimizer
+from nacdrive.training.fit import Fitting, Progress, checkpoint_path, fit, layer_optimizer_options, make_optimizer
 from nacdrive.training.log import MetricsLog, read_rows
 from tests.helpers.nightly import daily
 

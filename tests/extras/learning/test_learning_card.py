@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nacdrive.extras.learning.card import LearningCard
-from nacdrive.training.checkpoint import Progress
-from nacdrive.training.fit import FitUpdate
+from nacdrive.training.fit import FitUpdate, Progress
 from nacdrive.web import LiveServer
 from nacdrive.web.stream import Seen
 from tests.helpers.episodes import make_episode
