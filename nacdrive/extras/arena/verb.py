@@ -21,7 +21,6 @@ from nacdrive.envs.world import World
 
 if TYPE_CHECKING:
     from nacdrive.datasets.recording import Recording
-    from nacdrive.drivers.human import HumanControl
     from nacdrive.drivers.tick import Tick
     from nacdrive.envs.camera_noise import CameraNoise
     from nacdrive.extras.arena.arena import Arena, Audience
@@ -193,14 +192,21 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     from nacdrive.drivers.human import HumanControl
     from nacdrive.extras.arena.arena import Arena
 
-    contestants = config.contestants()
     control = HumanControl(config.person, PERSON_SILENCE_S) if config.allow_control else None
     with ExitStack() as stack:
-        track = Arena(contestants, control, config.disturbance)
+        track = Arena(config.contestants(), control, config.disturbance)
         out = result_folder(config.folder, overwrite=config.overwrite)
         stack.enter_context(track)
-        card, page = open_page(stack, config, contestants, track, control)
-        kept = Kept(config, contestants, track, out, stack)
+        card = page = None
+        if not config.headless:
+            from nacdrive.extras.arena.card import ArenaCard
+
+            card = ArenaCard(track.set_camera)
+            page = open_page(config, track, card)
+            stack.callback(page.stop)
+            if config.wait and not config.fast:
+                page.wait_for_viewer(FIRST_VIEWER_S)
+        kept = Kept(config, track, out, stack)
         try:
             rows = drive_tracks(config, track, card, kept)
         except KeyboardInterrupt:
@@ -216,35 +222,22 @@ def arena(config: ArenaConfig) -> list[dict[str, Row]]:
     return rows
 
 
-def open_page(
-    stack: ExitStack,
-    config: ArenaConfig,
-    contestants: list[Contestant],
-    track: Arena,
-    control: HumanControl | None,
-) -> tuple[ArenaCard, LiveServer] | tuple[None, None]:
-    """The page and its card, when somebody looks at it or nobody came in time; None where there is none."""
-    if config.headless:
-        return None, None
-    from nacdrive.extras.arena.card import ArenaCard
+def open_page(config: ArenaConfig, track: Arena, card: ArenaCard) -> LiveServer:
+    """The page, with a lane for each contestant."""
     from nacdrive.web import LiveServer
 
-    card = ArenaCard(track.set_camera)
     page = LiveServer(
         config.host,
         config.page_port,
         f"{', '.join(config.names)} on {config.spec.title}",
         names=config.names,
-        people=[one.name for one in contestants if one.person],
-        control=control,
+        people=[one.name for one in track.contestants if one.person],
+        control=track.control,
         cards=[card],
     )
     print(f"watch at {page.start()}  (Ctrl-C ends it)", flush=True)
-    stack.callback(page.stop)
     track.watched = lambda: page.viewers > 0
-    if config.wait and not config.fast:
-        page.wait_for_viewer(FIRST_VIEWER_S)
-    return card, page
+    return page
 
 
 def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept: Kept) -> list[dict[str, Row]]:
@@ -283,18 +276,16 @@ class Kept:
     A context manager for its recorders is ``stack``: what is under way when it ends is kept too.
     """
 
-    def __init__(
-        self, config: ArenaConfig, contestants: list[Contestant], track: Arena, out: Path, stack: ExitStack
-    ) -> None:
+    def __init__(self, config: ArenaConfig, track: Arena, out: Path, stack: ExitStack) -> None:
         from nacdrive.rollout.recorder import EpisodeRecorder
         from nacdrive.rollout.results import ResultsFile
 
-        self.config, self.contestants, self.out, self._arena = config, contestants, out, track
+        self.config, self.out, self._arena = config, out, track
         self.tracks: list[dict[str, Row]] = []
         spec = config.spec
         self._recorders: list[EpisodeRecorder] = []
         self._files: dict[str, Any] = {}
-        for one, step_s in zip(contestants, track.steps_s, strict=True):
+        for one, step_s in zip(track.contestants, track.steps_s, strict=True):
             folder = out / "drives" / in_path(one.name)
             fps = round(1 / step_s, 6)
             fps = int(fps) if fps == int(fps) else fps
@@ -327,7 +318,7 @@ class Kept:
                 "sha256": one.drive.checksum,
                 "drives": f"drives/{in_path(one.name)}",
             }
-            for one in self.contestants
+            for one in self._arena.contestants
         ]
         write_json(
             self.out / ARENA,
