@@ -19,6 +19,7 @@ CAMERA: dict[str, tuple[type, float, float]] = {
     "delay_steps": (int, 0, 12),
 }
 """What may be done to the cameras of an arena while it is driven: kind, least and most."""
+Entries = Sequence[Mapping[str, Any]]
 
 
 class ArenaCard(Card):
@@ -48,13 +49,7 @@ class ArenaCard(Card):
             self._camera = noise
         self.page.set(camera=asdict(noise), since_s=round(since_s, 2))
 
-    def show_ranking(
-        self,
-        seed: int,
-        ranked: Sequence[Mapping[str, Any]],
-        totals: Sequence[Mapping[str, Any]] = (),
-        following: str = "",
-    ) -> None:
+    def show_ranking(self, seed: int, ranked: Entries, totals: Entries = (), following: str = "") -> None:
         """Show who was best, until the next track begins."""
         ranking = {"seed": seed, "ranking": list(ranked), "totals": list(totals), "following": following}
         self.page.set(ranking=ranking)
