@@ -55,22 +55,20 @@ def entries(results: Sequence[Result], config: TableConfig) -> list[Entry]:
         trained = [row for row in asked if row["model"] != REFERENCES]
         for model in paper.in_order(list({row["model"] for row in trained})):
             rows = [row for row in trained if row["model"] == model]
-            result.append(entry(task, model, rows, [(row, row.get("scores", {})) for row in rows], metrics))
+            result.append(entry(task, model, [(row, row.get("scores", {})) for row in rows], metrics))
         references = [row for row in asked if row["model"] == REFERENCES and row["status"] == "done"]
         for name in dict.fromkeys(name for row in references for name in row["references"]):
             rows = [row for row in references if task in row["references"].get(name, {})]
-            made = entry(task, name, rows, [(row, row["references"][name]) for row in rows], metrics)
+            made = entry(task, name, [(row, row["references"][name]) for row in rows], metrics)
             result.append(dataclasses.replace(made, reference=True, parameters=0, train_s=0.0))
     return result
 
 
-def entry(
-    task: str,
-    model: str,
-    rows: Sequence[Result],
-    scored: Sequence[tuple[Result, Mapping[str, Mapping[str, float]]]],
-    metrics: Sequence[Metric],
-) -> Entry:
+Scored = tuple[Result, Mapping[str, Mapping[str, float]]]
+"""A row, and the scores in it that count, by task."""
+
+
+def entry(task: str, model: str, scored: Sequence[Scored], metrics: Sequence[Metric]) -> Entry:
     """The folds and seeds of one model on one task, together."""
     done = [(row, scores[task]) for row, scores in scored if row["status"] == "done" and task in scores]
     values = {}
@@ -86,11 +84,11 @@ def entry(
         model=model,
         done=len(done),
         folds=len({row["fold"] for row, _ in done}),
-        failed=tuple(row["kind"] for row in rows if row["status"] == "failed"),
+        failed=tuple(row["kind"] for row, _ in scored if row["status"] == "failed"),
         values=values,
         parameters=done[0][0].get("parameters") if done else None,
         train_s=fmean(row.get("train_s", 0.0) for row, _ in done) if done else None,
-        made_up=any(task in row["made_up"] for row in rows),
+        made_up=any(task in row["made_up"] for row, _ in scored),
     )
 
 
