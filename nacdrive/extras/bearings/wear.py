@@ -26,6 +26,7 @@ from nacdrive.extras.bearings.features import FeatureTable
 from nacdrive.tasks.sample import Sample
 from nacdrive.tasks.splits import field_of, joined
 
+Array = NDArray[np.float64]
 HEALTHY_SHARE = 0.25
 """Part of the life, from its begin, that counts as healthy for the rule."""
 SIGMAS = 3.0
@@ -84,7 +85,7 @@ def fpt_label(t_s: ArrayLike, first_s: float) -> NDArray[np.float32]:
     return label
 
 
-def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> NDArray[np.float64]:
+def remaining_s(label: ArrayLike, elapsed_s: ArrayLike) -> Array:
     """Remaining seconds that follow from a label (or a prediction of one).
 
     A share p of a span gone in ``elapsed_s``, [N] since the ramp began, leaves ``elapsed_s * (1 - p) / p``; infinite
@@ -106,7 +107,7 @@ def phm2012_score(actual_s: ArrayLike, predicted_s: ArrayLike) -> float:
     return float(phm2012_accuracy(actual_s, predicted_s).mean())
 
 
-def phm2012_accuracy(actual_s: ArrayLike, predicted_s: ArrayLike) -> NDArray[np.float64]:
+def phm2012_accuracy(actual_s: ArrayLike, predicted_s: ArrayLike) -> Array:
     """Accuracy of each prediction of ``phm2012_score``, in the shape that both arguments broadcast to."""
     actual = np.asarray(actual_s, np.float64)
     error = 100 * (actual - np.asarray(predicted_s, np.float64)) / actual
@@ -134,13 +135,13 @@ class SurvivalPrior:
     def total(self) -> float:
         return float(np.sum(np.power(self.lives_s, self.shape)))
 
-    def survival(self, age_s: ArrayLike, left_s: ArrayLike) -> NDArray[np.float64]:
+    def survival(self, age_s: ArrayLike, left_s: ArrayLike) -> Array:
         """Probability that a bearing of ``age_s`` runs for more than ``left_s`` further seconds; both broadcast."""
         age, left = np.asarray(age_s, np.float64), np.asarray(left_s, np.float64)
         now, then = self.total + age**self.shape, self.total + (age + left) ** self.shape
         return np.asarray((now / then) ** len(self.lives_s), np.float64)
 
-    def remaining_s(self, age_s: ArrayLike, share: float) -> NDArray[np.float64]:
+    def remaining_s(self, age_s: ArrayLike, share: float) -> Array:
         """Quantile ``share`` of the remaining seconds of a bearing of ``age_s``; like ``age_s``."""
         age = np.asarray(age_s, np.float64)
         then = (self.total + age**self.shape) * (1 - share) ** (-1 / len(self.lives_s)) - self.total
@@ -151,9 +152,9 @@ class SurvivalPrior:
 class RemainingLife:
     """Remaining life of one bearing at each of N snapshots."""
 
-    low_s: NDArray[np.float64]  # [N] seconds that remain with 90 % probability
-    median_s: NDArray[np.float64]  # [N] seconds that remain with 50 % probability
-    high_s: NDArray[np.float64]  # [N] seconds that remain with 10 % probability
+    low_s: Array  # [N] seconds that remain with 90 % probability
+    median_s: Array  # [N] seconds that remain with 50 % probability
+    high_s: Array  # [N] seconds that remain with 10 % probability
     worn: NDArray[np.bool_]  # [N] whether wear has shown; where not, age alone speaks
 
     def sureness(self, i: int) -> str:
@@ -169,7 +170,7 @@ class RemainingLife:
 class WearCurve:
     """Predicted wear of one bearing over its life."""
 
-    def __init__(self, t_s: NDArray[np.float64], predicted: NDArray[np.float64], truth: NDArray[np.float64]) -> None:
+    def __init__(self, t_s: Array, predicted: Array, truth: Array) -> None:
         """Times [N] in seconds, predicted and true wear [N]; for a bearing still at work, the truth has no meaning."""
         self.t_s, self.predicted, self.truth = t_s, np.clip(predicted, 0.0, 1.0), truth
 
@@ -189,7 +190,7 @@ class WearCurve:
         predicted, true = (first_run(wear > WORN, IN_A_ROW) for wear in (self.predicted, self.truth))
         return abs(float(self.t_s[-1 if predicted is None else predicted] - self.t_s[-1 if true is None else true]))
 
-    def since_onset_s(self) -> NDArray[np.float64]:
+    def since_onset_s(self) -> Array:
         """[N] seconds since wear began to show; infinite until five snapshots in a row have shown it."""
         began = first_run(self.predicted > WORN, IN_A_ROW)
         since = np.full(len(self.t_s), np.inf)
@@ -198,11 +199,11 @@ class WearCurve:
             since[shown:] = self.t_s[shown:] - self.t_s[began]
         return since
 
-    def share(self) -> NDArray[np.float64]:
+    def share(self) -> Array:
         """[N] how far wear has gone from the value that counts as its beginning, 0, to failure, 1."""
         return np.clip((self.predicted - WORN) / (1 - WORN), 0.0, 1.0)
 
-    def ramp_s(self) -> NDArray[np.float64]:
+    def ramp_s(self) -> Array:
         """[N] remaining seconds if the ramp of wear so far went on; infinite while none shows."""
         since = self.since_onset_s()
         shown = np.isfinite(since)
@@ -245,12 +246,8 @@ class WearCurve:
 
 
 def posterior(
-    prior: SurvivalPrior,
-    age_s: NDArray[np.float64],
-    since_s: NDArray[np.float64],
-    share: NDArray[np.float64],
-    wear_error: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    prior: SurvivalPrior, age_s: Array, since_s: Array, share: Array, wear_error: float
+) -> tuple[Array, Array]:
     """Probabilities of remaining lives: edges [cells + 1] in seconds, and weights [N, cells] that sum to 1.
 
     ``since_s`` [N] is infinite where no wear shows, and age alone counts; ``wear_error`` is the standard deviation of
@@ -270,7 +267,7 @@ def posterior(
     return edges, weights / weights.sum(axis=1, keepdims=True)
 
 
-def quantiles_of(edges: NDArray[np.float64], weights: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def quantiles_of(edges: Array, weights: Array, share: float) -> Array:
     """The quantile ``share`` [N] of each row of probabilities [N, cells] between ``edges``."""
     below = np.concatenate([np.zeros((len(weights), 1)), weights.cumsum(axis=1)], axis=1)
     cell = np.clip((below <= share).sum(axis=1) - 1, 0, weights.shape[1] - 1)
