@@ -110,14 +110,8 @@ class DrivingNetwork(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.projection) if config.projection else None
         options = {"gap_s": config.gap_s, **config.options}
-        self.sequence = build(
-            config.model,
-            config.d_model,
-            config.num_heads,
-            config.window,
-            in_features=config.projection or features,
-            **options,
-        )
+        sizes = config.d_model, config.num_heads, config.window
+        self.sequence = build(config.model, *sizes, in_features=config.projection or features, **options)
         self.head = nn.Sequential(
             nn.Linear(config.d_model, config.dense), activation(), nn.Linear(config.dense, config.outputs)
         )
