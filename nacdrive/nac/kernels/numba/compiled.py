@@ -669,30 +669,18 @@ def advance(heads: int, given: int) -> None:
     wide = s.width - 2 * s.depth
     across = heads * s.depth
     for head in range(heads):
-        back = heads + head
+        bias, half = s.halves_bias + 4 * head * wide, s.halves + 4 * head * s.depth * wide
         for i in range(s.batch):
             of_q = s.qkv + 4 * (i * 3 * across + head * s.depth)
-            project(
-                s.of_query + 4 * (head * s.batch + i) * wide,
-                wide,
-                s.halves_bias + 4 * head * wide,
-                of_q,
-                s.depth,
-                s.halves + 4 * head * s.depth * wide,
-            )
+            project(s.of_query + 4 * (head * s.batch + i) * wide, wide, bias, of_q, s.depth, half)
             here = 4 * (head * s.batch + i) * s.window * s.width
             copy_bytes(s.memory + here, s.before + here + 4 * s.width, 4 * (s.window - 1) * s.width)
             row = s.memory + here + 4 * (s.window - 1) * s.width
             copy_bytes(row, of_q + 4 * across, 4 * s.depth)
             copy_bytes(row + 4 * s.depth, of_q + 8 * across, 4 * s.depth)
-            project(
-                row + 8 * s.depth,
-                wide,
-                s.halves_bias + 4 * back * wide,
-                of_q + 4 * across,
-                s.depth,
-                s.halves + 4 * back * s.depth * wide,
-            )
+            # The keys' halves stand behind those of the queries.
+            key_bias, key_half = bias + 4 * heads * wide, half + 4 * heads * s.depth * wide
+            project(row + 8 * s.depth, wide, key_bias, of_q + 4 * across, s.depth, key_half)
 
 
 @_compiled(types.float64(types.float64))
