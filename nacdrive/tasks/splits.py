@@ -109,14 +109,12 @@ def hold_out(
     return kept, [slice_sample(samples[blocks[i].sample], blocks[i].start, blocks[i].stop) for i in sorted(held)]
 
 
-def block_folds(
-    samples: Sequence[Sample], count: int = 5, seconds: float = BLOCK_S
-) -> list[tuple[list[Sample], list[Sample]]]:
+def block_folds(samples: Sequence[Sample], count: int = 5) -> list[tuple[list[Sample], list[Sample]]]:
     """Each of ``count`` parts held out once; block i is of part i mod ``count``, so that parts are spread evenly."""
-    blocks = blocks_of(samples, seconds)
+    blocks = blocks_of(samples)
     if len(blocks) < count:
         raise UserError(
-            f"the data last for {len(blocks)} blocks of {seconds:g} s, which cannot be cut into {count} parts: "
+            f"the data last for {len(blocks)} blocks of {BLOCK_S:g} s, which cannot be cut into {count} parts: "
             "give more data."
         )
     return [hold_out(samples, blocks, range(part, len(blocks), count)) for part in range(count)]

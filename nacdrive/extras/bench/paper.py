@@ -28,23 +28,21 @@ deviations beside them are the same, and so are its 33 other numbers of baseline
 
 
 @cache
-def rows(name: str) -> tuple[dict[str, str], ...]:
-    """Rows of a data file beside this one."""
+def rows(name: str) -> dict[str, dict[str, str]]:
+    """Rows of a data file beside this one, by model."""
     with (HERE / name).open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+        return {row["model"]: row for row in csv.DictReader(file)}
 
 
 def names() -> dict[str, str]:
     """Registered name -> the paper's name, in the order of its table."""
-    return {row["model"]: row["name"] for row in rows("paper_table1.csv")}
+    return {model: row["name"] for model, row in rows("paper_table1.csv").items()}
 
 
 def printed(task: str, model: str) -> tuple[float, float] | None:
     """Mean and standard deviation of the paper's five folds; None where it has no number."""
-    for row in rows("paper_table1.csv"):
-        if row["model"] == model and f"{task}_mean" in row:
-            return float(row[f"{task}_mean"]), float(row[f"{task}_std"])
-    return None
+    row = rows("paper_table1.csv").get(model, {})
+    return (float(row[f"{task}_mean"]), float(row[f"{task}_std"])) if f"{task}_mean" in row else None
 
 
 ONE_STEP = ("par", "carracing", "pronostia", "xjtu-sy", "hust")
@@ -74,10 +72,8 @@ def remarks(task: str, protocol: str = "sequence") -> list[str]:
 
 def runtime(model: str) -> tuple[float, float] | None:
     """Sequences per second and peak memory in MB on the paper's T4; None where it has no numbers."""
-    for row in rows("paper_runtime.csv"):
-        if row["model"] == model:
-            return float(row["throughput_per_s"]), float(row["peak_mb"])
-    return None
+    row = rows("paper_runtime.csv").get(model)
+    return (float(row["throughput_per_s"]), float(row["peak_mb"])) if row is not None else None
 
 
 def in_order(models: list[str]) -> list[str]:

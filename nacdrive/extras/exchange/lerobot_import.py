@@ -131,12 +131,11 @@ def check_version(folder: Path, info: Mapping[str, Any]) -> None:
     """Refuse other versions of the layout."""
     version = str(info.get("codebase_version"))[:40]
     match = VERSION.fullmatch(version)
-    if match is None or int(match[1]) > MAJOR:
-        raise UserError(f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x.")
-    if int(match[1]) < MAJOR:
+    if match is None or int(match[1]) != MAJOR:
+        older = match is not None and int(match[1]) < MAJOR
+        hint = ": convert it with LeRobot's own lerobot.datasets.v30.convert_dataset_v21_to_v30" if older else ""
         raise UserError(
-            f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x: convert it with "
-            "LeRobot's own lerobot.datasets.v30.convert_dataset_v21_to_v30."
+            f"{folder} is a LeRobot data set of version {version}, and this nacdrive reads v{MAJOR}.x{hint}."
         )
 
 
