@@ -87,17 +87,11 @@ def train(
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     seed_everything(config.seed)
-    laps = ParallelVecEnv(
-        config.n_envs,
-        config.processes(config.n_envs),
-        config.seed,
-        repeat=agent.repeat,
-        continuous=config.shaped and agent.continuous,
-        env=None if config.shaped else config.env,
-        actions=agent.actions,
-        reward_scale=config.reward_scale,
-        ray=ray,
-    )
+    options: dict[str, Any] = {"env": config.env, "reward_scale": config.reward_scale}
+    if config.shaped:
+        options = {"continuous": agent.continuous}
+    workers = config.processes(config.n_envs)
+    laps = ParallelVecEnv(config.n_envs, workers, config.seed, agent.actions, ray=ray, repeat=agent.repeat, **options)
     try:
         model = build(config, laps, agent.memory)
         model.set_logger(configure(str(out / BOARD), []))
@@ -315,16 +309,12 @@ class TrainingCallback(BaseCallback):
     def seconds(self) -> float:
         return self.earlier_s + time.monotonic() - self.started
 
-    @property
-    def time_is_up(self) -> bool:
-        return self.config.minutes is not None and self.seconds >= 60 * self.config.minutes
-
     def _on_rollout_start(self) -> None:
         self.num_timesteps = self.model.num_timesteps
         if not self.average:
             self.average = {name: value.detach().clone() for name, value in self.actor.items()}
         elif self.fresh:
-            over = self.time_is_up
+            over = self.config.minutes is not None and self.seconds >= 60 * self.config.minutes
             self._after_update(last=over)
             if over:
                 raise TimeIsUpError

@@ -61,9 +61,8 @@ def answer(order: tuple[str, Any]) -> Any:
 class ParallelVecEnv(VecEnv):
     """``n_envs`` training laps in ``n_workers`` workers; the same seed gives the same laps for any split.
 
-    An action is held for ``repeat`` frames. ``continuous`` is steering and pedal instead of CarRacing's five actions.
-    ``env`` is another environment, as ``--env`` names it: its agent chooses from ``actions``, and ``reward_scale`` is a
-    factor on its rewards.
+    Agents choose from ``actions``. ``options`` are those of ``TrainingEnv``; with ``env``, another environment as
+    ``--env`` names it, those of ``DrivingTrainingEnv``.
     """
 
     def __init__(
@@ -71,20 +70,14 @@ class ParallelVecEnv(VecEnv):
         n_envs: int,
         n_workers: int,
         seed: int,
+        actions: spaces.Space[Any] = DISCRETE,
         *,
-        repeat: int = 4,
-        continuous: bool = False,
-        env: str | None = None,
-        actions: spaces.Space[Any] | None = None,
-        reward_scale: float = 1.0,
         ray: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(n_envs, OBSERVATIONS, actions or (CONTINUOUS if continuous else DISCRETE))
+        super().__init__(n_envs, OBSERVATIONS, actions)
         bounds = np.linspace(0, n_envs, n_workers + 1).astype(int).tolist()
         self.shares = [range(a, b) for a, b in pairwise(bounds)]
-        options: dict[str, Any] = {"repeat": repeat, "continuous": continuous}
-        if env is not None:
-            options = {"repeat": repeat, "env": env, "reward_scale": reward_scale}
         self.actors = Actors(answer, make_envs, [(seed, share, options) for share in self.shares], ray=ray)
 
     def _ask(self, verb: str, values: Sequence[Any] | None = None) -> list[Any]:
