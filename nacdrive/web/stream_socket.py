@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import socket as sockets
 import time
-from collections.abc import Callable
+from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
@@ -98,7 +98,9 @@ def accept(environ: dict[str, Any], largest: int = LARGEST_ANSWER) -> Server:
     environ = {key: value for key, value in environ.items() if key != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
     # Room for all that is ever in flight, so that a send never stops half-way and a ping never lands inside it.
     environ["werkzeug.socket"].setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
-    return Server.accept(environ, ping_interval=PING_S, max_message_size=largest, thread_class=background_thread)
+    # No thread that keeps the process alive when a viewer stays connected.
+    daemon = partial(Thread, daemon=True)
+    return Server.accept(environ, ping_interval=PING_S, max_message_size=largest, thread_class=daemon)
 
 
 def stream(socket: Server, state: StreamState, encoder: Encoder) -> None:
@@ -136,8 +138,3 @@ def answers(socket: Server, *, block: bool) -> int:
     while socket.receive(timeout=RECEIVE_TIMEOUT_S if block and not count else 0) is not None:
         count += 1
     return count
-
-
-def background_thread(target: Callable[[], None]) -> Thread:
-    """A thread that does not keep the process alive when a viewer stays connected."""
-    return Thread(target=target, daemon=True)
