@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,17 +24,10 @@ NEARLY_ALL = 0.95
 """Share of visited tiles from which a stall no longer counts as a failure."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What one decision led to."""
-
-    reward: float
-    terminated: bool
-    truncated: bool
-    episode: dict[str, float] | None
-    """At the end of an episode: raw return, frames, and of CarRacing share of tiles, lap finished."""
-    t_s: float = 0.0
-    """Seconds since the episode began, at the observation that it led to."""
+Outcome = tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]
+"""What a decision led to, as of Gymnasium's ``step``: ``info`` has ``t_s`` of the observation, and at the end of an
+``episode`` its raw return ``r``, its frames ``l``, and of CarRacing the share of ``tiles`` and whether the lap was
+``finished``."""
 
 
 class ResumableEpisodes(ABC):
@@ -62,19 +54,19 @@ class ResumableEpisodes(ABC):
         self.stack.reset()
         return self.stack.push(frame)
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
-        """Carry out one decision; returns the stack uint8 [4, 48, 48] and what it led to."""
+    def step(self, action: Any) -> Outcome:
+        """Carry out one decision; its observation is the stack uint8 [4, 48, 48]."""
         self.actions.append(action.tolist() if isinstance(action, np.ndarray) else int(action))
-        frame, decision = self.decide(self.actions[-1])
-        return self.stack.push(frame), decision
+        frame, reward, terminated, truncated, info = self.decide(self.actions[-1])
+        return self.stack.push(frame), reward, terminated, truncated, info
 
     @abstractmethod
     def begin(self, seed: int) -> NDArray[np.uint8]:
         """Start the episode of ``seed``; returns its first frame."""
 
     @abstractmethod
-    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
-        """Carry out ``action``; returns the next frame and what it led to."""
+    def decide(self, action: Any) -> Outcome:
+        """Carry out ``action``; its observation is the next frame."""
 
     def state(self) -> dict[str, Any]:
         """What ``restore`` needs, in plain numbers."""
@@ -85,7 +77,7 @@ class ResumableEpisodes(ABC):
         self.episode = state["episode"] - 1
         stack = self.reset()
         for action in state["actions"]:
-            stack, _ = self.step(np.asarray(action) if self.continuous else action)
+            stack, *_ = self.step(np.asarray(action) if self.continuous else action)
         return stack
 
 
@@ -102,7 +94,7 @@ class TrainingEnv(ResumableEpisodes):
         self.frames = self.idle = self.furthest = 0
         return self.env.grey()
 
-    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+    def decide(self, action: Any) -> Outcome:
         env, shaping = self.env, self.shaping
         given: Any = split_pedal(action) if self.continuous else action
         before = env.tile_visited_count
@@ -125,9 +117,10 @@ class TrainingEnv(ResumableEpisodes):
         share = env.tile_visited_count / len(env.track)
         truncated = finished or self.frames >= MAX_FRAMES or (stalled and share > NEARLY_ALL)
         terminated = left_field or (stalled and not truncated)
-        over = terminated or truncated
-        episode = dict(r=self.raw_return, l=self.frames, tiles=share, finished=float(finished)) if over else None
-        return env.grey(), Decision(reward * REWARD_SCALE, terminated, truncated, episode, self.frames / FPS)
+        about: dict[str, Any] = {"t_s": self.frames / FPS}
+        if terminated or truncated:
+            about["episode"] = dict(r=self.raw_return, l=self.frames, tiles=share, finished=float(finished))
+        return env.grey(), reward * REWARD_SCALE, terminated, truncated, about
 
     def _missed(self) -> int:
         """Tiles that have newly been left behind unvisited."""
@@ -152,14 +145,14 @@ class DrivingTrainingEnv(ResumableEpisodes):
         frame, _ = self.env.reset(seed=seed)
         return frame
 
-    def decide(self, action: Any) -> tuple[NDArray[np.uint8], Decision]:
+    def decide(self, action: Any) -> Outcome:
         taken = steering_and_pedal(np.asarray(action)) if self.continuous else self.env.action_of(action)
         frame, reward, terminated, truncated, info = self.env.step(taken)
         self.raw_return += float(reward)
-        over = bool(terminated or truncated)
-        episode = dict(r=self.raw_return, l=float(len(self.actions))) if over else None
-        scaled = float(reward) * self.reward_scale
-        return frame, Decision(scaled, bool(terminated), bool(truncated), episode, float(info["t_s"]))
+        about: dict[str, Any] = {"t_s": float(info["t_s"])}
+        if terminated or truncated:
+            about["episode"] = dict(r=self.raw_return, l=float(len(self.actions)))
+        return frame, float(reward) * self.reward_scale, bool(terminated), bool(truncated), about
 
 
 def make_driving_env(spec: EnvSpec, repeat: int, index: int = 0) -> DrivingEnv:

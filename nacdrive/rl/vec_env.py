@@ -33,19 +33,18 @@ def answer(order: tuple[str, Any]) -> Any:
 
     Returns:
         For ``step``, ``reset`` and ``restore`` the observations uint8 [envs, 4, 48, 48]; ``step`` gives them with a
-        pair (decision, last observation of an episode that ended) per environment; ``state`` gives the states.
+        pair (reward, info) per environment; ``state`` gives the states.
     """
     verb, value = order
     if verb == "step":
         stacks, led_to = [], []
         for lap, action in zip(_laps, value, strict=True):
-            stack, decision = lap.step(action)
-            last = None
-            if decision.episode is not None:
-                last = stack.copy()
+            stack, reward, terminated, truncated, info = lap.step(action)
+            if "episode" in info:
+                info |= {"terminal_observation": stack.copy(), "TimeLimit.truncated": truncated and not terminated}
                 stack = lap.reset()
             stacks.append(stack)
-            led_to.append((decision, last))
+            led_to.append((reward, info))
         return np.stack(stacks), led_to
     if verb == "reset":
         return np.stack([lap.reset() for lap in _laps])
@@ -94,20 +93,9 @@ class ParallelVecEnv(VecEnv):
 
     def step_wait(self) -> Any:
         answers = self._ask("step", self._by_share(self._actions))
-        rewards = np.zeros(self.num_envs, dtype=np.float32)
-        dones = np.zeros(self.num_envs, dtype=bool)
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for index, (decision, last) in enumerate(item for _, led_to in answers for item in led_to):
-            rewards[index] = decision.reward
-            infos[index]["t_s"] = decision.t_s
-            if decision.episode is not None:
-                dones[index] = True
-                infos[index] |= {
-                    "episode": decision.episode,
-                    "terminal_observation": last,
-                    "TimeLimit.truncated": decision.truncated and not decision.terminated,
-                }
-        return np.concatenate([stacks for stacks, _ in answers]), rewards, dones, infos
+        rewards, infos = zip(*(pair for _, led_to in answers for pair in led_to), strict=True)
+        dones = np.array(["episode" in info for info in infos])
+        return np.concatenate([stacks for stacks, _ in answers]), np.array(rewards, np.float32), dones, list(infos)
 
     def shape(self, shaping: Shaping) -> None:
         self._ask("shape", [shaping] * len(self.shares))

@@ -9,14 +9,14 @@ GAS, LEFT = 3, 2
 
 
 def drive(lap: TrainingEnv, actions: list[int]) -> list:
-    return [(stack.copy(), decision) for stack, decision in (lap.step(action) for action in actions)]
+    return [(stack.copy(), *led_to) for stack, *led_to in (lap.step(action) for action in actions)]
 
 
 def until_over(lap: TrainingEnv, action: int) -> tuple:
     for _ in range(500):
-        decision = lap.step(action)[1]
-        if decision.episode is not None:
-            return decision
+        _, _, terminated, truncated, info = lap.step(action)
+        if "episode" in info:
+            return terminated, truncated, info["episode"]
     raise AssertionError("the episode did not end")
 
 
@@ -32,10 +32,10 @@ def test_restored_lap_goes_on_exactly() -> None:
 
     other = TrainingEnv(seed=7, index=2)
     np.testing.assert_array_equal(other.restore(state), stack)
-    for (frames, decision), action in zip(expected, actions[60:], strict=True):
-        again, same = other.step(action)
+    for (frames, *led_to), action in zip(expected, actions[60:], strict=True):
+        again, *same = other.step(action)
         np.testing.assert_array_equal(again, frames)
-        assert same == decision
+        assert same == led_to
 
 
 def test_tracks_differ_between_environments_and_episodes() -> None:
@@ -56,7 +56,7 @@ def test_grass_costs_reward_but_not_raw_return() -> None:
         lap.episode = -1
         lap.reset()
         lap.shaping = Shaping(grass=grass, missed_tile=0)
-        rewards = [decision.reward for _, decision in drive(lap, [GAS] * 40)]
+        rewards = [reward for _, reward, *_ in drive(lap, [GAS] * 40)]
         totals.append((sum(rewards), lap.raw_return))
     assert totals[0][1] == totals[1][1]
     assert totals[0][0] == pytest.approx(totals[0][1] * 0.01)
@@ -70,7 +70,7 @@ def test_fast_driving_costs_reward_above_the_limit_alone() -> None:
         lap.episode = -1
         lap.reset()
         lap.shaping = Shaping(grass=0, speed=0.02, speed_limit=limit)
-        totals.append(sum(decision.reward for _, decision in drive(lap, [GAS] * 20)))
+        totals.append(sum(reward for _, reward, *_ in drive(lap, [GAS] * 20)))
     assert totals[1] < totals[0]
 
 
@@ -78,8 +78,8 @@ def test_stall_ends_as_a_failure_after_patience() -> None:
     lap = TrainingEnv(0, 0)
     lap.shaping = Shaping(patience=5)
     lap.reset()
-    decision = until_over(lap, 0)
-    assert decision.terminated and not decision.truncated and decision.episode["l"] <= 4 * 8
+    terminated, truncated, episode = until_over(lap, 0)
+    assert terminated and not truncated and episode["l"] <= 4 * 8
 
 
 def test_stall_with_nearly_all_tiles_is_no_failure() -> None:
@@ -87,16 +87,16 @@ def test_stall_with_nearly_all_tiles_is_no_failure() -> None:
     lap.shaping = Shaping(patience=5)
     lap.reset()
     lap.env.tile_visited_count = len(lap.env.track) - 2
-    decision = until_over(lap, 0)
-    assert decision.truncated and not decision.terminated
+    terminated, truncated, _ = until_over(lap, 0)
+    assert truncated and not terminated
 
 
 def test_finished_lap_counts_as_truncated_so_that_its_value_goes_on() -> None:
     lap = TrainingEnv(0, 0)
     lap.reset()
     lap.env.tile_visited_count = len(lap.env.track)
-    decision = lap.step(0)[1]
-    assert decision.truncated and not decision.terminated and decision.episode["finished"] == 1
+    terminated, truncated, episode = until_over(lap, 0)
+    assert truncated and not terminated and episode["finished"] == 1 and len(lap.actions) == 1
 
 
 def test_leaving_the_field_is_a_failure_without_the_hundred() -> None:
@@ -104,8 +104,8 @@ def test_leaving_the_field_is_a_failure_without_the_hundred() -> None:
     lap.shaping = Shaping(patience=10_000, grass=0)
     lap.reset()
     lap.env.car.hull.position = (1000.0, 1000.0)
-    decision = lap.step(0)[1]
-    assert decision.terminated and decision.reward > -0.1 and decision.episode["r"] < -90
+    _, reward, terminated, _, info = lap.step(0)
+    assert terminated and reward > -0.1 and info["episode"]["r"] < -90
 
 
 def test_tile_left_behind_is_charged_once() -> None:
