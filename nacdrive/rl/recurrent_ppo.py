@@ -142,12 +142,6 @@ class RecurrentPPO(PPO):
     def _seconds(self, t: NDArray[np.float64]) -> torch.Tensor:
         return torch.as_tensor(t, device=self.device)
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        t: NDArray[np.float64] | None = None,
-    ) -> tuple[NDArray[Any], Any]:
-        return self.policy.predict(observation, state, episode_start, deterministic, t)
+    def predict(self, *arguments: Any, **options: Any) -> tuple[NDArray[Any], Any]:
+        """As of the policy, whose ``t`` it takes too."""
+        return self.policy.predict(*arguments, **options)

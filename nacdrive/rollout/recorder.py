@@ -223,15 +223,7 @@ class EpisodeRecorder:
         self.kept += 1
 
 
-def corrections(folder: Path, *, source: str, fps: float, image: str = "png") -> EpisodeRecorder:
-    """Keeps what a person drives in a policy's stead, as labels for the policy to learn from."""
-    return EpisodeRecorder(
-        folder,
-        source=source,
-        fps=fps,
-        driver=KEYBOARD,
-        teacher=KEYBOARD,
-        label=executed_action,
-        wanted=lambda tick: tick.human,
-        image=image,
-    )
+def corrections(folder: Path, **about: Any) -> EpisodeRecorder:
+    """Keeps what a person drives in a policy's stead, as labels to learn from; ``about`` as of ``EpisodeRecorder``."""
+    person: dict[str, Any] = {"driver": KEYBOARD, "teacher": KEYBOARD, "label": executed_action}
+    return EpisodeRecorder(folder, **person, wanted=lambda tick: tick.human, **about)

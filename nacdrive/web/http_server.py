@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from socketserver import BaseServer
 from threading import BoundedSemaphore, Event, Thread
-from types import TracebackType
 from typing import Any, Self
 
 from flask import Flask, Response, abort, request, send_from_directory
@@ -250,9 +249,7 @@ class HttpServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
