@@ -124,7 +124,7 @@ def check(config: CheckConfig) -> tuple[int, CheckResult]:
 
 def merge(config: MergeConfig) -> int:
     """Merge and say how many episodes came together."""
-    from nacdrive.datasets.merge import merge_recordings
+    from nacdrive.datasets.recording import merge_recordings
 
     episodes, duplicates = merge_recordings(config.data, config.out, overwrite=config.overwrite)
     twice = f" ({duplicates} found in more than one recording are kept once)" if duplicates else ""

@@ -22,8 +22,7 @@ from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.downloads import unpacked
 from nacdrive.datasets.images import decode_image, encode_jpeg
 from nacdrive.datasets.manifest import MANIFEST
-from nacdrive.datasets.merge import merge_recordings
-from nacdrive.datasets.recording import Recording, unique_episodes
+from nacdrive.datasets.recording import Recording, merge_recordings, unique_episodes
 from nacdrive.datasets.udacity_log import read_log, stamp_of
 from nacdrive.datasets.udacity_log_convert import import_log
 from nacdrive.tasks.registry import load_task

@@ -16,8 +16,7 @@ from nacdrive.datasets.check import check_recording, episode_problem, keep_sound
 from nacdrive.datasets.episode import Episode
 from nacdrive.datasets.episode_file import to_parquet
 from nacdrive.datasets.manifest import EpisodeInfo
-from nacdrive.datasets.merge import merge_recordings
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, merge_recordings
 from tests.helpers.episodes import begin, make_episode
 
 SECOND = "episode-3000001.parquet"

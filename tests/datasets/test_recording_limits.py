@@ -27,8 +27,7 @@ from nacdrive.datasets.manifest import (
     unlisted_episodes,
     with_license,
 )
-from nacdrive.datasets.merge import merge_recordings
-from nacdrive.datasets.recording import Recording, duplicates_sentence, unique_episodes
+from nacdrive.datasets.recording import Recording, duplicates_sentence, merge_recordings, unique_episodes
 from nacdrive.datasets.staging import episode_names, header_of, manifest_of, staged_folder, write_recording
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.exchange import drive, write

@@ -12,8 +12,7 @@ from nacdrive.common.errors import UserError
 from nacdrive.common.result_folder import BOOKKEEPING, COMPLETE, STAGING, release_folders
 from nacdrive.datasets.check import check_recording
 from nacdrive.datasets.manifest import MANIFEST
-from nacdrive.datasets.merge import merge_recordings
-from nacdrive.datasets.recording import Recording
+from nacdrive.datasets.recording import Recording, merge_recordings
 from nacdrive.datasets.staging import staged_folder, write_recording
 from tests.helpers.episodes import begin, make_episode
 from tests.helpers.exchange import drive, write

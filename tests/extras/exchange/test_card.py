@@ -11,8 +11,7 @@ import pytest
 from nacdrive.cli.main import dispatch
 from nacdrive.common.errors import UserError
 from nacdrive.datasets.check import check_recording
-from nacdrive.datasets.merge import merge_recordings
-from nacdrive.datasets.recording import Recording, RecordingWriter
+from nacdrive.datasets.recording import Recording, RecordingWriter, merge_recordings
 from nacdrive.extras.exchange.card import card_text, write_card, yaml_lines
 from nacdrive.rollout.record_config import RecordConfig
 from tests.helpers.exchange import SAMPLE, drive, write
