@@ -124,6 +124,10 @@ class Plan:
     constants: dict[str, int | float | str | bool]
     warps: int
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {**self.numbers, **self.constants, "num_warps": self.warps}
+
 
 def plan(tokens: Tokens, w: FusedWeights, scaled: bool, problem: PairProblem, processors: int) -> Plan:
     """How the kernels are launched for these shapes, with a logit scale or without, on so many multiprocessors."""
@@ -199,9 +203,7 @@ class _TritonPairs(torch.autograd.Function):
         top, total = tokens.tau.new_empty(heads, queries), tokens.tau.new_empty(heads, queries)
         given = _arguments(tokens, w, scale, problem)
         with _on(device):
-            forward_kernel[launch.grid](
-                *given, y, top, total, **launch.numbers, **launch.constants, num_warps=launch.warps, num_stages=2
-            )
+            forward_kernel[launch.grid](*given, y, top, total, **launch.arguments, num_stages=2)
         ctx.save_for_backward(scale, y, top, total, *tensors)
         ctx.problem, ctx.form, ctx.launch = problem, form.with_tensors([None] * len(w.tensors())), launch
         return y
@@ -229,18 +231,8 @@ class _TritonPairs(torch.autograd.Function):
         out = (by_query[0], by_key[0], by_query[1], by_key[1], by_key[2], tau, *partial.values(), of_scale)
         given = _arguments(tokens, w, scale, ctx.problem)
         with _on(gy.device):
-            backward_kernel[launch.grid](
-                *given,
-                top,
-                total,
-                gy,
-                delta,
-                *(top if x is None else x for x in out),
-                **launch.numbers,
-                **launch.constants,
-                num_warps=launch.warps,
-                num_stages=1,
-            )
+            gradients = [top if x is None else x for x in out]
+            backward_kernel[launch.grid](*given, top, total, gy, delta, *gradients, **launch.arguments, num_stages=1)
         weights = {name: None if x is None else x.sum(1) for name, x in partial.items()}
         if w.br is None:
             weights["br"] = None
