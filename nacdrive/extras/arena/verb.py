@@ -245,17 +245,11 @@ def drive_tracks(config: ArenaConfig, track: Arena, card: ArenaCard | None, kept
     from nacdrive.extras.arena.standings import ranking, totals, totals_table, track_table
 
     courses = config.courses
-    count = len(courses)
+    count, shown = len(courses), card is not None
     audience: list[Audience] = [kept, *([card] if card is not None else [])]
     for episode, (seed, name) in enumerate(courses):
-        rows = track.drive(
-            episode,
-            seed,
-            name,
-            audience=audience,
-            realtime=card is not None and not config.fast,
-            together=card is not None,
-        )
+        realtime = shown and not config.fast
+        rows = track.drive(episode, seed, name, audience=audience, realtime=realtime, together=shown)
         kept.add(rows)
         ranked, sums = ranking(rows), totals(kept.tracks)
         print(f"track {seed}{f' ({name})' if name else ''}:\n{track_table(ranked)}", flush=True)
