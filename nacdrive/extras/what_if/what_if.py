@@ -249,13 +249,8 @@ def decision(policy: IntervenedPolicy, moment: Moment) -> dict[str, Any]:
     for frame, t_s in zip(moment.frames[:-1], moment.times[:-1], strict=True):
         policy.remember(frame, t_s)
     action = policy.step(moment.frames[-1], moment.times[-1])
-    return {
-        "steering": action.steering,
-        "throttle": action.throttle,
-        "brake": action.brake,
-        "choice": action.choice,
-        "logits": None if action.logits is None else [float(x) for x in action.logits],
-    }
+    logits = None if action.logits is None else [float(x) for x in action.logits]
+    return {name: getattr(action, name) for name in ("steering", "throttle", "brake", "choice")} | {"logits": logits}
 
 
 def as_json(values: NDArray[np.float32]) -> dict[str, Any]:
