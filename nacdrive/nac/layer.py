@@ -30,7 +30,7 @@ from nacdrive.nac.pairwise import (
     pair_scores,
 )
 from nacdrive.nac.streaming import Snapshot, State, StepWeights
-from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, select, top_k
+from nacdrive.nac.topk import AUTO_EXACT_UP_TO, SELECTIONS, Chosen, select, top_k
 from nacdrive.nac.validation import (
     check_inputs,
     check_order,
@@ -47,10 +47,6 @@ GATES = ("ncp", "fc", "constant")
 TIME_INPUTS = ("absolute", "gap", "elapsed")
 Map = int | Sequence[int | None]
 """New inputs or outputs: how many, or which old one's synapses each of them takes; see ``NAC.rewire``."""
-
-
-Chosen = tuple[Tensor | None, Tensor | None]
-"""Slots ``[H, B, n]`` of a memory that the newest step is paired with, None for all; which of them hold a key."""
 
 
 class NAC(nn.Module):
@@ -327,14 +323,15 @@ class NAC(nn.Module):
             state = State(memory, state.seen + 1, t, times, weights)
             q = qkv.view(batch, 3, heads, -1)[:, 0].transpose(0, 1)
             topk = self.topk if self.topk is not None and self.topk < memory.shape[2] else None
-            scores = chosen = allowed = None
+            scores: Tensor | None = None
+            chosen: Chosen = None, None
             if topk is not None and (state.seen > memory.shape[2] or self.chooses_exactly(state.seen)):
                 scores = self._scores(q, memory)
             elif topk is not None:
-                chosen, allowed = self._chosen(q, state)
+                chosen = self._chosen(q, state)
             tau = tau if lags is None else lags
             assert tau is not None
-            y = compiled.attend(here, tau.to(dtype), state.seen, topk, scores, chosen, allowed)
+            y = compiled.attend(here, tau.to(dtype), state.seen, topk, scores, chosen)
             out: Tensor = self.out_proj(y.to(like))
             return out, state
         qkv = qkv.view(batch, 3, heads, self.head_dim).permute(1, 2, 0, 3)  # [3, H, B, D]

@@ -26,6 +26,8 @@ AUTO_EXACT_UP_TO = 1024  # keys; above it, scoring every pair costs more than th
 SMALLEST_BLOCK = 4  # keys per block for the first queries of a causal sequence
 WORTH_PACKING = 4096  # scores; with fewer the calls to torch take longer than the selecting
 WORTH_A_LOOP = 16  # queries that search a block on average, from which on blocks are taken one by one
+Chosen = tuple[Tensor | None, Tensor | None]
+"""Slots ``[H, B, n]`` of a memory that its newest step is paired with, None for all; which of them hold a key."""
 
 
 def select(

@@ -17,6 +17,7 @@ from nacdrive.nac.dynamics import Euler, Steady
 from nacdrive.nac.kernels import numba
 from nacdrive.nac.kernels.numba import Layers, Memory, circuit_of
 from nacdrive.nac.pairwise import PHIS, PairOptions
+from nacdrive.nac.topk import Chosen
 
 
 class CompiledStep:
@@ -73,27 +74,21 @@ class CompiledStep:
         return memory, (step, qkv, of_query, memory)
 
     def attend(
-        self,
-        here: Any,
-        tau: Tensor,
-        seen: int,
-        topk: int | None,
-        scores: Tensor | None,
-        chosen: Tensor | None,
-        allowed: Tensor | None,
+        self, here: Any, tau: Tensor, seen: int, topk: int | None, scores: Tensor | None, chosen: Chosen
     ) -> Tensor:
         """Attention ``[B, H D]`` of the newest step (``here``, of ``advance``); tau is ``[B, 1]``, or lags ``[B, W]``.
 
-        Its keys are the ``topk`` with the highest ``scores [H, B, W]``, or those in the slots ``chosen [H, B, n]`` that
-        are ``allowed``; None of either for all.
+        Its keys are the ``topk`` with the highest ``scores [H, B, W]``, or those that are ``chosen``; None of either
+        for all.
         """
+        best, allowed = chosen
         step, qkv, _, memory = here
         _, batch, window, _ = memory.shape
-        slots = window if topk is None else topk if chosen is None else chosen.shape[2]
+        slots = window if topk is None else topk if best is None else best.shape[2]
         y: Tensor = qkv.new_empty(batch, self.heads * self.depth)
         room = np.empty(3 * slots)
         start = room.ctypes.data
-        tensors = [None if x is None else x.contiguous() for x in (tau, chosen, allowed, scores)]
+        tensors = [None if x is None else x.contiguous() for x in (tau, best, allowed, scores)]
         at_tau, at_chosen, at_allowed, at_scores = (0 if x is None else x.data_ptr() for x in tensors)
         keys = slots, min(seen, window), at_chosen, at_allowed, at_scores, at_tau, int(tau.shape[1] == window)
         fields = self.kernels.Attended(*keys, *self.options, start, start + 8 * slots, y.data_ptr())
