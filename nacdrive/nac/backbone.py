@@ -277,23 +277,19 @@ class Backbone(nn.Module):
 
     def _pattern(self, order: NeuronOrder, prune_inter: bool) -> Pattern | None:
         """Present synapses in the order of the fused weights."""
-        if self.inter is None:
-            return None
-        if prune_inter not in self._patterns:
-            with torch.inference_mode(False):
-                self._patterns[prune_inter] = self._place_masks(order, prune_inter)
+        if self.inter is None or prune_inter in self._patterns:
+            return self._patterns.get(prune_inter)
+        with torch.inference_mode(False):
+            rows = order.inter if prune_inter else None
+            inter = _placed(_placed(self.inter.mask.float(), 0, rows), 1, order.command)
+            if rows is not None and self.activation != "silu":
+                inter = torch.cat([inter[:-1], torch.ones_like(inter[:1])])  # of the neuron that is always on
+            command = None
+            if self.command is not None and self.unfolds > 1:
+                command = _placed(_placed(self.command.mask.float(), 0, order.source), 1, order.target) != 0
+            motor = _placed(self.motor.mask.float(), 0, order.command) != 0
+            self._patterns[prune_inter] = Pattern(inter != 0, command, motor)
         return self._patterns[prune_inter]
-
-    def _place_masks(self, order: NeuronOrder, prune_inter: bool) -> Pattern:
-        assert self.inter is not None
-        rows = order.inter if prune_inter else None
-        inter = _placed(_placed(self.inter.mask.float(), 0, rows), 1, order.command)
-        if rows is not None and self.activation != "silu":
-            inter = torch.cat([inter[:-1], torch.ones_like(inter[:1])])  # of the neuron that is always on
-        command = None
-        if self.command is not None and self.unfolds > 1:
-            command = _placed(_placed(self.command.mask.float(), 0, order.source), 1, order.target) != 0
-        return Pattern(inter != 0, command, _placed(self.motor.mask.float(), 0, order.command) != 0)
 
     def _prune(self) -> NeuronOrder:
         """Keep the neurons from which synapses lead to a motor neuron within the unfolds."""

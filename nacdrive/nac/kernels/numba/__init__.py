@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacdrive.nac.backbone import FusedWeights, Pattern
+from nacdrive.nac.backbone import FusedWeights
 from nacdrive.nac.kernels.key_sets import AllKeys, KeySet
 from nacdrive.nac.pairwise import PairProblem, Tokens
 from nacdrive.nac.validation import tracing
@@ -82,17 +82,6 @@ class Lists(NamedTuple):
 Both = tuple[Lists, Lists]  # by target, by source
 
 
-def _lists(pattern: Pattern, row: int, multiple: int) -> list[Both | None]:
-    """Of all three products; made once for a pattern."""
-    if row not in pattern.lists:
-        masks = [None if m is None else m.numpy() for m in (pattern.inter, pattern.command, pattern.motor)]
-        pattern.lists[row] = [
-            None if m is None else (Lists.of(m, row, multiple), Lists.of(m.T, row, multiple)) for m in masks
-        ]
-    lists: list[Both | None] = pattern.lists[row]
-    return lists
-
-
 class Memory:
     """Arrays whose addresses kernels hold."""
 
@@ -117,7 +106,13 @@ class Layers:
 
     def __init__(self, kernels: Any, w: FusedWeights, memory: Memory, width: int, multiple: int = 1) -> None:
         assert w.pattern is not None
-        self.lists = _lists(w.pattern, width, multiple)
+        kept = w.pattern.lists  # made once for a pattern
+        if width not in kept:
+            masks = [None if m is None else m.numpy() for m in (w.pattern.inter, w.pattern.command, w.pattern.motor)]
+            kept[width] = [
+                None if m is None else (Lists.of(m, width, multiple), Lists.of(m.T, width, multiple)) for m in masks
+            ]
+        self.lists: list[Both | None] = kept[width]
         self.gradients: list[tuple[np.ndarray, np.ndarray] | None] = []
         self.addresses = [
             self._add(kernels, weight, bias, of, memory)
