@@ -81,7 +81,7 @@ def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> di
         names = EVALUATED_FOLDERS.get(task, loaded.data_folders)
         names = (task.rpartition(":")[2],) if names is None else names
         candidates = [data / f"{name}{ending}" for name in names for ending in ("", ".tar.xz")]
-        place = next((candidate for candidate in candidates if filled(candidate)), None)
+        place = next((c for c in candidates if c.is_file() or (c.is_dir() and any(c.iterdir()))), None)
         if place is not None:
             folders[task] = place
         elif made_up is not None and task in GENERATORS:
@@ -97,11 +97,6 @@ def find_data_dirs(tasks: Iterable[str], data: Path, made_up: Path | None) -> di
             "task."
         )
     return folders
-
-
-def filled(place: Path) -> bool:
-    """Whether a folder holds anything; an archive does."""
-    return place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
 def describe(data_dirs: dict[str, Path]) -> list[str]:
@@ -265,6 +260,13 @@ def compute(
     Each cell has a process of its own, and one that is killed takes no other with it. On a Ray cluster the data and
     the run's folder must lie under the same paths on every node.
     """
+
+    def listen(cell: Cell, news: dict[str, Any]) -> None:
+        """A cell under way reports twice a second."""
+        on_progress(cell, news)
+        if time.monotonic() > until:
+            raise TimeUpError
+
     results = finished(grid.folder)
     missing = []
     for cell in grid.cells:
@@ -282,7 +284,7 @@ def compute(
                 compute_cell,
                 [with_rate(cell, results) for cell in missing if cell.chooses == turn],
                 workers=config.workers if config.ray else config.parallel,
-                on_message=or_stop(on_progress, until),
+                on_message=listen,
                 on_lost=lambda cell, exit_code: failure(cell, *lost_process(exit_code)),
                 ray=config.ray or None,
                 max_tasks_per_child=1,
@@ -311,17 +313,6 @@ def with_rate(cell: Cell, results: Mapping[str, Result]) -> Cell:
 
 class TimeUpError(Exception):
     """The time that was given is over."""
-
-
-def or_stop(listener: OnProgress, until: float) -> OnProgress:
-    """``listener``, and an end when the time is over: a cell under way reports twice a second."""
-
-    def listen(cell: Cell, news: dict[str, Any]) -> None:
-        listener(cell, news)
-        if time.monotonic() > until:
-            raise TimeUpError
-
-    return listen
 
 
 def complete(cell: Cell, result: Result | None) -> bool:
