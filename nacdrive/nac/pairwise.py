@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,7 +77,7 @@ def pair_logits(z: Tensor, w: FusedWeights) -> tuple[Tensor, Tensor, Tensor]:
     """
     if w.w3 is None or w.b3 is None:
         return z.transpose(1, 2), z, z
-    act = _activation(w.activation, z)
+    act = F.silu if w.activation == "silu" else torch.sigmoid_ if _overwritable(z) else torch.sigmoid
     if w.w2 is not None:
         inter = act(z)
         s = torch.bmm(inter, w.w2) if w.b2 is None else torch.baddbmm(w.b2.unsqueeze(1), inter, w.w2)
@@ -107,12 +106,6 @@ def read_motor(command: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
 
 def _overwritable(z: Tensor) -> bool:
     return not torch.is_grad_enabled() and not tracing()
-
-
-def _activation(name: str, z: Tensor) -> Callable[[Tensor], Tensor]:
-    if name == "silu":
-        return F.silu
-    return torch.sigmoid_ if _overwritable(z) else torch.sigmoid
 
 
 class Attention(NamedTuple):
