@@ -45,7 +45,11 @@ def run_udacity(config: UdacityConfig) -> int:
     from nacdrive.envs.udacity_track import make_udacity_track
     from nacdrive.extras.simulator.simulator import UdacitySimulator
 
-    check_host(config.host)
+    try:
+        # An address where nobody listens yet is no mistake.
+        socket.getaddrinfo(config.host, None)
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"--host is {config.host!r}, and no machine is known by that name: check it.") from error
     window = None
     if config.show:
         from nacdrive.envs.udacity_track.window import Window
@@ -95,14 +99,6 @@ def run_roads(config: RoadsConfig) -> int:
     write_gallery(config.out, sheet)
     say(f"{config.count} roads: {config.out}")
     return 0
-
-
-def check_host(host: str) -> None:
-    """Refuse a name that nobody knows; an address where nobody listens yet is no mistake."""
-    try:
-        socket.getaddrinfo(host, None)
-    except (OSError, UnicodeError) as error:
-        raise UserError(f"--host is {host!r}, and no machine is known by that name: check it.") from error
 
 
 def say(line: str) -> None:
