@@ -104,7 +104,13 @@ class DrivingNetwork(nn.Module):
         layers = zip(config.channels, config.kernels, config.strides, strict=True)
         self.vision = nn.Sequential(*convolutions(3, *layers, activation=activation))
         if config.activation == "elu":
-            init_kaiming(self.vision)
+            # Those of He et al. (2015) keep the scale through five convolutions: under PyTorch's own the features of
+            # two roads differ by 0.01 at first, and what comes behind learns nothing.
+            for layer in self.vision.modules():
+                if isinstance(layer, nn.Conv2d):
+                    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                    assert layer.bias is not None
+                    nn.init.zeros_(layer.bias)
         with torch.no_grad():
             features = self.vision(torch.zeros(1, 3, *config.input_size)).numel()
         self.dropout = nn.Dropout(config.dropout)
@@ -153,15 +159,3 @@ def convolutions(incoming: int, *layers: tuple[int, ...], activation: type[nn.Mo
         out, kernel, stride, padding = (*layer, 0)[:4]
         yield from (nn.Conv2d(incoming, out, kernel, stride, padding), activation())
         incoming = out
-
-
-def init_kaiming(vision: nn.Module) -> None:
-    """Initial weights under which five convolutions keep the scale of what they see (He et al., 2015).
-
-    Under PyTorch's own the features of two roads differ by 0.01 at first, and what comes behind learns nothing.
-    """
-    for layer in vision.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
