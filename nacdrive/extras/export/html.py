@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from string import Template
@@ -180,30 +180,14 @@ def lies_on_road(line: NDArray[np.floating], env: DrivingEnv) -> bool:
     return bool(np.median(apart) < np.linalg.norm(edges[0] - edges[1], axis=1).mean())
 
 
-@dataclass
-class Block:
-    """Arrays one behind the other in float32 numbers; each is told by where it begins, and its shape."""
-
-    size: int = 0
-
-    def __post_init__(self) -> None:
-        self.parts: list[NDArray[np.float32]] = []
-
-    def add(self, x: NDArray[np.floating]) -> dict[str, Any]:
-        place = {"at": self.size, "shape": list(x.shape)}
-        self.parts.append(np.ascontiguousarray(x, dtype=np.float32).ravel())
-        self.size += x.size
+def plain(value: Any, block: list[NDArray[np.float32]]) -> Any:
+    """A description as plain JSON; float arrays go into ``block``, each is told by where it begins, and its shape."""
+    if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating):
+        place = {"at": sum(map(len, block)), "shape": list(value.shape)}
+        block.append(np.ascontiguousarray(value, dtype=np.float32).ravel())
         return place
-
-    def base64(self) -> str:
-        """All of it, little-endian."""
-        return base64.b64encode(np.concatenate(self.parts).astype("<f4").tobytes()).decode("ascii")
-
-
-def plain(value: Any, block: Block) -> Any:
-    """A description as plain JSON, its float arrays put into ``block``."""
     if isinstance(value, np.ndarray):
-        return block.add(value) if np.issubdtype(value.dtype, np.floating) else value.tolist()
+        return value.tolist()
     if isinstance(value, tuple):
         return [plain(item, block) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
@@ -214,12 +198,12 @@ def plain(value: Any, block: Block) -> Any:
 
 
 def network_json(net: NetworkDescription) -> tuple[dict[str, Any], str]:
-    """A network as ``network.js`` takes it: its description, and its numbers in base64."""
-    block = Block()
+    """A network as ``network.js`` takes it: its description, and its numbers in base64, little-endian."""
+    block: list[NDArray[np.float32]] = []
     description: dict[str, Any] = plain(net, block)
     # Few, and read as they are.
     description["actions"] = net.actions.astype(float).round(6).tolist()
-    return description, block.base64()
+    return description, base64.b64encode(np.concatenate(block).astype("<f4").tobytes()).decode("ascii")
 
 
 def in_script(value: Any) -> str:
