@@ -228,18 +228,9 @@ squash = _each_vector(lambda c, out, x: c.sigmoid(x))
 squash_backward = _each_vector(lambda c, g, y: c.b.fmul(g, c.b.fmul(y, c.b.fsub(_all(1.0), y))))
 """Multiplies gradients by y (1 - y), the sigmoid's slope where it is y."""
 add_vectors = _each_vector(lambda c, out, x: c.b.fadd(out, x))
-
-
-@emitted()
-def copy_vectors(c: _Code, out: Any, x: Any, vectors: Any) -> None:
-    """Write ``x`` to ``out``; zeros where ``x`` is address 0."""
-    b = c.b
-    with b.if_else(b.icmp_signed("==", x, _int(0))) as (zeros, copies):
-        with zeros, cgutils.for_range(b, vectors) as loop:
-            c.store(_all(0.0), out, b.mul(loop.index, _int(LANES)))
-        with copies, cgutils.for_range(b, vectors) as loop:
-            at = b.mul(loop.index, _int(LANES))
-            c.store(c.load(x, at), out, at)
+copy_vectors = _each_vector(lambda c, out, x: x)
+clear_vectors = _each_vector(lambda c, out, x: _all(0.0))
+"""Of ``x``, which is not read, give ``out`` again."""
 
 
 @emitted()
@@ -491,7 +482,7 @@ def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b
     """Motor neurons of the pairs whose inter neurons are there; rows have ``groups`` vectors."""
     line = VECTOR_BYTES * groups
     s = b.command
-    copy_vectors(s, 0, n.commands * groups)
+    clear_vectors(s, s, n.commands * groups)
     bias, weight = two.bias + 4 * head * n.commands, two.weight + 4 * head * two.number
     synapses(groups, s, n.commands, b.inter, bias, two.first, two.source, weight)
     before = s
@@ -505,7 +496,7 @@ def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b
             copy_vectors(before, s, n.commands * groups)
         synapses(groups, before, n.targets, read, bias, again.first, again.source, weight)
     squash(s, s, n.commands * groups)
-    copy_vectors(b.motor, 0, 2 * groups)
+    clear_vectors(b.motor, b.motor, 2 * groups)
     weight = three.weight + 4 * head * three.number
     synapses(groups, b.motor, 2, s, three.bias + 8 * head, three.first, three.source, weight)
 
@@ -514,7 +505,7 @@ def _forward(groups: int, head: int, n: Any, two: Any, again: Any, three: Any, b
 def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> None:
     """From the gradients ``b.motor`` to those of the inter neurons' sums (``b.ginter``) and of the weights."""
     gs = b.gcommand
-    copy_vectors(gs, 0, n.commands * GROUPS)
+    clear_vectors(gs, gs, n.commands * GROUPS)
     weight = three.weight_back + 4 * head * three.number
     synapses(GROUPS, gs, n.commands, b.motor, n.zeros, three.first_back, three.target, weight)
     squash_backward(gs, b.command, n.commands * GROUPS)
@@ -525,18 +516,18 @@ def _backward(head: int, n: Any, two: Any, again: Any, three: Any, b: Any) -> No
         source = b.source + FLOATS * (n.updates - 1 - i) * n.sources
         sum_groups(again.bias_sums, gu, n.targets)
         synapse_gradients(again.sums, n.targets, gu, source, again.first, again.source)
-        copy_vectors(b.gsource, 0, n.sources * GROUPS)
+        clear_vectors(b.gsource, b.gsource, n.sources * GROUPS)
         weight = again.weight_back + 4 * head * again.number
         synapses(GROUPS, b.gsource, n.sources, gu, n.zeros, again.first_back, again.target, weight)
         squash_backward(b.gsource, source, n.sources * GROUPS)
         gu = b.gupdated
         if i < n.updates - 1:
-            copy_vectors(gu, 0, n.commands * GROUPS)
+            clear_vectors(gu, gu, n.commands * GROUPS)
             copy_vectors(gu + FLOATS * n.first_source, b.gsource, n.sources * GROUPS)
         add_vectors(gs + FLOATS * n.first_source, b.gsource, n.sources * GROUPS)
     sum_groups(two.bias_sums, gs, n.commands)
     synapse_gradients(two.sums, n.commands, gs, b.inter, two.first, two.source)
-    copy_vectors(b.ginter, 0, n.inter * GROUPS)
+    clear_vectors(b.ginter, b.ginter, n.inter * GROUPS)
     weight = two.weight_back + 4 * head * two.number
     synapses(GROUPS, b.ginter, n.inter, gs, n.zeros, two.first_back, two.target, weight)
     squash_backward(b.ginter, b.inter, n.inter * GROUPS)
@@ -560,7 +551,7 @@ def _chunk(head: int, n: Any, two: Any, again: Any, three: Any, p: Any, t: Any, 
             put_float(motor, place, float_at(b.motor, i))
             put_float(motor, place + size, float_at(b.motor, WIDTH + i))
         return
-    copy_vectors(b.motor, 0, 2 * GROUPS)
+    clear_vectors(b.motor, b.motor, 2 * GROUPS)
     for i in range(count):
         place = int_at(b.place, i)
         put_float(b.motor, i, float_at(motor, place))
@@ -580,8 +571,8 @@ def _add_up(head: int, targets: int, w: Any) -> None:
     for i in range(targets):
         at = head * targets + i
         put_float(w.bias_gradient, at, float_at(w.bias_gradient, at) + sum_at(w.bias_sums, i * LANES))
-    copy_vectors(w.sums, 0, w.number)
-    copy_vectors(w.bias_sums, 0, targets)
+    clear_vectors(w.sums, w.sums, w.number)
+    clear_vectors(w.bias_sums, w.bias_sums, targets)
 
 
 @_compiled(types.void(*[types.int64] * 4), nogil=True)
