@@ -162,24 +162,22 @@ def compare(section: Section, metric: Metric) -> Comparison | None:
         ours, theirs = ([sign * numbers[name][block] for block in shared] for name in (better, worse))
         return paired_difference(ours, theirs) if shared else None
 
-    lines = []
-    for model in sorted(means, key=lambda model: -sign * means[model]):
-        values = list(numbers[model].values())
-        lines.append(
-            Line(
-                model=model,
-                best=model == best,
-                trainings=len(values),
-                mean=means[model],
-                spread=stdev(values) if len(values) > 1 else None,
-                behind=None if model == best else difference(best, model),
-                parameters=costs[model][0].get("parameters"),
-                train_s=seconds[model],
-                cheapest=not any(
-                    sign * means[other] > sign * means[model] and seconds[other] <= seconds[model] for other in means
-                ),
-            )
+    lines = [
+        Line(
+            model=model,
+            best=model == best,
+            trainings=len(numbers[model]),
+            mean=means[model],
+            spread=stdev(numbers[model].values()) if len(numbers[model]) > 1 else None,
+            behind=None if model == best else difference(best, model),
+            parameters=costs[model][0].get("parameters"),
+            train_s=seconds[model],
+            cheapest=not any(
+                sign * means[other] > sign * means[model] and seconds[other] <= seconds[model] for other in means
+            ),
         )
+        for model in sorted(means, key=lambda model: -sign * means[model])
+    ]
     about = {name: fmean(values) for name, values in references.items()}
     circuits = {model: worth for model, plain in WITHOUT.items() if (worth := difference(model, plain)) is not None}
     return Comparison(section, metric, tuple(lines), about, circuits)

@@ -184,11 +184,8 @@ def runtime(config: RuntimeConfig) -> int:
 
     def on_row(row: Row) -> None:
         done = row["status"] == "done"
-        console.print(
-            f"{row['device']} {row['model']}: {1e3 * row['time_s']:.2f} ms"
-            if done
-            else f"{row['device']} {row['model']}: FAILED ({row['kind']}): {row['reason']}"
-        )
+        outcome = f"{1e3 * row['time_s']:.2f} ms" if done else f"FAILED ({row['kind']}): {row['reason']}"
+        console.print(f"{row['device']} {row['model']}: {outcome}")
 
     with console.status("measuring"):
         rows = measure_all(config, on_row)
