@@ -89,7 +89,6 @@ def predict_activities(
     """Activities in a PAR file: one answer per recording, and times [N], answers [N] and labels [N] of its readings."""
     recordings = read_par(place)
     samples = PAR().cut(recordings)
-    classes = ACTIVITIES
     predicted = joined(samples, [y.argmax(dim=-1) for y in model.predict(samples)])
     times, truth = field_of(samples, "t"), field_of(samples, "target")
     answers = []
@@ -97,5 +96,5 @@ def predict_activities(
         label, count = Counter(y.tolist()).most_common(1)[0]
         usual = Counter(truth[name].tolist()).most_common(1)[0][0]
         right = float((y == truth[name]).float().mean())
-        answers.append(Prediction(name, classes[label], count / len(y), classes[usual], right))
+        answers.append(Prediction(name, ACTIVITIES[label], count / len(y), ACTIVITIES[usual], right))
     return answers, {name: (times[name], y, truth[name]) for name, y in predicted.items()}
