@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.appearance import Appearance
 from nacdrive.envs.udacity_track.meshes import Quads
+from nacdrive.envs.udacity_track.track import Array
 
 FACES = np.array(
     [
@@ -29,12 +29,7 @@ CAR = 1.75, 4.3, 1.42
 
 
 def boxes(
-    places: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    turns: NDArray[np.float64],
-    colours: NDArray[np.float64],
-    appearance: Appearance,
-    taper: float = 1.0,
+    places: Array, sizes: Array, turns: Array, colours: Array, appearance: Appearance, taper: float = 1.0
 ) -> Quads:
     """Boxes that stand with the middles of their floors at ``places`` [n, 3], ``sizes`` [n, 3] wide, long and high in
     metres, along ``turns`` [n] radians counter-clockwise from east, in ``colours`` RGB [n, 3] and the day's light;
@@ -60,7 +55,7 @@ def boxes(
     )
 
 
-def houses(places: NDArray[np.float64], rng: np.random.Generator, appearance: Appearance) -> Quads:
+def houses(places: Array, rng: np.random.Generator, appearance: Appearance) -> Quads:
     """Walls and a roof that leans inwards, at each of ``places`` [n, 3]."""
     count = len(places)
     sizes = np.c_[rng.uniform(5, 9, count), rng.uniform(6, 14, count), rng.uniform(2.6, 6, count)]
@@ -75,7 +70,7 @@ def houses(places: NDArray[np.float64], rng: np.random.Generator, appearance: Ap
     )
 
 
-def boulders(places: NDArray[np.float64], rng: np.random.Generator, appearance: Appearance) -> Quads:
+def boulders(places: Array, rng: np.random.Generator, appearance: Appearance) -> Quads:
     """Rocks, at each of ``places`` [n, 3]."""
     count = len(places)
     sizes = rng.uniform(0.5, 2.4, (count, 1)) * rng.uniform(0.6, 1.4, (count, 3)) * (1, 1, 0.7)
@@ -85,18 +80,14 @@ def boulders(places: NDArray[np.float64], rng: np.random.Generator, appearance: 
     )
 
 
-def cars(
-    places: NDArray[np.float64], turns: NDArray[np.float64], rng: np.random.Generator, appearance: Appearance
-) -> Quads:
+def cars(places: Array, turns: Array, rng: np.random.Generator, appearance: Appearance) -> Quads:
     """Cars of several colours, at each of ``places`` [n, 3] on the ground, along ``turns`` [n] radians."""
     count = len(places)
     width, length, height = CAR
     paints = np.array(PAINTS)[rng.integers(len(PAINTS), size=count)]
     ahead = np.stack([np.cos(turns), np.sin(turns), np.zeros(count)], axis=1)
 
-    def part(
-        low: float, high: float, long: float, colours: NDArray[np.float64], taper: float, wide: float = 1.0
-    ) -> Quads:
+    def part(low: float, high: float, long: float, colours: Array, taper: float, wide: float = 1.0) -> Quads:
         sizes = np.broadcast_to((width * wide, length * long, high - low), (count, 3)).astype(float)
         middle = places + np.array((0.0, 0.0, low)) - ahead * (0.25 if taper < 1 else 0.0)
         return boxes(middle, sizes, turns, colours, appearance, taper)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from panda3d import bullet
 from panda3d.core import NodePath, Point3, TransformState, Vec3
 
@@ -19,7 +18,7 @@ from nacdrive.envs.udacity_track.blocks import CAR as PARKED
 from nacdrive.envs.udacity_track.meshes import Quads, geometry
 from nacdrive.envs.udacity_track.road import surface
 from nacdrive.envs.udacity_track.terrain import terrain_of
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 
 STEP_S = 0.02
 MASS = 1000.0
@@ -71,7 +70,7 @@ class Car:
         self.parked: list[bullet.BulletRigidBodyNode] = []
         self.place(np.zeros(3), 0.0)
 
-    def place(self, point: NDArray[np.float64], heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
+    def place(self, point: Array, heading: float, speed: float = 0.0, pitch: float = 0.0) -> None:
         """Put the car on the ground at ``point`` [3]; radians counter-clockwise from east, m/s, radians uphill."""
         # A fresh world: nothing of what was driven before stays in Bullet's memory.
         self.world = bullet.BulletWorld()
@@ -111,7 +110,7 @@ class Car:
         wheel.set_roll_influence(0.05)
         wheel.set_front_wheel(y > 0)
 
-    def park(self, places: NDArray[np.float64], turns: NDArray[np.float64]) -> None:
+    def park(self, places: Array, turns: Array) -> None:
         """Other cars stand at ``places`` [n, 3], along ``turns`` [n] radians, from the next ``place`` on."""
         width, length, height = PARKED
         self.parked = []
@@ -140,9 +139,9 @@ class Car:
         return self.path.get_quat().get_up()
 
     @property
-    def position(self) -> NDArray[np.float64]:
+    def position(self) -> Array:
         """East, north and up of the car's middle on the ground, metres."""
-        middle: NDArray[np.float64] = np.array(self.path.get_pos()) - ABOVE_GROUND
+        middle: Array = np.array(self.path.get_pos()) - ABOVE_GROUND
         return middle
 
     @property
@@ -163,7 +162,7 @@ class Car:
         """False when it lies on its side or its roof."""
         return bool(self.up.z > 0.3)
 
-    def wheels(self) -> NDArray[np.float64]:
+    def wheels(self) -> Array:
         """East and north of the four wheels, [4, 2] metres."""
         turn, (east, north, _) = self.heading, self.position
         forward = np.array((math.cos(turn), math.sin(turn)))

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.car import FULL_LOCK, TOP_SPEED, WHEELBASE
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 
 CLEARANCE = 22.0
 """Metres that two parts of the road's middle keep from each other, unless one leads to the other in a bend."""
@@ -30,7 +29,7 @@ LOCK_SHARE = 0.9
 """Share of the full lock that it may need."""
 
 
-def keeps_clear(line: NDArray[np.float64], spacing: float, clearance: float = CLEARANCE) -> bool:
+def keeps_clear(line: Array, spacing: float, clearance: float = CLEARANCE) -> bool:
     """Whether a closed ``line`` [N, 2], points ``spacing`` metres apart, keeps ``clearance`` metres from itself."""
     points = line[::COARSE]
     count = len(points)
@@ -44,9 +43,7 @@ def keeps_clear(line: NDArray[np.float64], spacing: float, clearance: float = CL
     return bool((distance2 >= turned * turned - 1e-6).all())
 
 
-def speed_limits(
-    curvature: NDArray[np.float64], spacing: float, top_speed: float, lateral: float, braking: float
-) -> list[float]:
+def speed_limits(curvature: Array, spacing: float, top_speed: float, lateral: float, braking: float) -> list[float]:
     """Speed at every point from which all bends ahead can be reached at theirs, m/s, and never above ``top_speed``.
 
     ``curvature`` is that of a closed road, at points ``spacing`` metres apart, 1/m; ``lateral`` the sideways

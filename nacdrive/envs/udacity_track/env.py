@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from nacdrive.common.camera_mount import HEIGHT, SCENE, WIDTH
 from nacdrive.common.errors import UserError, unknown_name
@@ -23,7 +22,7 @@ from nacdrive.envs.udacity_track.extras import draw_extras
 from nacdrive.envs.udacity_track.options import RANDOM, ROAD_OPTIONS, RoadOptions, check_track, is_random, road_seed
 from nacdrive.envs.udacity_track.random_road import draw_road
 from nacdrive.envs.udacity_track.scene import build_hood, build_scene
-from nacdrive.envs.udacity_track.track import TRACKS, Track, TrackPosition, load_track
+from nacdrive.envs.udacity_track.track import TRACKS, Array, Track, TrackPosition, load_track
 from nacdrive.envs.udacity_track.traffic import Traffic
 
 OFF_ROAD_PENALTY = 20.0
@@ -261,7 +260,7 @@ class UdacityTrackEnv(DrivingEnv):
             "shoulder": style.shoulder,
         }
 
-    def road_edges(self) -> NDArray[np.float64]:
+    def road_edges(self) -> Array:
         middle, across = self.track.line[:, :2], self.track.half_width * self.track.left
         return np.stack([middle + across, middle - across])
 

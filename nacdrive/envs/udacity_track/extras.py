@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.blocks import CAR
 from nacdrive.envs.udacity_track.options import RoadOptions
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 from nacdrive.envs.udacity_track.traffic import SlowCars, draw_slow_cars
 
 GAP_M = 12.0, 45.0
@@ -31,13 +31,13 @@ takes them), and whether it is dark."""
 class ParkedCars:
     """Where cars stand."""
 
-    s: NDArray[np.float64]
+    s: Array
     """Metres along the lap, [n]."""
-    offset: NDArray[np.float64]
+    offset: Array
     """Metres to the right of the middle of the road, [n]."""
-    places: NDArray[np.float64]
+    places: Array
     """On the ground, [n, 3]."""
-    turns: NDArray[np.float64]
+    turns: Array
     """Radians counter-clockwise from east, [n]."""
 
 

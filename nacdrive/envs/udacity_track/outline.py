@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nacdrive.envs.udacity_track.track import evenly_spaced
+from nacdrive.envs.udacity_track.track import Array, evenly_spaced
 
 Square = tuple[int, int]
 BESIDE = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -41,7 +40,7 @@ def _fits(squares: set[Square], at: Square) -> float:
     return 1.0 if sum(ring[::2]) == 1 else 0.15
 
 
-def border_of(squares: set[Square]) -> NDArray[np.float64]:
+def border_of(squares: set[Square]) -> Array:
     """Corners [n, 2] of the squares' common border, counter-clockwise, one per unit of its length."""
     following: dict[Square, Square] = {}
     for x, y in squares:
@@ -59,9 +58,7 @@ def border_of(squares: set[Square]) -> NDArray[np.float64]:
     return np.array(line, dtype=float)
 
 
-def bent(
-    border: NDArray[np.float64], rng: np.random.Generator, side: float, shift: float, straight: float
-) -> NDArray[np.float64]:
+def bent(border: Array, rng: np.random.Generator, side: float, shift: float, straight: float) -> Array:
     """The border of squares of ``side`` metres: corners moved at random by ``shift`` of that (the standard deviation),
     those on straights left out with probability ``straight``, turned and stretched.
     """
@@ -74,12 +71,12 @@ def bent(
     along = np.array((math.cos(stretch_angle), math.sin(stretch_angle)))
     points = points + np.outer(points @ along, along) * (stretch - 1)
     cos, sin = math.cos(angle), math.sin(angle)
-    turned: NDArray[np.float64] = points @ np.array(((cos, sin), (-sin, cos)))
-    centred: NDArray[np.float64] = turned - turned.mean(axis=0)
+    turned: Array = points @ np.array(((cos, sin), (-sin, cos)))
+    centred: Array = turned - turned.mean(axis=0)
     return centred
 
 
-def swayed(line: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def swayed(line: Array, rng: np.random.Generator) -> Array:
     """``line`` [n, 2] on a plane that waves have bent, so that nothing on it is quite straight or quite an arc.
 
     The waves are long beside their height: lines that did not cross do not cross afterwards.
@@ -94,7 +91,7 @@ def swayed(line: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.fl
     return moved
 
 
-def rounded_corners(points: NDArray[np.float64], rng: np.random.Generator, least: float) -> NDArray[np.float64]:
+def rounded_corners(points: Array, rng: np.random.Generator, least: float) -> Array:
     """A closed line [m, 2], a point per metre, along ``points`` [n, 2] with every corner an arc.
 
     Radii are drawn evenly on a logarithmic scale from ``least`` metres to the largest that fits between the corners.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.drivable import farthest_off, keeps_clear
 from nacdrive.envs.udacity_track.outline import bent, border_of, clump, rounded_corners, swayed
-from nacdrive.envs.udacity_track.track import RoadStyle, Track, directions, evenly_spaced, rounded
+from nacdrive.envs.udacity_track.track import Array, RoadStyle, Track, directions, evenly_spaced, rounded
 
 STREAM = 0x60AD
 """Keeps the random numbers of roads apart from those of days and starts, which come of the same seeds."""
@@ -99,7 +99,7 @@ def mixed(easy: tuple[float, float], hard: tuple[float, float], difficulty: floa
     return low, high
 
 
-def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) -> NDArray[np.float64]:
+def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) -> Array:
     """The middle of the road from above, [N, 2], a point per metre; ``UndrivableError`` if a bend is too tight."""
     least = LEAST_RADIUS[0] * (LEAST_RADIUS[1] / LEAST_RADIUS[0]) ** difficulty
     side = float(rng.uniform(*mixed((84, 104), (46, 66), difficulty)))
@@ -116,7 +116,7 @@ def draw_line(rng: np.random.Generator, difficulty: float, half_width: float) ->
     return smooth[::-1].copy() if rng.random() < 0.5 else smooth
 
 
-def draw_heights(rng: np.random.Generator, count: int, spacing: float, difficulty: float) -> NDArray[np.float64]:
+def draw_heights(rng: np.random.Generator, count: int, spacing: float, difficulty: float) -> Array:
     """Metres above the sea of each point, [count]: waves, scaled to the steepest slope that is drawn."""
     along = 2 * np.pi * np.arange(count) / count
     waves = range(1, 7)
@@ -124,22 +124,22 @@ def draw_heights(rng: np.random.Generator, count: int, spacing: float, difficult
         rng.standard_normal() / wave**1.2 * np.sin(wave * along + phase)
         for wave, phase in zip(waves, rng.uniform(0, 2 * np.pi, len(waves)), strict=True)
     )
-    heights: NDArray[np.float64] = np.asarray(total)
+    heights: Array = np.asarray(total)
     steepest = np.abs(np.diff(heights, append=heights[:1])).max() / spacing
     most = STEEPEST[0] + (STEEPEST[1] - STEEPEST[0]) * difficulty
     heights = heights * (most * rng.uniform(0.25, 1.0) / steepest)
-    above: NDArray[np.float64] = heights - heights.min() + 1.2
+    above: Array = heights - heights.min() + 1.2
     return above
 
 
-def smoothed(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+def smoothed(values: Array, sigma: float) -> Array:
     """Values along a closed line, smoothed by a Gaussian of ``sigma`` points."""
     gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(values)) * sigma) ** 2)
-    smooth: NDArray[np.float64] = np.fft.irfft(np.fft.rfft(values) * gain, len(values))
+    smooth: Array = np.fft.irfft(np.fft.rfft(values) * gain, len(values))
     return smooth
 
 
-def draw_lake(rng: np.random.Generator, line: NDArray[np.float64]) -> tuple[float, float, float]:
+def draw_lake(rng: np.random.Generator, line: Array) -> tuple[float, float, float]:
     """Centre and radius of a hollow beside the road."""
     at = int(rng.integers(len(line)))
     angle, away = rng.uniform(0, 2 * np.pi), rng.uniform(35, 75)
@@ -151,12 +151,7 @@ class Structures:
     """What is built along the road: bridges, tunnels, guard rails, and edges of bare earth; no two where one is."""
 
     def __init__(
-        self,
-        rng: np.random.Generator,
-        line: NDArray[np.float64],
-        curvature: NDArray[np.float64],
-        above_water: NDArray[np.float64],
-        spacing: float,
+        self, rng: np.random.Generator, line: Array, curvature: Array, above_water: Array, spacing: float
     ) -> None:
         count = len(line)
         self.rng, self.count, self.spacing = rng, count, spacing
@@ -185,7 +180,7 @@ class Structures:
                     break
         return built
 
-    def _lonely(self, line: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _lonely(self, line: Array) -> NDArray[np.bool_]:
         """Where no other part of the road is near, [N]."""
         points = line[::4]
         square = ((points[:, None] - points[None]) ** 2).sum(axis=2)
@@ -195,7 +190,7 @@ class Structures:
         everywhere: NDArray[np.bool_] = np.repeat(alone, 4)[: self.count]
         return everywhere
 
-    def _rails(self, curvature: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _rails(self, curvature: Array) -> NDArray[np.bool_]:
         """At the outside of bends and along some stretches, at one side or both; with some roads nowhere, [N, 2]."""
         rng = self.rng
         kind = rng.random()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.appearance import Appearance, Colour
 from nacdrive.envs.udacity_track.meshes import Quads
-from nacdrive.envs.udacity_track.track import SHOULDER, RoadStyle, Track
+from nacdrive.envs.udacity_track.track import SHOULDER, Array, RoadStyle, Track
 
 Rows = NDArray[np.int64]
 """Points of the centre line at which rows of quadrilaterals begin."""
@@ -42,7 +42,7 @@ def ribbon(
     rows: Rows,
     left: float,
     right: float,
-    colour: Colour | NDArray[np.float64],
+    colour: Colour | Array,
     *,
     heights: tuple[float, float] = (0.0, 0.0),
     texture_m: float = 4.0,
@@ -73,7 +73,7 @@ def ribbon(
     return Quads(corners, colours, uv)
 
 
-def edge(track: Track, index: Rows, offset: float | NDArray[np.float64], height: float) -> NDArray[np.float64]:
+def edge(track: Track, index: Rows, offset: float | Array, height: float) -> Array:
     """Points [n, 3] beside the centre line, ``offset`` metres (one, or [n]) to its right and ``height`` above it."""
     points = track.line[index].copy()
     points[:, :2] -= track.left[index] * np.reshape(offset, (-1, 1))
@@ -106,7 +106,7 @@ def on_side(
     rows: Rows,
     inner: float,
     outer: float,
-    colour: Colour | NDArray[np.float64],
+    colour: Colour | Array,
     *,
     heights: tuple[float, float] = (0.0, 0.0),
     **options: Any,
@@ -270,7 +270,7 @@ def patch(track: Track, at: int, offset: float, length: float, width: float) -> 
     return Quads(corners, np.ones_like(corners), np.zeros((6, 4, 2)))
 
 
-def stripes(rows: Rows, appearance: Appearance) -> NDArray[np.float64]:
+def stripes(rows: Rows, appearance: Appearance) -> Array:
     """Red and white in turn, one colour per row."""
     white = np.array((0.88, 0.86, 0.82))
     return np.where((rows // 2 % 2 == 0)[:, None], np.array(appearance.kerb), white)

@@ -19,7 +19,7 @@ from nacdrive.envs.udacity_track.meshes import Quads, as_node, lay_texture, tile
 from nacdrive.envs.udacity_track.road import DIM, STONE, painted, patch
 from nacdrive.envs.udacity_track.structures import FOOT, structures
 from nacdrive.envs.udacity_track.terrain import Terrain, terrain_of
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 
 CLEAR_OF_ROAD = 3.5
 """Metres from the edge of the asphalt within which nothing stands."""
@@ -124,14 +124,14 @@ def land_quads(ground: Terrain, appearance: Appearance, rng: np.random.Generator
     east, north = np.meshgrid(ground.east, ground.north)
     places = np.stack([east, north, ground.height], axis=2)
 
-    def corners(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def corners(values: Array) -> Array:
         four = values[:-1, :-1], values[:-1, 1:], values[1:, 1:], values[1:, :-1]
         return np.stack(four, axis=2).reshape(-1, 4, values.shape[2])
 
     return Quads(corners(places), corners(colours), corners(places[:, :, :2] / 14.0))
 
 
-def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> NDArray[np.float64]:
+def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generator) -> Array:
     """RGB per point of the grid, [rows, columns, 3]."""
     normal = ground.normals()
     steep = np.clip((0.93 - normal[:, :, 2]) / 0.10, 0, 1)[:, :, None]
@@ -144,7 +144,7 @@ def land_colours(ground: Terrain, appearance: Appearance, rng: np.random.Generat
     base = base * (1 - earthy * beside) + np.array(appearance.earth) * earthy * beside
     base = base * (1 - steep) + np.array(appearance.rock) * steep
     light = appearance.ambient + (1 - appearance.ambient) * 1.25 * np.clip(normal @ np.array(appearance.sun), 0, None)
-    lit: NDArray[np.float64] = base * appearance.exposure * light[:, :, None]
+    lit: Array = base * appearance.exposure * light[:, :, None]
     return lit
 
 
@@ -194,9 +194,7 @@ def cast_shadows(root: NodePath, track: Track, appearance: Appearance, rng: np.r
     group.set_depth_write(False)
 
 
-def free_places(
-    track: Track, ground: Terrain, count: int, rng: np.random.Generator, *, near: bool
-) -> NDArray[np.float64]:
+def free_places(track: Track, ground: Terrain, count: int, rng: np.random.Generator, *, near: bool) -> Array:
     """At most ``count`` dry points [n, 3] of the land clear of the road; ``near``: most of them along it."""
     along = rng.integers(len(track.line), size=count * 2)
     reach = track.half_width + CLEAR_OF_ROAD + rng.gamma(1.2, 8.0 if near else 22.0, count * 2)
@@ -207,16 +205,11 @@ def free_places(
     # On the mound over a tunnel trees would stand in the air or in the vault.
     clear = np.where(track.tunnel[along], FOOT, CLEAR_OF_ROAD)
     good = (distance > track.half_width + clear) & (height > track.water_level + 0.3)
-    free: NDArray[np.float64] = np.c_[flat, height - 0.1][good][:count]
+    free: Array = np.c_[flat, height - 0.1][good][:count]
     return free
 
 
-def crossed(
-    places: NDArray[np.float64],
-    heights: NDArray[np.float64],
-    halves: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> Quads:
+def crossed(places: Array, heights: Array, halves: Array, rng: np.random.Generator) -> Quads:
     """Two upright pictures at right angles for each place: a tree from every side."""
     turn = rng.uniform(0, np.pi, len(places))
     parts = []

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nacdrive.envs.udacity_track.appearance import Appearance
 from nacdrive.envs.udacity_track.meshes import Quads
 from nacdrive.envs.udacity_track.road import BLOCK, RAIL, Rows, edge, on_side, ribbon
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 
 BEAM = 0.45, 0.76
 """Metres: lower and upper edge of a guard rail."""
@@ -55,7 +54,7 @@ def rail(track: Track, sign: int, rows: Rows, light: float) -> list[Quads]:
     return [*parts, upright(foot - half, foot + half, top + half, top - half, steel * light * 0.5)]
 
 
-def upright(*args: NDArray[np.float64]) -> Quads:
+def upright(*args: Array) -> Quads:
     """Quadrilaterals from four corners [n, 3] each, in turn, of one colour."""
     *corners, colour = args
     points = np.stack(corners, axis=1)
@@ -90,7 +89,7 @@ def tunnel(track: Track, rows: Rows, appearance: Appearance, light: float) -> li
     return parts
 
 
-def mouth(track: Track, at: Rows, colour: NDArray[np.float64]) -> list[Quads]:
+def mouth(track: Track, at: Rows, colour: Array) -> list[Quads]:
     """The wall around one mouth of a tunnel: a lintel, two pillars, two wings."""
     half, (wall, top) = track.half_width, VAULT
     flat, roof, foot = FLAT * half, half + ROOF, half + FOOT

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacdrive.envs.udacity_track.track import SHOULDER, Track
+from nacdrive.envs.udacity_track.track import SHOULDER, Array, Track
 
 CELL = 8.0
 """Metres between two points of the grid."""
@@ -29,20 +29,18 @@ DEEPER = 0.45
 class Terrain:
     """Heights on a grid. Row index runs north, column index runs east."""
 
-    east: NDArray[np.float64]
+    east: Array
     """[columns] metres."""
-    north: NDArray[np.float64]
+    north: Array
     """[rows] metres."""
-    height: NDArray[np.float64]
+    height: Array
     """[rows, columns] metres."""
-    road_distance: NDArray[np.float64]
+    road_distance: Array
     """Metres to the nearest point of the centre line, [rows, columns]."""
     cell: float = CELL
     """Metres between two points."""
 
-    def at(
-        self, values: NDArray[np.float64], east: NDArray[np.float64], north: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def at(self, values: Array, east: Array, north: Array) -> Array:
         """``height`` or ``road_distance`` at any places inside the grid, bilinear between its points."""
         column = np.clip((east - self.east[0]) / self.cell, 0, len(self.east) - 1.001)
         row = np.clip((north - self.north[0]) / self.cell, 0, len(self.north) - 1.001)
@@ -50,10 +48,10 @@ class Terrain:
         u, v = column - c, row - r
         low = values[r, c] * (1 - u) + values[r, c + 1] * u
         high = values[r + 1, c] * (1 - u) + values[r + 1, c + 1] * u
-        between: NDArray[np.float64] = low * (1 - v) + high * v
+        between: Array = low * (1 - v) + high * v
         return between
 
-    def normals(self) -> NDArray[np.float64]:
+    def normals(self) -> Array:
         """Unit normals [rows, columns, 3]."""
         slope_north, slope_east = np.gradient(self.height, self.cell)
         normal = np.stack([-slope_east, -slope_north, np.ones_like(slope_east)], axis=2)
@@ -83,9 +81,7 @@ def terrain_of(road: Track) -> Terrain:
     return Terrain(east, north, height.reshape(shape), distance.reshape(shape), cell)
 
 
-def beside(
-    road: Track, places: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+def beside(road: Track, places: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     """For ``places`` [n, 2]: distance to the road, its height there (nearer parts count more), its nearest point."""
     pieces = []
     for part in np.array_split(places, max(1, len(places) // 2000)):
@@ -97,9 +93,7 @@ def beside(
     return distance, height, nearest
 
 
-def beside_quickly(
-    road: Track, places: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+def beside_quickly(road: Track, places: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     """``beside`` by every ``EVERY``-th point of the road and in single precision: some twenty times as quick."""
     line, at = road.line[::EVERY, :2].astype(np.float32), places.astype(np.float32)
     square = at @ (-2 * line.T)
@@ -122,7 +116,7 @@ def rows_times(rows: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([(rows[:whole].reshape(-1, 4, len(values)) @ values).ravel(), rows[whole:] @ values])
 
 
-def wild(road: Track, places: NDArray[np.float64], road_height: NDArray[np.float64]) -> NDArray[np.float64]:
+def wild(road: Track, places: Array, road_height: Array) -> Array:
     """Heights of the land far from the road: a sum of waves, those of the road's seed, less the lake's hollow."""
     rng = np.random.default_rng(road.relief_seed)
     total = np.zeros(len(places))
@@ -138,5 +132,5 @@ def wild(road: Track, places: NDArray[np.float64], road_height: NDArray[np.float
         # An arm of the lake runs under the bridge.
         middle = road.line[road.bridge, :2].mean(axis=0)
         hollow = np.maximum(hollow, np.clip(1.6 - np.linalg.norm(places - middle, axis=1) / 55.0, 0, 1))
-    height: NDArray[np.float64] = (road_height + hills) * (1 - hollow) + (road.water_level - 3) * hollow
+    height: Array = (road_height + hills) * (1 - hollow) + (road.water_level - 3) * hollow
     return height

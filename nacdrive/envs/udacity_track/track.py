@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nacdrive.common.errors import unknown_name
 
+Array = NDArray[np.float64]
 SPACING = 1.0
 """Metres between two points of a centre line (nearly: a lap has a whole number of them)."""
 SHOULDER = 1.3
@@ -48,11 +49,11 @@ class Track:
     """A closed road. All arrays have one entry per point of the centre line, driven in the order of the points."""
 
     name: str
-    line: NDArray[np.float64]
+    line: Array
     """Points [N, 3] in metres: east, north, up."""
-    heading: NDArray[np.float64]
+    heading: Array
     """Direction of travel [N] in radians, counter-clockwise from east, continuous (it does not wrap)."""
-    curvature: NDArray[np.float64]
+    curvature: Array
     """Change of heading per metre [N]; positive in a left bend."""
     half_width: float
     """Metres from the centre line to the edge of the asphalt."""
@@ -66,7 +67,7 @@ class Track:
     """Height of the hills around, in metres."""
     lake: tuple[float, float, float]
     """Centre (east, north) and radius of the hollow that the water fills."""
-    bank: NDArray[np.float64]
+    bank: Array
     """Metres by which the surface rises per metre to the right, [N]."""
     tunnel: NDArray[np.bool_]
     """Where the road runs through a tunnel, [N]."""
@@ -91,11 +92,11 @@ class Track:
         return float(np.linalg.norm(steps, axis=1).sum())
 
     @cached_property
-    def left(self) -> NDArray[np.float64]:
+    def left(self) -> Array:
         """Unit vectors to the left of travel, [N, 2]."""
         return np.stack([-np.sin(self.heading), np.cos(self.heading)], axis=1)
 
-    def at(self, s: float) -> tuple[NDArray[np.float64], float]:
+    def at(self, s: float) -> tuple[Array, float]:
         """Point [3] and heading (radians) at ``s`` metres along the lap; ``s`` wraps."""
         count = len(self.line)
         place = s / self.spacing % count
@@ -179,7 +180,7 @@ def load_track(name: str) -> Track:
     return TRACK_SPECS[name](name)
 
 
-def directions(line: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def directions(line: Array) -> tuple[Array, Array]:
     """Heading and curvature [N] of a closed line [N, 2 or 3], as ``Track`` has them."""
     ahead = np.roll(line, -1, axis=0) - np.roll(line, 1, axis=0)
     heading = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
@@ -196,7 +197,7 @@ def stretches(count: int, parts: Stretches) -> NDArray[np.bool_]:
     return inside
 
 
-def evenly_spaced(points: NDArray[np.float64], spacing: float = SPACING) -> NDArray[np.float64]:
+def evenly_spaced(points: Array, spacing: float = SPACING) -> Array:
     """A closed line through ``points`` [n, 3], at even distances in the ground spec."""
     closed = np.concatenate([points, points[:1]])
     along = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(closed[:, :2], axis=0), axis=1))]
@@ -204,7 +205,7 @@ def evenly_spaced(points: NDArray[np.float64], spacing: float = SPACING) -> NDAr
     return np.stack([np.interp(at, along, closed[:, axis]) for axis in range(closed.shape[1])], axis=1)
 
 
-def rounded(points: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+def rounded(points: Array, sigma: float) -> Array:
     """A closed line smoothed by a Gaussian of ``sigma`` points, heights by one three times as wide."""
     gain = np.exp(-2 * (np.pi * np.fft.rfftfreq(len(points)) * sigma) ** 2)
     widths = np.stack([gain, gain, gain**9], axis=1)
@@ -225,12 +226,12 @@ class TrackPosition:
         self.driven = 0.0
         """Metres forward along the centre line; whoever begins a drive sets it to 0."""
 
-    def find(self, place: NDArray[np.float64]) -> None:
+    def find(self, place: Array) -> None:
         """Look for ``place`` [3] on the whole track without counting the way there."""
         self.index = int(((self.track.line[:, :2] - place[:2]) ** 2).sum(axis=1).argmin())
         self._measure(place)
 
-    def follow(self, place: NDArray[np.float64]) -> None:
+    def follow(self, place: Array) -> None:
         """The car has moved to ``place`` [3]: update everything, count the way."""
         near = (self.index + np.arange(-REACH, REACH + 1)) % len(self.track.line)
         self.index = int(near[((self.track.line[near, :2] - place[:2]) ** 2).sum(axis=1).argmin()])
@@ -238,7 +239,7 @@ class TrackPosition:
         self._measure(place)
         self.driven += (self.s - before + self.length / 2) % self.length - self.length / 2
 
-    def _measure(self, place: NDArray[np.float64]) -> None:
+    def _measure(self, place: Array) -> None:
         away = place[:2] - self.track.line[self.index, :2]
         left = self.track.left[self.index]
         self.offset = -float(away @ left)
@@ -254,7 +255,7 @@ class TrackPosition:
         """Of the road here, 1/m; positive in a right bend."""
         return -float(self.track.curvature[self.index])
 
-    def beyond_edge(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def beyond_edge(self, places: Array) -> NDArray[np.bool_]:
         """Which of ``places`` [n, 2], all within a car's length, lie beyond the edge of the asphalt."""
         near = (self.index + np.arange(-3, 4)) % len(self.track.line)
         away = places[:, None] - self.track.line[near, :2]

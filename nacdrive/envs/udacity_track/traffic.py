@@ -9,14 +9,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from panda3d.bullet import BulletBoxShape, BulletRigidBodyNode
 from panda3d.core import NodePath, Vec3
 
 from nacdrive.envs.udacity_track.appearance import Appearance
 from nacdrive.envs.udacity_track.blocks import CAR, cars
 from nacdrive.envs.udacity_track.meshes import as_node
-from nacdrive.envs.udacity_track.track import Track
+from nacdrive.envs.udacity_track.track import Array, Track
 
 SPEED = 3.0, 6.0
 """Metres per second, slowest and fastest."""
@@ -42,9 +41,9 @@ ORDER = 900
 class SlowCars:
     """Where they are."""
 
-    s: NDArray[np.float64]
+    s: Array
     """Metres along the lap, [n], each in 0 .. length."""
-    speed: NDArray[np.float64]
+    speed: Array
     """What each drives where nothing is in its way, m/s, [n]."""
     offset: float
     """Metres to the right of the middle of the road."""
@@ -62,9 +61,9 @@ def draw_slow_cars(track: Track, count: int, rng: np.random.Generator, start_s: 
     return SlowCars(np.array(places), rng.uniform(*SPEED, len(places)), offset, int(rng.integers(2**31)))
 
 
-def apart(track: Track, ahead: NDArray[np.float64], behind: float) -> NDArray[np.float64]:
+def apart(track: Track, ahead: Array, behind: float) -> Array:
     """Metres along the lap from ``behind`` to each of ``ahead``, the shorter way; negative if that is backwards."""
-    metres: NDArray[np.float64] = (ahead - behind + track.length / 2) % track.length - track.length / 2
+    metres: Array = (ahead - behind + track.length / 2) % track.length - track.length / 2
     return metres
 
 
