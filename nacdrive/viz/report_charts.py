@@ -203,10 +203,7 @@ def drive_map(episode: Episode, at_s: float, label: str) -> str:
 
 def differs(episode: Episode) -> NDArray[np.bool_]:
     """[N] whether the expert that rode along would have done something else."""
-    other: NDArray[np.bool_]
     if episode.expert_steering is not None:
-        other = np.abs(episode.expert_steering - episode.steering) >= APART
-        return other
-    known: NDArray[np.bool_] = (episode.expert_choice >= 0) & (episode.choice >= 0)
-    other = known & (episode.expert_choice != episode.choice)
-    return other
+        return np.asarray(np.abs(episode.expert_steering - episode.steering) >= APART)
+    known = (episode.expert_choice >= 0) & (episode.choice >= 0)
+    return np.asarray(known & (episode.expert_choice != episode.choice))
